@@ -1,0 +1,1 @@
+"""dpose: differentially private human vision."""

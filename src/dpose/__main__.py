@@ -1,0 +1,6 @@
+"""`python -m dpose`."""
+
+from dpose.cli import run
+
+if __name__ == "__main__":
+    run()

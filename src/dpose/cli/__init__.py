@@ -1,0 +1,45 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+
+from dpose.errors import DposeError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0: done. 2: a mistake, told in one line on standard error. 130: stopped by Ctrl-C after saving.
+    """
+    import click
+    import typer
+
+    from dpose.cli.app import app
+
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="dpose", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except DposeError as error:
+        _complain(error.line())
+        return 2
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as error:
+        _complain(" ".join(error.format_message().split()))
+        return error.exit_code
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        _complain("stopped")
+        return 130
+    except MemoryError:
+        _complain("out of memory; try a smaller --views-at-once or --preset")
+        return 2
+
+
+def _complain(line: str) -> None:
+    print(f"dpose: {line}", file=sys.stderr)
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""The `dpose` command: one function a verb. Heavy imports wait until a verb runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    name="dpose",
+    help="Differentially private human vision: train pose models privately, and prove it.",
+    epilog="Start with: dpose demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+Epsilon = Annotated[
+    float | None,
+    typer.Option(help="Privacy budget of the whole run. 1 is strong, 8 is common; smaller means more noise."),
+]
+Delta = Annotated[
+    float | None, typer.Option(help="Probability that the epsilon bound may fail. Well below 1 / units.")
+]
+BatchSize = Annotated[int, typer.Option(help="Units in a batch on average. Large batches suffer less from noise.")]
+ClipNorm = Annotated[float, typer.Option(help="Clipping norm C: the bound on one unit's gradient.")]
+Relation = Annotated[
+    str,
+    typer.Option(help="Neighbours: zero-out (the number of units is public), replace or add-or-remove."),
+]
+Accountant = Annotated[str, typer.Option(help="pld (tight) or rdp (as in the papers).")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many units.")]
+MethodOption = Annotated[str, typer.Option(help="dp-sgd or non-private.")]
+
+
+def _console() -> Console:
+    return Console()
+
+
+@app.command(
+    epilog="Example: dpose plan --units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5",
+)
+def plan(
+    units: Annotated[int, typer.Option(min=1, help="How many units (pictures) there are.")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 10,
+    batch_size: BatchSize = 256,
+    clip_norm: ClipNorm = 1.0,
+    method: MethodOption = "dp-sgd",
+    relation: Relation = "zero-out",
+) -> None:
+    """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data."""
+    from dpose.experiments.planning import explain
+    from dpose.training.plan import TrainingPlan
+
+    console = _console()
+    chosen = TrainingPlan(
+        method=method,
+        epsilon=epsilon,
+        delta=delta,
+        epochs=epochs,
+        expected_batch_size=batch_size,
+        clip_norm=clip_norm,
+        relation=relation,  # type: ignore[arg-type]
+        nominal_units=units if relation == "add-or-remove" else None,
+    )
+    with console.status("calibrating"):
+        text = explain(chosen, units)
+    console.print(text, highlight=False, soft_wrap=False)
+
+
+@app.command(
+    epilog="Example: dpose train --data lspet:/data/lspet:private --method dp-sgd --epsilon 8 --delta 1e-5 --out runs/a",
+)
+def train(
+    data: Annotated[str, typer.Option(help="The data: NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private.")],
+    out: Annotated[Path, typer.Option(help="The run folder to make; must not exist.")],
+    method: MethodOption = "dp-sgd",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 10,
+    batch_size: BatchSize = 256,
+    clip_norm: ClipNorm = 1.0,
+    preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
+    init: Annotated[Path | None, typer.Option(help="A model folder to start from; public or private.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="finetune, full or scratch. Default: finetune with --init, else scratch.")
+    ] = None,
+    optimizer: Annotated[str, typer.Option(help="Any optimizer of torch.optim.")] = "adamw",
+    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
+    schedule: Annotated[str, typer.Option(help="constant, cosine or linear.")] = "cosine",
+    ema: Annotated[float, typer.Option(help="Weight averaging, in [0, 1); 0 turns it off.")] = 0.0,
+    unit: Annotated[str, typer.Option(help="What is protected: image (all its people) or crop (one person).")] = "image",
+    relation: Relation = "zero-out",
+    accountant: Accountant = "pld",
+    nominal_units: Annotated[
+        int | None, typer.Option(min=1, help="With add-or-remove: a number of units fixed beforehand.")
+    ] = None,
+    augment: Annotated[str | None, typer.Option(help="none, private (mild) or public (strong).")] = None,
+    limit: Limit = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Makes the run reproducible and takes its guarantee away.")
+    ] = None,
+) -> None:
+    """Train a pose model; with dp-sgd, under a guarantee that its statement carries."""
+    from dpose.experiments.config import RunConfig
+    from dpose.experiments.runs import train_pose
+
+    config = RunConfig.from_dict(
+        {
+            "data": {"private": data, "limit": limit},
+            "model": {"preset": preset, "init": str(init) if init else None, "strategy": strategy},
+            "plan": {
+                "method": method,
+                "epsilon": epsilon,
+                "delta": delta,
+                "epochs": epochs,
+                "expected_batch_size": batch_size,
+                "clip_norm": clip_norm,
+                "relation": relation,
+                "accountant": accountant,
+                "nominal_units": nominal_units,
+                "unit": unit,
+                "ema_decay": ema,
+            },
+            "optimizer": {"name": optimizer, "lr": lr, "schedule": schedule},
+            "augment": augment,
+            "seed": seed,
+        },
+        "options",
+    )
+    console = _console()
+    run = train_pose(config, out, console)
+    console.print()
+    console.print(run.statement.paragraph(), highlight=False)
+    console.print(f"\nModel, statement and ledger are in {run.folder}", highlight=False)
+    if run.interrupted:
+        console.print(
+            f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
+            f"To go on from these weights as a new, separately counted run: --init {run.folder}",
+            highlight=False,
+        )
+        raise typer.Exit(130)
+
+
+@app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --limit 500")
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
+    limit: Limit = None,
+) -> None:
+    """Score a model (PCKh). A score on held-out private data is listed in the run's statement."""
+    from dpose.experiments.runs import evaluate_run
+
+    console = _console()
+    console.print(evaluate_run(run, data, limit=limit, console=console))
+
+
+@app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    picture: Annotated[Path, typer.Argument(help="A picture of one person.")],
+    out: Annotated[Path | None, typer.Option(help="The drawn picture; default: PICTURE-pose.png.")] = None,
+    box: Annotated[
+        str | None, typer.Option(help="The person's box x0,y0,x1,y1 in pixels; default: the whole picture.")
+    ] = None,
+) -> None:
+    """Find a person's joints in a picture and draw them."""
+    from dpose.experiments.prediction import predict_file
+
+    target = out or picture.with_name(f"{picture.stem}-pose.png")
+    console = _console()
+    console.print(predict_file(run, picture, target, box))
+    console.print(f"Drawn into {target}", highlight=False)
+
+
+@app.command(epilog="Example: dpose verify runs/a")
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+) -> None:
+    """Recompute epsilon from the ledger; refuse a ledger that was altered, reordered or shortened."""
+    from dpose.privacy.ledger import verify_run
+
+    console = _console()
+    for line in verify_run(run).lines:
+        console.print(line, highlight=False)
+
+
+@app.command(epilog="Example: dpose demo --out runs/demo")
+def demo(
+    out: Annotated[Path | None, typer.Option(help="The run folder; default: runs/demo, runs/demo-2, ...")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Makes the demo reproducible and takes its guarantee away.")
+    ] = None,
+) -> None:
+    """Train a public model on rendered people, then privately on a ward nobody may see; print both scores."""
+    from dpose.experiments.demo import run_demo
+
+    run_demo(out, seed, _console())

@@ -1,0 +1,24 @@
+"""The one error a user ever sees: what is wrong, where, and what to do about it."""
+
+
+class DposeError(Exception):
+    """A user's mistake or a broken input, told in one line.
+
+    The command line prints it without a traceback and exits with code 2.
+
+    Args:
+        what: What is wrong, in a few words.
+        where: The file, option or value that is wrong; empty where `what` already names it.
+        fix: What the user can do about it; may be empty.
+    """
+
+    def __init__(self, what: str, where: str = "", fix: str = "") -> None:
+        self.what, self.where, self.fix = what, where, fix
+        super().__init__(self.line())
+
+    def line(self) -> str:
+        """The whole message on one line: `where: what; fix`."""
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        if self.fix:
+            text += f"; {self.fix}"
+        return " ".join(text.split())

@@ -1,0 +1,1 @@
+"""Recipes: what the command line runs, put together from the lower rooms."""

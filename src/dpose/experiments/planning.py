@@ -1,0 +1,72 @@
+"""`dpose plan`: a plan in words and numbers, before any data is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dpose.privacy.accounting import Accountant, Relation
+from dpose.training.plan import BoundPlan, TrainingPlan
+
+RELATIONS = {
+    Relation.ZERO_OUT: "one unit's contribution is blanked out; how many units there are is public",
+    Relation.ADD_REMOVE: "one unit is there or not; how many there really are is protected too",
+    Relation.REPLACE: "one unit is exchanged for any other; how many units there are is public",
+}
+
+
+def explain(plan: TrainingPlan, units: int) -> RenderableType:
+    """What `plan` does to `units` units: noise by each accountant, steps, what is protected and what is not."""
+    bound = plan.bind(units)
+    method = plan.kind
+    parts: list[RenderableType] = [Text(f"{method.name}: {method.summary}."), Text()]
+    parts.append(_schedule(bound))
+    if method.private:
+        parts += [Text(), _noise(bound)]
+        parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {RELATIONS[plan.relation]}.")]
+    parts += _listed(f"Protected, unit = one {plan.unit}", method.protects)
+    parts += _listed("Not protected", method.leaves_open)
+    return Group(*parts)
+
+
+def _schedule(bound: BoundPlan) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("units", f"{bound.n:,}")
+    table.add_row("expected batch size", f"{bound.divisor:,.0f}")
+    if bound.plan.kind.private:
+        table.add_row("sampling rate q", f"{bound.sampling_rate:.6f}")
+    table.add_row("steps", f"{bound.steps:,}")
+    return table
+
+
+def _noise(bound: BoundPlan) -> Table:
+    plan = bound.plan
+    table = Table(title="The noise that this budget asks for", title_justify="left")
+    for name in ("accountant", "noise multiplier", "noise on the mean gradient", "epsilon", "delta"):
+        table.add_column(name, justify="left" if name == "accountant" else "right")
+    for accountant in Accountant:
+        if accountant is Accountant.RDP and plan.relation is Relation.REPLACE:
+            table.add_row("rdp", "has no bound for replacement", "", "", "")
+            continue
+        other = bound if accountant is plan.accountant else replace(plan, accountant=accountant).bind(bound.n)
+        assert other.event is not None
+        table.add_row(
+            accountant.value + (" (used)" if accountant is plan.accountant else ""),
+            f"{other.event.sigma:.4f}",
+            f"{other.event.sigma / other.divisor:.2e} C",
+            f"{other.epsilon:.4f}",
+            f"{plan.delta:g}",
+        )
+    return table
+
+
+def _listed(title: str, lines: tuple[str, ...]) -> list[RenderableType]:
+    if not lines:
+        return []
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for line in lines:
+        table.add_row(" *", line)
+    return [Text(), Text(f"{title}:"), table]

@@ -1,0 +1,81 @@
+"""Writing to disk so that nothing is ever half-written: beside, flushed, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpose.errors import DposeError
+
+
+def explain_os_error(error: OSError, path: Path) -> DposeError:
+    """The `DposeError` a user should see for `error` on `path`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DposeError("no space left on the disk", str(path), "free some, or choose another --out")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return DposeError("not allowed to write here", str(path), "choose a folder you own")
+    return DposeError(error.strerror or str(error), str(path))
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make renames and new files in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
+    """Write `data` to `path` so that a reader sees the old file or the new one, never a part.
+
+    Raises:
+        DposeError: the disk is full, or the folder may not be written to.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+        fsync_folder(path.parent)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise explain_os_error(error, path) from error
+
+
+@contextlib.contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A new folder that becomes `path` when the block ends well, and vanishes when it does not.
+
+    Raises:
+        DposeError: `path` exists, the disk is full, or the parent may not be written to.
+    """
+    if path.exists():
+        raise DposeError("already exists", str(path), "choose another name, or remove it first")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+    try:
+        yield temporary
+        os.chmod(temporary, 0o755)
+        os.replace(temporary, path)
+        fsync_folder(path.parent)
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

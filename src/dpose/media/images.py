@@ -1,0 +1,142 @@
+"""Pictures from and to files, always as uint8 (H, W, 3) RGB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.media.headers import Header, HeaderError, read_header
+
+Image = NDArray[np.uint8]
+
+MAX_PIXELS = 200_000_000
+"""Larger pictures are refused before they are decoded: a small file can declare a huge one."""
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+"""What `read_image` reads, for listing a folder; the reading itself goes by the file's content."""
+
+
+def read_image(path: str | Path) -> Image:
+    """Decode a JPEG, PNG, WebP or BMP file.
+
+    EXIF orientation is applied. Grey becomes three equal channels, 16-bit keeps its high byte, a palette is
+    looked up, CMYK is converted by the decoder, and an alpha channel is dropped: the colours beneath it are
+    shown. The list of formats is closed on purpose, since pictures come from strangers and rare decoders
+    are little tested.
+
+    Args:
+        path: The file.
+
+    Returns:
+        uint8, (H, W, 3), RGB, contiguous.
+
+    Raises:
+        DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
+    """
+    return decode_image(_read_bytes(path), str(path))
+
+
+def image_size(path: str | Path) -> tuple[int, int]:
+    """(H, W) of a picture file as stored, without decoding it; EXIF orientation is not applied.
+
+    Raises:
+        DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
+    """
+    header = _checked_header(_read_bytes(path), str(path))
+    return header.height, header.width
+
+
+def decode_image(data: bytes, name: str) -> Image:
+    """`read_image` for bytes already in memory; `name` stands in the error.
+
+    Raises:
+        DposeError: as `read_image`.
+    """
+    _checked_header(data, name)
+    try:
+        decoded = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    except cv2.error as error:
+        raise DposeError("the picture cannot be decoded", name) from error
+    if decoded is None:
+        raise DposeError("the picture cannot be decoded", name, "it is damaged; copy or download it again")
+    image: Image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
+    return image
+
+
+def _read_bytes(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+
+
+def _checked_header(data: bytes, name: str) -> Header:
+    if not data:
+        raise DposeError("the picture file is empty", name)
+    try:
+        header = read_header(data)
+    except HeaderError as error:
+        raise DposeError(f"not a readable picture: {error}", name) from error
+    if header.width * header.height > MAX_PIXELS:
+        raise DposeError(
+            f"{header.width} x {header.height} pixels, more than the {MAX_PIXELS:,} allowed",
+            name,
+            "make the picture smaller",
+        )
+    if not header.complete:
+        raise DposeError(f"the {header.format} file is cut short", name, "copy or download it again")
+    return header
+
+
+def encode_image(image: Image, suffix: str, quality: int = 95) -> bytes:
+    """A picture's file content.
+
+    Args:
+        image: uint8, (H, W, 3) RGB or (H, W) grey.
+        suffix: ".png" (lossless), ".jpg" or ".jpeg".
+        quality: JPEG quality, 1 to 100; PNG ignores it.
+
+    Raises:
+        DposeError: another suffix.
+        ValueError: the array is not a uint8 picture.
+    """
+    if image.dtype != np.uint8 or image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] != 3):
+        raise ValueError(f"expected uint8 (H, W, 3) or (H, W), got {image.dtype} {image.shape}")
+    if image.size == 0:
+        raise ValueError("an empty picture cannot be written")
+    suffix = suffix.lower()
+    if suffix not in (".png", ".jpg", ".jpeg"):
+        raise DposeError(
+            f"cannot write pictures as {suffix or 'a file without suffix'!r}", fix="use .png or .jpg"
+        )
+    options = [] if suffix == ".png" else [cv2.IMWRITE_JPEG_QUALITY, quality]
+    shown = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    done, encoded = cv2.imencode(suffix, shown, options)
+    if not done:
+        raise ValueError(f"the picture of shape {image.shape} could not be encoded as {suffix}")
+    return bytes(encoded.tobytes())
+
+
+def write_image(path: str | Path, image: Image, quality: int = 95) -> None:
+    """Write a picture so that a reader sees all of it or none; the folder is made where it is missing.
+
+    Args:
+        path: Ends in .png, .jpg or .jpeg.
+        image: uint8, (H, W, 3) RGB or (H, W) grey.
+        quality: JPEG quality, 1 to 100.
+
+    Raises:
+        DposeError: another suffix, a full disk, a folder that may not be written to.
+        ValueError: the array is not a uint8 picture.
+    """
+    path = Path(path)
+    try:
+        data = encode_image(image, path.suffix, quality)
+    except DposeError as error:
+        raise DposeError(error.what, str(path), error.fix) from error
+    write_atomic(path, data)

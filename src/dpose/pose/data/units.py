@@ -1,0 +1,248 @@
+"""Pictures of people as units of a guarantee, cropped and labelled for a model.
+
+A `Picture` knows how to load itself, so that files and rendered scenes are the same thing here. `PoseUnits`
+turns a list of pictures into a `dpose.units.UnitDataset`: it decides what a unit is, crops, augments and
+labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
+from dpose.pose.data.augment import Augment, recolour
+from dpose.pose.skeletons import MPII
+from dpose.units import MAX_VIEWS, View
+
+UnitKind = Literal["image", "crop"]
+
+DEFAULT_CACHE_BYTES = 512 * 2**20
+"""Decoded pictures kept in memory: enough for some 7,000 of LSPET's, or 3,500 crops of 256 x 192."""
+
+_FLIP_ORDER = list(MPII.flip_order)
+
+
+@dataclass(frozen=True)
+class Person:
+    """One labelled person.
+
+    Attributes:
+        keypoints: (16, 2) float32, picture pixels in MPII's order; meaningless where not visible.
+        visible: (16,) bool, true where labelled.
+        box: (4,) float32, x0, y0, x1, y1 in picture pixels (see `dpose.pose.crops` for the convention).
+        head_length: PCKh's reference length in picture pixels; nan where unknown.
+    """
+
+    keypoints: NDArray[np.float32]
+    visible: NDArray[np.bool_]
+    box: NDArray[np.float32]
+    head_length: float = float("nan")
+
+    def __post_init__(self) -> None:
+        """Refuse arrays of another shape."""
+        shapes = (np.shape(self.keypoints), np.shape(self.visible), np.shape(self.box))
+        if shapes != ((len(MPII), 2), (len(MPII),), (4,)):
+            raise ValueError(f"a person needs keypoints (16, 2), visible (16,) and box (4,), got {shapes}")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture and the people labelled in it, loaded on demand.
+
+    Attributes:
+        name: Unique in its dataset.
+        count: How many people `read` returns.
+        read: Gives the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
+    """
+
+    name: str
+    count: int
+    read: Callable[[], tuple[NDArray[np.uint8], tuple[Person, ...]]]
+
+
+@dataclass
+class _Cache:
+    """Decoded pictures by index, the least recently used dropped first; safe to share between threads."""
+
+    limit: int
+    size: int = 0
+    held: OrderedDict[int, tuple[NDArray[np.uint8], tuple[Person, ...]]] = field(default_factory=OrderedDict)
+    hashes: dict[int, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
+        with self.lock:
+            if index in self.held:
+                self.held.move_to_end(index)
+                return self.held[index]
+        # Decoding happens outside the lock: two threads may decode one picture, but none waits for another.
+        loaded = picture.read()
+        loaded[0].setflags(write=False)
+        with self.lock:
+            if index not in self.held and loaded[0].nbytes <= self.limit:
+                self.held[index] = loaded
+                self.size += loaded[0].nbytes
+                while self.size > self.limit:
+                    _, (old, _people) = self.held.popitem(last=False)
+                    self.size -= old.nbytes
+        return loaded
+
+
+class PoseUnits:
+    """A `dpose.units.UnitDataset` of people in pictures.
+
+    **Units.** With `unit="image"` a unit is a picture and its views are the crops of its people; a picture
+    of more than `MAX_VIEWS` gives a random `MAX_VIEWS` at every load. With `unit="crop"` every person is a
+    unit alone, which is how the papers count; it protects no picture that shows two people (PRIVACY.md,
+    "Unit").
+
+    **Randomness.** All of it comes from the `rng` given to `load`. Without augmentation and with at most
+    `MAX_VIEWS` people nothing is drawn.
+
+    **Memory.** Decoded pictures are kept up to `cache_bytes`, shared with everything made by `subset`,
+    `limit` and `with_augment`. `load` may be called from several threads.
+
+    Args:
+        pictures: In the dataset's order; those without people are left out.
+        input_size: (H, W) of a view in pixels.
+        augment: What to change at random.
+        unit: "image" or "crop".
+        padding: How much larger than a person's box the crop reaches.
+        report: Lines on what was read and what was left out.
+        cache_bytes: Bound on decoded pictures in memory; 0 keeps none.
+
+    Raises:
+        ValueError: two pictures have the same name, or an unknown kind of unit.
+    """
+
+    def __init__(
+        self,
+        pictures: Sequence[Picture],
+        *,
+        input_size: tuple[int, int],
+        augment: Augment | None = None,
+        unit: UnitKind = "image",
+        padding: float = 1.25,
+        report: Sequence[str] = (),
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        if len({picture.name for picture in pictures}) != len(pictures):
+            raise ValueError("two pictures have the same name")
+        if unit not in ("image", "crop"):
+            raise ValueError(f"unit must be 'image' or 'crop', got {unit!r}")
+        self.input_size = input_size
+        self.augment = augment if augment is not None else Augment.none()
+        self.unit = unit
+        self.report = tuple(report)
+        self._pictures = tuple(pictures)
+        self._padding = padding
+        self._cache = _Cache(cache_bytes)
+        self._units: list[tuple[int, tuple[int, ...]]] = []
+        for p, picture in enumerate(pictures):
+            people = tuple(range(picture.count))
+            if people:
+                self._units += [(p, people)] if unit == "image" else [(p, (k,)) for k in people]
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def unit_id(self, index: int) -> str:
+        """The picture's name, with "#k" for its k-th person where a unit is a crop."""
+        picture, people = self._units[index]
+        name = self._pictures[picture].name
+        return name if self.unit == "image" else f"{name}#{people[0]}"
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """SHA-256 of the decoded pixels and their shape, hex: other metadata in the file changes nothing."""
+        picture, _ = self._units[index]
+        known = self._cache.hashes.get(picture)
+        if known is None:
+            image, _ = self._cache.get(picture, self._pictures[picture])
+            known = pixel_hash(image)
+            self._cache.hashes[picture] = known
+        return (known,)
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """The unit's crops.
+
+        Each view's image is uint8 (*input_size, 3) RGB. Its target holds, in crop pixels,
+
+        * `keypoints` (16, 2) float32: MPII's order; zero where not labelled;
+        * `visible` (16,) float32: 1 where labelled and inside the crop: what to train on;
+        * `labelled` (16,) float32: 1 where labelled, inside the crop or not: what to score;
+        * `head_length` () float32: PCKh's reference length; nan where unknown;
+        * `inverse` (2, 3) float32: from crop pixels to picture pixels. For a mirrored crop it leads back to
+          the picture as it is, where left and right have their old names.
+        """
+        index_of_picture, people = self._units[index]
+        if len(people) > MAX_VIEWS:
+            people = tuple(sorted(int(k) for k in rng.choice(people, MAX_VIEWS, replace=False)))
+        image, labelled = self._cache.get(index_of_picture, self._pictures[index_of_picture])
+        return [self._view(image, labelled[k], rng) for k in people]
+
+    def with_augment(self, augment: Augment) -> PoseUnits:
+        """The same units with another augmentation; `Augment.none()` gives the canonical crops."""
+        other = self.subset(range(len(self)))
+        other.augment = augment
+        return other
+
+    def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> PoseUnits:
+        """The units at `indices`, in that order."""
+        other = object.__new__(PoseUnits)
+        other.__dict__.update(self.__dict__)
+        other._units = [self._units[int(i)] for i in indices]
+        return other
+
+    def limit(self, count: int, seed: int = 0) -> PoseUnits:
+        """At most `count` units, in the dataset's order: those whose SHA-256 of "seed:unit_id" is smallest.
+
+        The choice looks at names only, never at content. It is the same on every machine, and a smaller
+        limit's units are among a larger one's.
+
+        Raises:
+            ValueError: `count` is below 1.
+        """
+        if count < 1:
+            raise ValueError(f"a limit must be at least 1, got {count}")
+        if count >= len(self):
+            return self
+        ranks = [hashlib.sha256(f"{seed}:{self.unit_id(i)}".encode()).digest() for i in range(len(self))]
+        chosen = sorted(sorted(range(len(self)), key=ranks.__getitem__)[:count])
+        other = self.subset(chosen)
+        other.report = (*self.report, f"limited to {count:,} of {len(self):,} units (seed {seed})")
+        return other
+
+    def _view(self, image: NDArray[np.uint8], person: Person, rng: np.random.Generator) -> View:
+        drawn = self.augment.draw(rng)
+        matrix = crop_transform(
+            person.box, self.input_size, self._padding, drawn.rotation, drawn.scale, drawn.flip
+        )
+        keypoints = transform_points(matrix, person.keypoints)
+        labelled = np.asarray(person.visible, bool)
+        if drawn.flip:
+            keypoints, labelled = keypoints[_FLIP_ORDER], labelled[_FLIP_ORDER]
+        height, width = self.input_size
+        inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=1)
+        target: dict[str, NDArray[Any]] = {
+            "keypoints": np.where(labelled[:, None], keypoints, 0).astype(np.float32),
+            "visible": (labelled & inside).astype(np.float32),
+            "labelled": labelled.astype(np.float32),
+            "head_length": np.array(person.head_length * zoom_of(matrix), np.float32),
+            "inverse": invert(matrix).astype(np.float32),
+        }
+        return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
+
+
+def pixel_hash(image: NDArray[np.uint8]) -> str:
+    """SHA-256 of a decoded picture's shape and pixels, hex."""
+    digest = hashlib.sha256(repr(image.shape).encode())
+    digest.update(np.ascontiguousarray(image).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,92 @@
+"""A pose model on disk: a folder with `model.safetensors` and `config.json`. Nothing is ever pickled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.pose.model import PoseConfig, PoseModel
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+
+def save_model(model: PoseModel, folder: Path) -> None:
+    """Write the weights to `folder/model.safetensors`, and `folder/config.json` where there is none.
+
+    An existing config.json (a run's, with more in it than the model) is left as it is.
+
+    Raises:
+        DposeError: the existing config.json is of another model; or the folder cannot be written to.
+    """
+    if (folder / CONFIG).exists():
+        if _read_config(folder / CONFIG) != model.config:
+            raise DposeError("describes another model", str(folder / CONFIG), "choose another folder")
+    else:
+        values = {"task": "pose", "model": model.config.to_dict()}
+        write_atomic(folder / CONFIG, json.dumps(values, indent=2) + "\n")
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    write_atomic(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
+
+
+def load_model(folder: Path, device: str = "cpu") -> PoseModel:
+    """The model in `folder`, in float32 and evaluation mode.
+
+    Weights of another floating-point type (half precision) are converted.
+
+    Raises:
+        DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is
+            missing, unknown or of another shape.
+    """
+    model = PoseModel(_read_config(folder / CONFIG))
+    path = folder / WEIGHTS
+    tensors = _read_tensors(path)
+    wanted = model.state_dict()
+    for name in [*wanted, *tensors]:
+        if name not in tensors:
+            raise DposeError(f"has no tensor {name}", str(path), "its config.json is of another model")
+        if name not in wanted:
+            raise DposeError(
+                f"has an unknown tensor {name}", str(path), "its config.json is of another model"
+            )
+        if tensors[name].shape != wanted[name].shape:
+            found, expected = tuple(tensors[name].shape), tuple(wanted[name].shape)
+            raise DposeError(f"{name} has shape {found}, not {expected}", str(path))
+        if tensors[name].is_floating_point() != wanted[name].is_floating_point():
+            raise DposeError(f"{name} is {tensors[name].dtype}", str(path))
+    model.load_state_dict(tensors)  # copies into float32, whatever the file's type
+    return model.to(torch.device(device)).eval()
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    try:
+        return cast(dict[str, Tensor], safetensors.torch.load(raw))
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise DposeError("is no safetensors file, or is damaged", str(path), "copy it again") from error
+
+
+def _read_config(path: Path) -> PoseConfig:
+    try:
+        values: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DposeError(
+            f"cannot be read ({error.strerror})", str(path), "is this a model folder?"
+        ) from error
+    except ValueError as error:
+        raise DposeError("is no JSON", str(path)) from error
+    if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
+        raise DposeError('has no "model" section', str(path), "is this a model folder?")
+    if values.get("task") != "pose":
+        raise DposeError(f"is of the task {values.get('task')!r}, not 'pose'", str(path))
+    return PoseConfig.from_dict(values["model"], str(path))

@@ -1,0 +1,196 @@
+"""PCKh: the share of joints found within a part of the head's length (Andriluka et al., CVPR 2014)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from rich.table import Table
+
+from dpose.pose.skeletons import MPII
+
+UNSCORED = (6, 7)
+"""Pelvis and thorax: left out of every number."""
+
+SCORED = tuple(j for j in range(len(MPII)) if j not in UNSCORED)
+
+GROUPS: Mapping[str, tuple[int, ...]] = {
+    "Head": (9,),
+    "Shoulder": (12, 13),
+    "Elbow": (11, 14),
+    "Wrist": (10, 15),
+    "Hip": (2, 3),
+    "Knee": (1, 4),
+    "Ankle": (0, 5),
+}
+"""The columns of the papers' tables, as MPII joints. Upper neck (8) has no column but counts in the mean."""
+
+
+@dataclass(frozen=True)
+class PCKhResult:
+    """What `PCKh.compute` found. All scores are percentages; nan where nothing visible was there to score.
+
+    Attributes:
+        thresholds: In head lengths; the first is the one the columns show.
+        correct: (T, 16), visible joints found, a row a threshold.
+        visible: (16,), visible joints.
+        people: How many people were scored.
+        left_out: People without a usable head length.
+    """
+
+    thresholds: tuple[float, ...]
+    correct: NDArray[np.int64]
+    visible: NDArray[np.int64]
+    people: int
+    left_out: int
+
+    def joint(self, threshold: float) -> NDArray[np.float64]:
+        """(16,), the score of each joint at one of the thresholds."""
+        return _percent(self.correct[self.thresholds.index(threshold)], self.visible)
+
+    def mean(self, threshold: float) -> float:
+        """Visible joints found among all visible joints, over the fourteen that are scored."""
+        row = self.correct[self.thresholds.index(threshold)]
+        scored = list(SCORED)
+        return float(_percent(row[scored].sum(), self.visible[scored].sum()))
+
+    def columns(self) -> dict[str, float]:
+        """The papers' columns at the first threshold, its mean, and the mean at each other threshold."""
+        first, *others = self.thresholds
+        joints = self.joint(first)
+        table = {name: _mean_of(joints[list(group)]) for name, group in GROUPS.items()}
+        table["Mean"] = self.mean(first)
+        return table | {f"Mean@{t:g}": self.mean(t) for t in others}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, ready for JSON: nan becomes None."""
+        return {
+            "metric": "PCKh",
+            "threshold": self.thresholds[0],
+            "columns": {k: _json(v) for k, v in self.columns().items()},
+            "joints": {
+                f"{t:g}": dict(zip(MPII.joints, map(_json, self.joint(t)), strict=True))
+                for t in self.thresholds
+            },
+            "visible": dict(zip(MPII.joints, map(int, self.visible), strict=True)),
+            "people": self.people,
+            "left_out": self.left_out,
+        }
+
+    def __str__(self) -> str:
+        cells = {name: f"{value:.2f}" for name, value in self.columns().items()}
+        widths = [max(len(name), len(cell)) for name, cell in cells.items()]
+        rows = (
+            " ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in (cells, cells.values())
+        )
+        return "\n".join([*rows, self._footnote()])
+
+    def __rich__(self) -> Table:
+        table = Table(title=f"PCKh@{self.thresholds[0]:g}", caption=self._footnote())
+        columns = self.columns()
+        for name in columns:
+            table.add_column(name, justify="right")
+        table.add_row(*(f"{value:.2f}" for value in columns.values()))
+        return table
+
+    def _footnote(self) -> str:
+        note = f"{self.people} people, {int(self.visible[list(SCORED)].sum())} visible joints"
+        if self.left_out:
+            note += f"; {self.left_out} people left out, whose head length is unknown"
+        return note
+
+
+class PCKh:
+    """PCKh on MPII's sixteen joints: `update(...)` with every batch, then `compute()`.
+
+    A joint is found when its distance to the label is at most the threshold times the person's head length.
+    Only visible joints count. Pelvis and thorax are left out. Head is the head top, the other columns the
+    plain mean of right and left; Mean pools all fourteen joints, so each joint weighs by how often it is
+    visible.
+
+    Differences from the reference implementations:
+
+    * Mean@0.1 is taken at 0.1. HRNet's evaluation reads row 11 of a table that starts at 0 in steps of
+      0.01, which is the threshold 0.11, and so reports a higher number.
+    * The threshold itself counts as found (<=), as in MPII's own script and HRNet. MMPose asks for strictly
+      less.
+    * Means divide by visible joints. Averaging the joints' scores with equal weight, or dividing by all
+      labels seen or not, gives other numbers under the same name.
+    * A column whose joints are never visible is nan, and one side alone stands for its pair; the references
+      divide by zero there.
+    * People whose head length is unknown, zero or negative are left out and counted; the references have
+      none.
+    * Coordinates may start at 0 or 1: only differences are used. HRNet adds 1 to predictions since its
+      labels are one-based there; here both come from the same loader.
+    * A prediction that is not finite is a miss.
+
+    Args:
+        thresholds: In head lengths; the first gives the columns, the others a mean each.
+    """
+
+    def __init__(self, thresholds: Sequence[float] = (0.5, 0.1)) -> None:
+        if not thresholds or len(set(thresholds)) != len(thresholds) or not all(t > 0 for t in thresholds):
+            raise ValueError(f"thresholds must be positive and differ, got {tuple(thresholds)}")
+        self.thresholds = tuple(float(t) for t in thresholds)
+        self._correct = np.zeros((len(self.thresholds), len(MPII)), np.int64)
+        self._visible = np.zeros(len(MPII), np.int64)
+        self._people = 0
+        self._left_out = 0
+
+    def update(
+        self, predicted: ArrayLike, true: ArrayLike, visible: ArrayLike, head_length: ArrayLike
+    ) -> None:
+        """Add N people.
+
+        Args:
+            predicted: (N, 16, 2), pixels.
+            true: (N, 16, 2), the same pixels.
+            visible: (N, 16); above 0 where a joint is to be scored.
+            head_length: (N,), the same pixels: 0.6 times the head box's diagonal on MPII.
+
+        Raises:
+            ValueError: the shapes do not match.
+        """
+        guess = np.asarray(predicted, np.float64)
+        label = np.asarray(true, np.float64)
+        seen = np.asarray(visible) > 0
+        length = np.asarray(head_length, np.float64)
+        shape = (len(length), len(MPII))
+        if guess.shape != (*shape, 2) or label.shape != guess.shape or seen.shape != shape:
+            raise ValueError(
+                f"predicted {guess.shape}, true {label.shape}, visible {seen.shape} and head_length "
+                f"{length.shape} do not match (N, 16, 2), (N, 16, 2), (N, 16), (N,)"
+            )
+        usable = np.isfinite(length) & (length > 0)
+        seen = seen & usable[:, None]
+        distance = np.linalg.norm(guess - label, axis=-1)
+        distance = np.where(np.isfinite(distance), distance, np.inf)
+        for row, threshold in zip(self._correct, self.thresholds, strict=True):
+            # comparing distance <= t * length, not distance / length <= t: one rounding less at the boundary
+            row += ((distance <= threshold * np.where(usable, length, 0)[:, None]) & seen).sum(axis=0)
+        self._visible += seen.sum(axis=0)
+        self._people += int(usable.sum())
+        self._left_out += int((~usable).sum())
+
+    def compute(self) -> PCKhResult:
+        """The result over everyone seen so far; the metric may be updated further."""
+        return PCKhResult(
+            self.thresholds, self._correct.copy(), self._visible.copy(), self._people, self._left_out
+        )
+
+
+def _percent(part: ArrayLike, whole: ArrayLike) -> NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(100.0 * np.divide(part, whole, dtype=np.float64))
+
+
+def _mean_of(scores: NDArray[np.float64]) -> float:
+    known = scores[np.isfinite(scores)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _json(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

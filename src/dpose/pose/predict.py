@@ -1,0 +1,110 @@
+"""From a picture and a person's box to keypoints in the picture's pixels, and to a drawing of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from dpose.media.drawing import draw_skeleton
+from dpose.pose.crops import crop_transform, invert, transform_points, warp, whole_frame
+from dpose.pose.model import PoseModel
+from dpose.pose.simcc import decode, mirror_x
+from dpose.pose.skeletons import SKELETONS, Skeleton
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One person's joints.
+
+    Attributes:
+        keypoints: (J, 2) float64, x and y in pixels of the picture; pixel centres are whole numbers.
+        scores: (J,) float64 in [0, 1] (`dpose.pose.simcc.decode`).
+    """
+
+    keypoints: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+
+def predict_image(
+    model: PoseModel, image: NDArray[np.uint8], box: ArrayLike | None = None, *, flip_test: bool = False
+) -> Prediction:
+    """The joints of the person in a box: cropped, predicted, put back into the picture.
+
+    Args:
+        model: In evaluation mode afterwards only if it was before: its mode is left as it is found.
+        image: uint8, (H, W, 3) RGB.
+        box: (x0, y0, x1, y1) around one person, picture pixels; the whole picture where None. A given box is
+            enlarged by a quarter, as in training; the whole picture is not.
+        flip_test: Average with the prediction on the mirrored crop: a little better, at twice the cost.
+
+    Raises:
+        ValueError: the picture is not (H, W, 3) uint8, or the box is empty.
+    """
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
+        raise ValueError(f"a picture is uint8 (H, W, 3), not {image.dtype} {image.shape}")
+    size = model.config.input_size
+    if box is None:
+        matrix = crop_transform(whole_frame(cast(tuple[int, int], image.shape[:2])), size, padding=1.0)
+    else:
+        matrix = crop_transform(box, size)
+    crop = torch.from_numpy(warp(image, matrix, size)).permute(2, 0, 1)[None]
+    x_logits, y_logits = predict_logits(model, crop.to(model.mean.device), flip_test=flip_test)
+    keypoints, scores = decode(x_logits, y_logits, model.config.split_ratio, model.config.sigma)
+    return Prediction(
+        transform_points(invert(matrix), keypoints[0].double().cpu().numpy()),
+        scores[0].double().cpu().numpy(),
+    )
+
+
+def predict_logits(model: PoseModel, crops: Tensor, *, flip_test: bool = False) -> tuple[Tensor, Tensor]:
+    """The model's logits in evaluation mode, without gradients; its mode is left as it was.
+
+    Args:
+        model: Any pose model.
+        crops: (N, 3, H, W) of 0 to 255, uint8 or float, on the model's device.
+        flip_test: Average the logits with those of the mirrored crops, put back by
+            `dpose.pose.simcc.mirror_x`.
+
+    Returns:
+        x logits (N, J, W * k) and y logits (N, J, H * k).
+    """
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            x_logits, y_logits = model(crops)
+            if not flip_test:
+                return x_logits, y_logits
+            partner = torch.tensor(SKELETONS[model.config.skeleton].flip_order, device=crops.device)
+            x_mirrored, y_mirrored = model(crops.flip(-1))
+            x_turned, has_counterpart = mirror_x(x_mirrored, partner, model.config.split_ratio)
+            x_mean = torch.where(has_counterpart, (x_logits + x_turned) / 2, x_logits)
+            return x_mean, (y_logits + y_mirrored[:, partner]) / 2
+    finally:
+        model.train(training)
+
+
+def draw_prediction(
+    image: NDArray[np.uint8], prediction: Prediction, skeleton: Skeleton, threshold: float = 0.3
+) -> NDArray[np.uint8]:
+    """The predicted skeleton drawn over a copy of the picture.
+
+    Args:
+        image: uint8, (H, W, 3) RGB.
+        prediction: Of that picture.
+        skeleton: The model's.
+        threshold: Joints with a lower score are not drawn.
+    """
+    return draw_skeleton(
+        image,
+        prediction.keypoints,
+        prediction.scores,
+        skeleton.edges,
+        skeleton.colours,
+        threshold=threshold,
+    )

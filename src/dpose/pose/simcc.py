@@ -1,0 +1,145 @@
+"""SimCC: a joint's place as two classifications, one over the bins of each axis.
+
+Pixel x of an axis of W pixels is bin x * k of its W * k bins, with k the split ratio (Li et al. 2022, "SimCC:
+a Simple Coordinate Classification Perspective for Human Pose Estimation", section 3). Pixel centres are whole
+numbers, so the first pixel is bin 0 and the last is bin (W - 1) * k.
+
+Every function works on any leading dimensions, has no control flow that depends on data, and computes each
+view from itself alone: all of it may run under `vmap(grad(...))`.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+REACH = 3.0
+"""How many sigmas of the smoothing Gaussian count as "at" a bin, in labels and in scores."""
+
+
+def encode(
+    keypoints: Tensor, visible: Tensor, size: tuple[int, int], split_ratio: float, sigma: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The smoothed labels of an axis pair, and the weight of each joint.
+
+    The centre is round(x * k); the label is a Gaussian of `sigma` bins around it over the whole axis,
+    normalised to sum 1 on the axis. A joint outside the picture whose centre +- 3 sigma lies wholly outside
+    either axis has weight 0; one nearer than that is taught as the border, the best that the axis can say.
+
+    Args:
+        keypoints: (..., J, 2) pixels, x then y. Coordinates of joints that are not visible are never read:
+            they may be anything, NaN too.
+        visible: (..., J); a joint counts where this is > 0.
+        size: (H, W) of the picture, pixels.
+        split_ratio: Bins a pixel, k.
+        sigma: Of the Gaussian, bins.
+
+    Returns:
+        Labels of x (..., J, W * k) and of y (..., J, H * k), and weights (..., J) of 0 or 1, all in the dtype
+        of `keypoints`.
+    """
+    seen = visible > 0
+    places = torch.where(seen[..., None], keypoints, torch.zeros_like(keypoints))
+    height, width = size
+    labels = []
+    weight = seen
+    for places_axis, extent in ((places[..., 0], width), (places[..., 1], height)):
+        count = bins(extent, split_ratio)
+        centre = torch.round(places_axis * split_ratio)
+        first, last = -REACH * sigma, count - 1 + REACH * sigma
+        weight = weight & (centre >= first) & (centre <= last)
+        axis = torch.arange(count, dtype=keypoints.dtype, device=keypoints.device)
+        # beyond first and last the weight is 0: the clamp only keeps 0 * overflow from becoming nan
+        distance = axis - centre.clamp(first, last)[..., None]
+        # softmax of the exponent: normalised to 1 however much of the Gaussian the axis cuts off
+        labels.append(torch.softmax(-0.5 * (distance / sigma).square(), dim=-1))
+    return labels[0], labels[1], weight.to(keypoints.dtype)
+
+
+def decode(x_logits: Tensor, y_logits: Tensor, split_ratio: float, sigma: float) -> tuple[Tensor, Tensor]:
+    """Where each joint is, and how sure the model is of it.
+
+    A coordinate is its axis' argmax / k (of equal bins, the first), so `decode` of `encode` is within 1 / (2
+    k) pixels. The score is the probability that the model puts within 3 sigma of its argmax, the smaller one
+    of the two
+    axes: 0.997 where its distribution is as sharp as the labels it was taught, about 6 sigma / bins where it
+    knows nothing.
+
+    Args:
+        x_logits: (N, J, W * k).
+        y_logits: (N, J, H * k).
+        split_ratio: Bins a pixel, k.
+        sigma: Of the labels' Gaussian, bins.
+
+    Returns:
+        Keypoints (N, J, 2) in pixels, x then y, and scores (N, J) in [0, 1], in the logits' dtype.
+    """
+    coordinates, scores = [], []
+    for logits in (x_logits, y_logits):
+        best = logits.argmax(dim=-1, keepdim=True)
+        axis = torch.arange(logits.shape[-1], device=logits.device)
+        near = (axis - best).abs() <= REACH * sigma
+        probability = torch.softmax(logits, dim=-1)
+        coordinates.append(best[..., 0].to(logits.dtype) / split_ratio)
+        scores.append((probability * near).sum(dim=-1).clamp(0.0, 1.0))
+    return torch.stack(coordinates, dim=-1), torch.minimum(scores[0], scores[1])
+
+
+def simcc_loss(
+    x_logits: Tensor, y_logits: Tensor, keypoints: Tensor, visible: Tensor, split_ratio: float, sigma: float
+) -> Tensor:
+    """The loss of each view: how far the model's two distributions are from the smoothed labels.
+
+    For one joint, KL(label || softmax(logits)) summed over the bins of x, plus the same for y, times its
+    weight (`encode`); for a view, the sum over joints divided by the number of joints J. J is the skeleton's,
+    not the number of joints seen: a view with few visible joints has a small loss, and no view's gradient is
+    scaled up.
+
+    Args:
+        x_logits: (V, J, W * k).
+        y_logits: (V, J, H * k).
+        keypoints: (V, J, 2) pixels.
+        visible: (V, J).
+        split_ratio: Bins a pixel, k.
+        sigma: Of the labels' Gaussian, bins.
+
+    Returns:
+        (V,), in the logits' dtype, >= 0.
+    """
+    size = (round(y_logits.shape[-1] / split_ratio), round(x_logits.shape[-1] / split_ratio))
+    x_labels, y_labels, weight = encode(keypoints.to(x_logits.dtype), visible, size, split_ratio, sigma)
+    joints = _divergence(x_labels, x_logits) + _divergence(y_labels, y_logits)
+    return (joints * weight).sum(dim=-1) / weight.shape[-1]
+
+
+def mirror_x(x_logits: Tensor, partner: Tensor, split_ratio: float) -> tuple[Tensor, Tensor]:
+    """The x logits of a mirrored picture, put back where the picture's own are.
+
+    In the mirrored picture pixel x stands at W - 1 - x, so bin b stands at k (W - 1) - b and not at the end
+    of the vector minus b: turning the vector round alone would move every joint by k - 1 bins. The last k - 1
+    bins lie beyond the last pixel's centre and have no counterpart.
+
+    Args:
+        x_logits: (N, J, W * k), of the mirrored picture.
+        partner: (J,), for each joint the one that it becomes in a mirror.
+        split_ratio: Bins a pixel, a whole number.
+
+    Returns:
+        The logits, (N, J, W * k), 0 in the bins without a counterpart; and (W * k,) bool, where there is one.
+    """
+    shift = round(split_ratio) - 1
+    turned = F.pad(x_logits[:, partner].flip(-1), (0, shift))[..., shift:]
+    count = x_logits.shape[-1]
+    return turned, torch.arange(count, device=x_logits.device) < count - shift
+
+
+def bins(extent: int, split_ratio: float) -> int:
+    """The number of bins of an axis of `extent` pixels."""
+    return round(extent * split_ratio)
+
+
+def _divergence(labels: Tensor, logits: Tensor) -> Tensor:
+    """KL(labels || softmax(logits)) over the last dimension, in nats."""
+    terms: Tensor = torch.special.xlogy(labels, labels) - labels * torch.log_softmax(logits, dim=-1)
+    return terms.sum(dim=-1)

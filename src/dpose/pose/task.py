@@ -1,0 +1,128 @@
+"""The pose task: what the training engine needs to know of poses, and all that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from dpose.errors import DposeError
+from dpose.pose.metrics import PCKh
+from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.simcc import simcc_loss
+from dpose.pose.skeletons import SKELETONS
+from dpose.units import Result, UnitBatch, View, pad_views
+
+
+class PoseTask:
+    """2D human pose by coordinate classification (`dpose.units.Task`).
+
+    A view is a crop of one person, at the model's input size. Its target holds "keypoints" (J, 2), pixels of
+    the crop, x then y; "visible" (J,), counted where > 0; and, for the metric, "head_length", a scalar in
+    pixels of the crop.
+
+    Args:
+        skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
+        split_ratio: SimCC bins a pixel, the model's.
+
+    Raises:
+        DposeError: there is no such skeleton.
+    """
+
+    name = "pose"
+
+    def __init__(self, skeleton: str = "mpii", split_ratio: float = 2.0) -> None:
+        if skeleton not in SKELETONS:
+            raise DposeError("there is no such skeleton", skeleton, f"choose from {', '.join(SKELETONS)}")
+        self.skeleton = skeleton
+        self.split_ratio = split_ratio
+
+    def build_model(self, config: Any) -> PoseModel:
+        """A fresh model.
+
+        Args:
+            config: A `PoseConfig`, or the mapping that its `to_dict` gives.
+
+        Raises:
+            DposeError: the configuration is not possible, or is for another skeleton or split ratio.
+        """
+        built = config if isinstance(config, PoseConfig) else PoseConfig.from_dict(config)
+        self._check(built)
+        return PoseModel(built)
+
+    def loss(
+        self,
+        model: torch.nn.Module,
+        params: Mapping[str, Tensor],
+        inputs: Tensor,
+        targets: Mapping[str, Tensor],
+    ) -> Tensor:
+        """The SimCC loss of each of V views, (V,), at `params` (`dpose.pose.simcc.simcc_loss`).
+
+        Args:
+            model: A `PoseModel` for this task's skeleton.
+            params: The trainable parameters by name; the rest stay as they are in `model`.
+            inputs: (V, 3, H, W), uint8 or float in 0 to 255.
+            targets: "keypoints" (V, J, 2) and "visible" (V, J).
+
+        A view's loss depends on that view alone, unless the model has BatchNorm in training mode. Safe under
+        `vmap(grad(...))`.
+        """
+        if not isinstance(model, PoseModel):
+            raise DposeError(f"the pose task trains a PoseModel, not a {type(model).__name__}")
+        self._check(model.config)
+        x_logits, y_logits = functional_call(model, dict(params), (inputs,))
+        return simcc_loss(
+            x_logits,
+            y_logits,
+            targets["keypoints"],
+            targets["visible"],
+            model.config.split_ratio,
+            model.config.sigma,
+        )
+
+    def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
+        """Stack units into a batch, padded with views of weight 0."""
+        return pad_views(units)
+
+    def metric(self) -> PoseMetric:
+        """A fresh PCKh."""
+        return PoseMetric(self.split_ratio)
+
+    def _check(self, config: PoseConfig) -> None:
+        if config.skeleton != self.skeleton:
+            raise DposeError(f"the model is for {config.skeleton}", f"skeleton {self.skeleton}")
+        if config.split_ratio != self.split_ratio:
+            raise DposeError(
+                f"the model has {config.split_ratio} bins a pixel", f"split_ratio {self.split_ratio}"
+            )
+
+
+class PoseMetric:
+    """PCKh of the decoded logits (`dpose.units.Metric`)."""
+
+    def __init__(self, split_ratio: float) -> None:
+        self._split_ratio = split_ratio
+        self._pckh = PCKh()
+
+    def update(self, outputs: tuple[Tensor, Tensor], targets: Mapping[str, Tensor]) -> None:
+        """Add N views.
+
+        Args:
+            outputs: The model's x logits (N, J, W * k) and y logits (N, J, H * k).
+            targets: "keypoints" (N, J, 2), "visible" (N, J), "head_length" (N,).
+        """
+        predicted = torch.stack([o.argmax(dim=-1) / self._split_ratio for o in outputs], dim=-1)
+        self._pckh.update(
+            predicted.cpu().numpy(),
+            targets["keypoints"].cpu().numpy(),
+            targets["visible"].cpu().numpy(),
+            targets["head_length"].cpu().numpy(),
+        )
+
+    def compute(self) -> Result:
+        """PCKh over everything seen."""
+        return self._pckh.compute()

@@ -1,0 +1,240 @@
+"""The backbone: timm's TinyViT, made fit for per-unit gradients and for pictures that are not square.
+
+Four things differ from timm's model (Wu et al. 2022, "TinyViT: Fast Pretraining Distillation for Small Vision
+Transformers"), none of them in the names or the meaning of the weights:
+
+* Windows are rectangles that tile the map exactly, so no zero tokens are attended to.
+* Attention biases are read from their parameter each time. timm caches them in evaluation mode, where swapped
+  or reloaded weights then go unseen and gradients to the biases are zero.
+* BatchNorm can be folded into its convolution, or GroupNorm can stand in its place.
+* Nothing mixes examples and nothing draws random numbers: no dropout, no stochastic depth.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, cast
+
+import timm
+import torch
+from timm.models.tiny_vit import ConvNorm, TinyVit
+from torch import Tensor, nn
+
+from dpose.errors import DposeError
+
+Norm = Literal["batch", "folded", "group"]
+
+WINDOWS = (8, 8, 16, 8)
+"""The side a stage's windows are nearest to: at 256x192 they are 8x8, 16x12 (the map) and 8x6 (the map)."""
+
+GROUP_CHANNELS = 8
+"""Channels a group where GroupNorm stands for BatchNorm; every width of every preset is a multiple."""
+
+NANO: dict[str, Any] = {
+    "embed_dims": [32, 64, 96, 160],
+    "depths": [1, 1, 3, 2],
+    "num_heads": [1, 2, 3, 5],
+    "mbconv_expand_ratio": 4.0,
+}
+"""1.2 M parameters. Shallow and wide at the end: the early maps are large, and they cost a CPU its time."""
+
+PRESETS = ("nano", "5m", "11m", "21m")
+
+_STILL = {"num_classes": 0, "drop_path_rate": 0.0, "drop_rate": 0.0, "proj_drop_rate": 0.0}
+
+
+def total_stride(preset: str) -> int:
+    """Picture pixels a cell of the last map: 32, or 16 for `nano`, whose last stage keeps its resolution."""
+    return 16 if preset == "nano" else 32
+
+
+def stage_maps(preset: str, input_size: tuple[int, int]) -> list[tuple[int, int]]:
+    """(H, W) of the map in each of the four stages."""
+    strides = (4, 8, 16, total_stride(preset))
+    return [(input_size[0] // s, input_size[1] // s) for s in strides]
+
+
+def fit_window(extent: int, preferred: int) -> int:
+    """The divisor of `extent` nearest to `preferred` in ratio (of two as near, the smaller)."""
+    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+    return min(divisors, key=lambda d: max(d / preferred, preferred / d))
+
+
+class WindowAttention(nn.Module):
+    """Multi-head self-attention in windows of (h, w) tokens, with a learnt bias for each offset (|dy|, |dx|).
+
+    Takes over the layers of a timm attention; parameters keep their names.
+    """
+
+    def __init__(self, source: nn.Module, window: tuple[int, int]) -> None:
+        super().__init__()
+        attention = cast(Any, source)
+        self.heads: int = attention.num_heads
+        self.key_dim: int = attention.key_dim
+        self.norm: nn.Module = attention.norm
+        self.qkv: nn.Module = attention.qkv
+        self.proj: nn.Module = attention.proj
+        height, width = window
+        side = attention.resolution[0]
+        # timm numbers the offsets of its square window row by row: a smaller rectangle is a corner of that
+        # table
+        table = attention.attention_biases.detach().view(self.heads, side, side)[:, :height, :width]
+        self.attention_biases = nn.Parameter(table.reshape(self.heads, height * width).clone())
+        rows = (torch.arange(height)[:, None] - torch.arange(height)).abs()
+        columns = (torch.arange(width)[:, None] - torch.arange(width)).abs()
+        offsets = rows[:, None, :, None] * width + columns[None, :, None, :]
+        self.offsets: Tensor
+        self.register_buffer("offsets", offsets.flatten(), persistent=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(windows, h * w, C) to the same shape."""
+        windows, count, _ = tokens.shape
+        query, key, value = (
+            self.qkv(self.norm(tokens))
+            .view(windows, count, self.heads, 3 * self.key_dim)
+            .transpose(1, 2)
+            .split(self.key_dim, dim=-1)
+        )
+        bias = self.attention_biases.index_select(1, self.offsets).view(self.heads, count, count)
+        scores = (query * self.key_dim**-0.5) @ key.transpose(-2, -1) + bias
+        mixed = scores.softmax(dim=-1) @ value
+        return cast(Tensor, self.proj(mixed.transpose(1, 2).reshape(windows, count, -1)))
+
+
+class WindowBlock(nn.Module):
+    """A TinyViT block: attention in windows, a depthwise convolution and an MLP, with two residuals."""
+
+    def __init__(self, source: nn.Module, window: tuple[int, int]) -> None:
+        super().__init__()
+        block = cast(Any, source)
+        self.window = window
+        self.attn = WindowAttention(block.attn, window)
+        self.mlp: nn.Module = block.mlp
+        self.local_conv: nn.Module = block.local_conv
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, H, W, C) to the same shape; H and W are multiples of the window's."""
+        n, height, width, channels = x.shape
+        h, w = self.window
+        grid = (n, height // h, h, width // w, w, channels)
+        windows = x.reshape(grid).transpose(2, 3).reshape(-1, h * w, channels)
+        mixed: Tensor = self.attn(windows)
+        x = x + mixed.view(n, height // h, width // w, h, w, channels).transpose(2, 3).reshape(x.shape)
+        x = self.local_conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return cast(Tensor, x + self.mlp(x))
+
+
+def build_backbone(
+    preset: str, input_size: tuple[int, int], norm: Norm, *, pretrained: bool = False
+) -> tuple[nn.Module, nn.Module, int]:
+    """The backbone, the LayerNorm for its last map, and that map's channels.
+
+    Args:
+        preset: One of `PRESETS`.
+        input_size: (H, W), multiples of `total_stride(preset)`.
+        norm: What stands after each convolution: "batch" BatchNorm; "folded" nothing, the convolution has a
+            bias; "group" GroupNorm.
+        pretrained: Load timm's ImageNet weights (downloaded on first use). Not for `nano`, which has none,
+            nor for "group", where they would mean nothing.
+
+    Raises:
+        DposeError: `pretrained` weights do not exist for this model, or cannot be had.
+    """
+    maps = stage_maps(preset, input_size)
+    windows = [(fit_window(h, side), fit_window(w, side)) for (h, w), side in zip(maps, WINDOWS, strict=True)]
+    squares = [max(window) for window in windows]
+    if preset == "nano":
+        if pretrained:
+            raise DposeError("there are no pretrained weights for nano", fix="use 5m, 11m or 21m")
+        backbone = TinyVit(window_sizes=squares, **NANO, **_STILL)
+        # the last stage keeps the map of the third: at 128x96 the head then sees 8x6, as 5m's does at 256x192
+        backbone.stages[3].downsample.conv2.conv.stride = (1, 1)
+    else:
+        if pretrained and norm == "group":
+            raise DposeError(
+                "pretrained weights need BatchNorm", "norm: group", "use norm: batch, then fold_batchnorm"
+            )
+        backbone = _timm_model(f"tiny_vit_{preset}_224", squares, pretrained)
+    layer_norm = backbone.head.norm
+    backbone.head = nn.Identity()
+    for stage, window in zip(backbone.stages[1:], windows[1:], strict=True):
+        stage.blocks = nn.Sequential(*(WindowBlock(block, window) for block in stage.blocks))
+    if norm == "group":
+        _replace_conv_norms(backbone, _with_group_norm)
+    elif norm == "folded":
+        fold_all(backbone)
+    return backbone, layer_norm, int(backbone.num_features)
+
+
+def fold_all(module: nn.Module) -> None:
+    """Fold every BatchNorm inside `module` into its convolution, in place."""
+    _replace_conv_norms(module, fold)
+
+
+def fold(pair: nn.Module) -> nn.Module:
+    """One convolution with a bias that equals a convolution and its BatchNorm in evaluation mode.
+
+    BatchNorm maps y to (y - mean) * s + b with s = weight / sqrt(var + eps), so the weights of output channel
+    c are multiplied by s_c and its bias is b_c - mean_c * s_c. Computed in float64, kept in the convolution's
+    dtype.
+    """
+    conv, bn = cast(nn.Conv2d, pair.conv), cast(nn.BatchNorm2d, pair.bn)
+    mean, variance = cast(Tensor, bn.running_mean).double(), cast(Tensor, bn.running_var).double()
+    scale = bn.weight.detach().double() / (variance + bn.eps).sqrt()
+    folded = _like(conv)
+    with torch.no_grad():
+        folded.weight.copy_(conv.weight.double() * scale[:, None, None, None])
+        cast(Tensor, folded.bias).copy_(bn.bias.double() - mean * scale)
+    return folded.train(pair.training)
+
+
+def batch_norms(module: nn.Module) -> Iterator[str]:
+    """The names of the BatchNorm layers inside `module`."""
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            yield name
+
+
+def _with_group_norm(pair: nn.Module) -> nn.Module:
+    conv, bn = cast(nn.Conv2d, pair.conv), cast(nn.BatchNorm2d, pair.bn)
+    norm = nn.GroupNorm(bn.num_features // GROUP_CHANNELS, bn.num_features)
+    # timm starts the last convolution of a residual branch at 0: keep that
+    norm.load_state_dict({"weight": bn.weight.detach(), "bias": bn.bias.detach()})
+    return nn.Sequential(OrderedDict(conv=conv, gn=norm))
+
+
+def _replace_conv_norms(module: nn.Module, replacement: Callable[[nn.Module], nn.Module]) -> None:
+    for name, child in module.named_children():
+        if isinstance(child, ConvNorm):
+            setattr(module, name, replacement(child))
+        else:
+            _replace_conv_norms(child, replacement)
+
+
+def _timm_model(name: str, squares: list[int], pretrained: bool) -> Any:
+    try:
+        return timm.create_model(name, pretrained=pretrained, window_sizes=squares, **_STILL)
+    except Exception as error:  # huggingface_hub, urllib, safetensors and timm each raise their own
+        if not pretrained:
+            raise
+        raise DposeError(
+            f"cannot get the pretrained weights ({type(error).__name__}: {error})",
+            name,
+            "connect to the internet once, or start from a model folder with --init",
+        ) from error
+
+
+def _like(conv: nn.Conv2d) -> nn.Conv2d:
+    """A convolution of the same shape, with a bias."""
+    return nn.Conv2d(
+        conv.in_channels,
+        conv.out_channels,
+        cast(Any, conv.kernel_size),
+        cast(Any, conv.stride),
+        cast(Any, conv.padding),
+        cast(Any, conv.dilation),
+        conv.groups,
+        device=conv.weight.device,
+        dtype=conv.weight.dtype,
+    )

@@ -1,0 +1,424 @@
+"""Events to epsilon, and epsilon to noise: what a run costs, and how much noise a budget asks for.
+
+    sigma = noise_multiplier(0.8, 4e-5, q=1024 / 22146, steps=541)
+    event = Event(q=1024 / 22146, sigma=sigma, steps=541, sensitivity=1.0)
+    epsilon([event], 4e-5)      # at most 0.8, at least 0.7992
+
+The numbers are dp-accounting's. PLD is the default; RDP is there to match the papers. What the two compute,
+why they bound the truth from above and how the relations differ is derived in docs/proofs/accounting.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy import calibration
+
+MIN_SIGMA = 0.2
+"""Below this the accountants get slow, and one unsampled step alone costs an epsilon above 25."""
+MAX_SIGMA = 1e6
+MAX_BUDGET = 100.0
+"""No noise is calibrated for a larger epsilon: it would protect nobody."""
+MAX_EPSILON = 200.0
+"""PLD is not computed where RDP puts epsilon above this: minutes, to say that nothing is protected."""
+MIN_DELTA = 1e-10
+"""PLD convolves by fast Fourier transform; smaller deltas come too near its rounding error."""
+
+
+class Relation(StrEnum):
+    """When two datasets are neighbours."""
+
+    ZERO_OUT = "zero-out"
+    """One unit's contribution is replaced by nothing; the number of units stays, and is public."""
+    ADD_REMOVE = "add-or-remove"
+    """One unit is there or not; the number of units is not published."""
+    REPLACE = "replace"
+    """One unit is exchanged for any other; the number of units is public."""
+
+
+class Accountant(StrEnum):
+    """How epsilon is computed."""
+
+    PLD = "pld"
+    """Privacy loss distributions: tight up to a discretisation that errs on the safe side."""
+    RDP = "rdp"
+    """Renyi DP: a looser bound, the one that the papers used."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """`steps` releases of a Poisson-subsampled Gaussian: what the accountant sees of a run.
+
+    Attributes:
+        q: Sampling rate, in (0, 1].
+        sigma: Noise multiplier: the noise's standard deviation is sigma * sensitivity.
+        steps: Number of releases, >= 1.
+        sensitivity: L2 bound on one unit's contribution to the noised sum, in the sum's units. Under
+            replacement the sum moves by up to twice that; the accountant doubles it, the event does not.
+        type: "poisson-gaussian".
+
+    Raises:
+        DposeError: a value is out of range.
+    """
+
+    q: float
+    sigma: float
+    steps: int
+    sensitivity: float
+    type: str = "poisson-gaussian"
+
+    def __post_init__(self) -> None:
+        if self.type != "poisson-gaussian":
+            raise DposeError(
+                f"unknown event type {self.type!r}", fix="it was made by a newer dpose; update dpose"
+            )
+        check_rate(self.q)
+        check_steps(self.steps)
+        check_sigma(self.sigma)
+        if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
+            raise DposeError(f"sensitivity must be positive and finite, not {self.sensitivity}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; q, sigma and sensitivity as decimal strings that read back exactly."""
+        return {
+            "type": self.type,
+            "q": repr(float(self.q)),
+            "sigma": repr(float(self.sigma)),
+            "steps": self.steps,
+            "sensitivity": repr(float(self.sensitivity)),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "event") -> Event:
+        """The event that `to_dict` wrote.
+
+        Raises:
+            DposeError: a field is missing, unknown, of the wrong type or out of range; names it.
+        """
+        expected = {"type", "q", "sigma", "steps", "sensitivity"}
+        if not isinstance(values, Mapping) or set(values) != expected:
+            raise DposeError(f"an event has the fields {', '.join(sorted(expected))} and no others", where)
+        if not isinstance(values["type"], str):
+            raise DposeError("type must be a string", where)
+        numbers = {
+            name: parse_decimal(values[name], f"{where}.{name}") for name in ("q", "sigma", "sensitivity")
+        }
+        try:
+            return cls(steps=values["steps"], type=values["type"], **numbers)
+        except DposeError as error:
+            raise DposeError(error.what, where, error.fix) from error
+
+    def dp_event(self) -> Any:
+        """The same as a `dp_accounting.DpEvent`."""
+        return _library_event(self.q, self.sigma, self.steps)
+
+
+def epsilon(
+    events: Sequence[Event],
+    delta: float,
+    relation: Relation = Relation.ZERO_OUT,
+    accountant: Accountant = Accountant.PLD,
+) -> float:
+    """The total epsilon of all `events` together at `delta`. Always computed, never read from a cache.
+
+    PLD answers infinity, which is always true, where epsilon is far beyond any use (`MAX_EPSILON`).
+
+    Args:
+        events: What was released; no event costs nothing.
+        delta: In (0, 1).
+        relation: The neighbouring relation.
+        accountant: PLD or RDP.
+
+    Raises:
+        DposeError: delta is out of range, or the accountant cannot handle the relation.
+    """
+    relation, accountant = Relation(relation), Accountant(accountant)
+    _check_accountant(delta, relation, accountant)
+    if not events:
+        return 0.0
+    joined = merge(events)
+    if accountant is Accountant.PLD and _beyond_use(joined, delta, relation):
+        return math.inf
+    with _quiet_accountant():
+        counting = _fresh_accountant(relation, accountant)
+        for event in joined:
+            counting.compose(event.dp_event())
+        return float(counting.get_epsilon(delta))
+
+
+def merge(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The same events with equal ones joined into one of more steps, in order of first appearance."""
+    steps: dict[tuple[float, float, float, str], int] = {}
+    for event in events:
+        kind = (event.q, event.sigma, event.sensitivity, event.type)
+        steps[kind] = steps.get(kind, 0) + event.steps
+    return tuple(
+        Event(q=q, sigma=sigma, steps=count, sensitivity=sensitivity, type=name)
+        for (q, sigma, sensitivity, name), count in steps.items()
+    )
+
+
+def noise_multiplier(
+    epsilon: float,
+    delta: float,
+    q: float,
+    steps: int,
+    relation: Relation = Relation.ZERO_OUT,
+    accountant: Accountant = Accountant.PLD,
+) -> float:
+    """The noise multiplier sigma that spends `epsilon` over `steps` steps.
+
+    The epsilon of the answer is at most the target and at most 0.1 % below it.
+
+    Answers are remembered in the user's cache folder. **The cache is a convenience and no authority**:
+    whoever claims an epsilon computes it with `epsilon` from the events themselves, as the plan and
+    `PrivacyStatement.verify` do, so a wrong entry can waste a run but cannot weaken a claim. An entry that is
+    damaged or belongs to other arguments or another dp-accounting is ignored.
+
+    Args:
+        epsilon: The budget, > 0.
+        delta: In (0, 1).
+        q: Sampling rate, in (0, 1].
+        steps: Number of steps, >= 1.
+        relation: The neighbouring relation. Under replacement sigma is still relative to one unit's bound.
+        accountant: PLD or RDP.
+
+    Raises:
+        DposeError: an argument is out of range, or no noise multiplier in [MIN_SIGMA, MAX_SIGMA] meets the
+            budget.
+    """
+    relation, accountant = Relation(relation), Accountant(accountant)
+    check_epsilon(epsilon)
+    if epsilon > MAX_BUDGET:
+        raise DposeError(
+            f"epsilon {epsilon:g} protects nobody",
+            fix=f"choose one below {MAX_BUDGET:g}, or train non-private",
+        )
+    check_rate(q)
+    check_steps(steps)
+    _check_accountant(delta, relation, accountant)
+    asked = {
+        "epsilon": repr(float(epsilon)),
+        "delta": repr(float(delta)),
+        "q": repr(float(q)),
+        "steps": steps,
+        "relation": relation.value,
+        "accountant": accountant.value,
+    }
+    remembered = calibration.recall(asked)
+    if remembered is not None and MIN_SIGMA <= remembered <= MAX_SIGMA:
+        return remembered
+    sigma = _calibrate(epsilon, delta, q, steps, relation, accountant)
+    calibration.remember(asked, sigma)
+    return sigma
+
+
+def epsilon_curve(
+    event: Event,
+    delta: float,
+    relation: Relation,
+    points: Sequence[int],
+    accountant: Accountant = Accountant.PLD,
+) -> list[tuple[int, float]]:
+    """Epsilon spent after each number of steps in `points`: for plotting.
+
+    The single step's loss distribution is made once and composed for every point.
+
+    Args:
+        event: The run; its own `steps` are not used.
+        delta: In (0, 1).
+        relation: The neighbouring relation.
+        points: Numbers of steps, each >= 0.
+        accountant: PLD or RDP.
+
+    Returns:
+        (steps, epsilon) in the order of `points`.
+
+    Raises:
+        DposeError: as `epsilon`, or a point is negative.
+    """
+    relation, accountant = Relation(relation), Accountant(accountant)
+    _check_accountant(delta, relation, accountant)
+    if any(point < 0 for point in points):
+        raise DposeError("a number of steps cannot be negative", f"points={list(points)}")
+    longest = _prefix(event, max(points, default=0))
+    closed_form = accountant is Accountant.RDP or event.q == 1
+    if closed_form or _beyond_use(longest, delta, relation):
+        return [(k, epsilon(_prefix(event, k), delta, relation, accountant)) for k in points]
+    from dp_accounting.pld import privacy_loss_distribution
+
+    single = privacy_loss_distribution.from_gaussian_mechanism(
+        event.sigma, sampling_prob=event.q, neighboring_relation=_library_relation(relation)
+    )
+    return [(k, float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0) for k in points]
+
+
+def check_epsilon(value: float) -> None:
+    """Refuse an epsilon that is not a positive, finite number.
+
+    Raises:
+        DposeError: it is not.
+    """
+    if not (math.isfinite(value) and value > 0):
+        raise DposeError(f"epsilon must be a positive number, not {value}")
+
+
+def check_delta(value: float, n: int | None = None) -> None:
+    """Refuse a delta outside (0, 1), or not below 1/n.
+
+    Raises:
+        DposeError: it is.
+    """
+    if not 0 < value < 1:
+        raise DposeError(f"delta must lie between 0 and 1, not {value}")
+    if n is not None and value >= 1 / n:
+        raise DposeError(
+            f"delta above 1/n: {value:g} for {n} units would allow publishing one unit whole",
+            fix=f"choose a delta well below {1 / n:.2g}",
+        )
+
+
+def check_rate(value: float) -> None:
+    """Refuse a sampling rate outside (0, 1].
+
+    Raises:
+        DposeError: it is.
+    """
+    if not 0 < value <= 1:
+        raise DposeError(f"the sampling rate must lie in (0, 1], not {value}")
+
+
+def check_steps(value: int) -> None:
+    """Refuse a number of steps that is not an integer >= 1.
+
+    Raises:
+        DposeError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DposeError(f"steps must be a whole number of at least 1, not {value!r}")
+
+
+def check_sigma(value: float) -> None:
+    """Refuse a noise multiplier outside [MIN_SIGMA, MAX_SIGMA].
+
+    Raises:
+        DposeError: it is.
+    """
+    if not MIN_SIGMA <= value <= MAX_SIGMA:
+        raise DposeError(
+            f"the noise multiplier must lie between {MIN_SIGMA:g} and {MAX_SIGMA:g}, not {value}",
+            fix="a smaller one protects nobody, a larger one leaves nothing to learn",
+        )
+
+
+def parse_decimal(text: Any, where: str) -> float:
+    """The number that a decimal string names.
+
+    Raises:
+        DposeError: `text` is not a finite decimal number in a string.
+    """
+    if not isinstance(text, str) or not re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text):
+        raise DposeError(f"must be a decimal number in a string, not {text!r}", where)
+    value = float(text)
+    if not math.isfinite(value):
+        raise DposeError(f"is too large: {text}", where)
+    return value
+
+
+def _check_accountant(delta: float, relation: Relation, accountant: Accountant) -> None:
+    check_delta(delta)
+    if accountant is Accountant.RDP and relation is Relation.REPLACE:
+        raise DposeError(
+            "the RDP accountant has no bound for replacing a unit under Poisson sampling",
+            fix='use accountant "pld"',
+        )
+    if accountant is Accountant.PLD and delta < MIN_DELTA:
+        raise DposeError(
+            f"delta {delta:g} is below what the PLD accountant resolves",
+            fix=f'use a delta of at least {MIN_DELTA:g}, or accountant "rdp"',
+        )
+
+
+def _beyond_use(events: Sequence[Event], delta: float, relation: Relation) -> bool:
+    # replacement has no RDP bound; half the noise under zero-out is near enough to judge the size by
+    noise = 0.5 if relation is Relation.REPLACE else 1.0
+    with _quiet_accountant():
+        counting = _fresh_accountant(Relation.ZERO_OUT, Accountant.RDP)
+        for event in events:
+            counting.compose(_library_event(event.q, noise * event.sigma, event.steps))
+        return float(counting.get_epsilon(delta)) > MAX_EPSILON
+
+
+def _library_event(q: float, sigma: float, steps: int) -> Any:
+    from dp_accounting import dp_event
+
+    gaussian = dp_event.GaussianDpEvent(sigma)
+    # at q = 1 the plain Gaussian: dp-accounting then composes in closed form
+    once = gaussian if q == 1 else dp_event.PoissonSampledDpEvent(q, gaussian)
+    return dp_event.SelfComposedDpEvent(once, steps)
+
+
+def _prefix(event: Event, steps: int) -> list[Event]:
+    return [Event(event.q, event.sigma, steps, event.sensitivity, event.type)] if steps else []
+
+
+def _library_relation(relation: Relation) -> Any:
+    from dp_accounting import privacy_accountant
+
+    names = privacy_accountant.NeighboringRelation
+    return {
+        Relation.ZERO_OUT: names.REPLACE_SPECIAL,
+        Relation.ADD_REMOVE: names.ADD_OR_REMOVE_ONE,
+        Relation.REPLACE: names.REPLACE_ONE,
+    }[relation]
+
+
+def _fresh_accountant(relation: Relation, accountant: Accountant) -> Any:
+    # dp-accounting takes a second to import; whatever needs no epsilon should not wait for it
+    if accountant is Accountant.PLD:
+        from dp_accounting.pld import pld_privacy_accountant
+
+        return pld_privacy_accountant.PLDAccountant(_library_relation(relation))
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    return rdp_privacy_accountant.RdpAccountant(neighboring_relation=_library_relation(relation))
+
+
+@contextlib.contextmanager
+def _quiet_accountant() -> Iterator[None]:
+    """Silence the warning about an RDP order left out: the minimum over the other orders is still a bound."""
+    log = logging.getLogger("absl")
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return "Excluding this order" not in record.getMessage()
+
+    log.addFilter(wanted)
+    try:
+        yield
+    finally:
+        log.removeFilter(wanted)
+
+
+def _calibrate(
+    target: float, delta: float, q: float, steps: int, relation: Relation, accountant: Accountant
+) -> float:
+    def cost(sigma: float, by: Accountant = accountant) -> float:
+        return epsilon([Event(q, sigma, steps, 1.0)], delta, relation, by)
+
+    def rdp_cost(sigma: float) -> float:
+        return cost(sigma, Accountant.RDP)
+
+    # the Gaussian mechanism's classical bound at the subsampled scale: only a place to start
+    scale = 2.0 if relation is Relation.REPLACE else 1.0
+    guess = scale * (0.4 + q * math.sqrt(2 * steps * math.log(1.25 / delta)) / target)
+    if accountant is Accountant.PLD and relation is not Relation.REPLACE:
+        guess = calibration.least_noise(rdp_cost, target, guess, MIN_SIGMA, MAX_SIGMA)
+    return calibration.least_noise(cost, target, guess, MIN_SIGMA, MAX_SIGMA)

@@ -1,0 +1,186 @@
+"""The lines of a ledger: what one holds, how it is hashed, and how a file of them is read and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Event, merge
+
+GENESIS = "0" * 64
+"""What stands as `prev` in the first line."""
+
+FIELDS = (
+    "seq",
+    "prev",
+    "type",
+    "event",
+    "first_step",
+    "steps",
+    "plan_sha256",
+    "key_id",
+)
+
+
+class EntryType(StrEnum):
+    """What a line records."""
+
+    RESERVE = "reserve"
+    """Steps that may be taken from now on; spent."""
+    COMMIT = "commit"
+    """Reserved steps that were taken."""
+    QUERY = "query"
+    """Something else that was computed from private data."""
+    RESUME = "resume"
+    """A process took up the run; the first line is one and names the run."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line.
+
+    Attributes:
+        seq: 0 for the first line.
+        prev: `sha256` of the line before.
+        type: What it records.
+        event: A reservation's event as `Event.to_dict` has it; a query's description; otherwise None.
+        first_step: First step reserved or committed.
+        steps: How many; 0 for queries and resumptions.
+        plan_sha256: Digest of the plan.
+        key_id: Public name of the key in use.
+        run_id: Name of the run, in the first line only; empty in others.
+        sha256: Hash of the line without this field.
+        torn: The line was not completely written; it stands for the largest reservation that it could be.
+    """
+
+    seq: int
+    prev: str
+    type: EntryType
+    event: Mapping[str, Any] | None
+    first_step: int
+    steps: int
+    plan_sha256: str
+    key_id: str
+    run_id: str = ""
+    sha256: str = ""
+    torn: bool = False
+
+    def sealed(self) -> Entry:
+        """The same with its hash."""
+        return replace(self, sha256=hashlib.sha256(_canonical(self._content())).hexdigest())
+
+    def line(self) -> bytes:
+        """The line, with its newline."""
+        return _canonical({**self._content(), "sha256": self.sha256}) + b"\n"
+
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
+        if self.run_id:
+            content["run_id"] = self.run_id
+        return content
+
+
+def read_ledger(path: Path) -> list[Entry]:
+    """Read a ledger and check every line: its fields, number and hash, and that it follows the one before.
+
+    A last line that does not end (the machine stopped while writing it) is not damage: it comes back as one
+    more reservation, `torn`, as large as the largest before it. Nothing can have been sampled under it,
+    because `Ledger.reserve` had not returned; it counts all the same.
+
+    Raises:
+        DposeError: the file cannot be read or is empty, or a line is wrong; names the line.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DposeError("the ledger cannot be read: " + (error.strerror or str(error)), str(path)) from error
+    entries: list[Entry] = []
+    *lines, rest = raw.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        entries.append(_read_line(line, entries, f"{path}, line {number}"))
+    if rest:
+        try:
+            entries.append(_read_line(rest, entries, str(path)))
+        except DposeError:
+            if not entries:
+                raise DposeError("the ledger's first line is not complete", str(path)) from None
+            entries.append(_torn(entries))
+    if not entries:
+        raise DposeError("the ledger is empty", str(path))
+    return entries
+
+
+def spent(entries: Sequence[Entry]) -> tuple[Event, ...]:
+    """Every step that was ever reserved, taken or not, as events; equal ones are joined."""
+    return merge(
+        [
+            Event.from_dict(entry.event)
+            for entry in entries
+            if entry.type is EntryType.RESERVE and entry.event is not None
+        ]
+    )
+
+
+def _read_line(line: bytes, before: Sequence[Entry], where: str) -> Entry:
+    try:
+        values = json.loads(line)
+        run_id = values.pop("run_id", "")
+        values["type"] = EntryType(values["type"])
+        entry = Entry(**values, run_id=run_id)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DposeError("is not a ledger entry; the ledger was altered", where) from error
+    # the same bytes again: no second spelling of a line, no field twice, no torn flag from outside
+    if entry.torn or entry.line() != line + b"\n" or entry.sealed().sha256 != entry.sha256:
+        raise DposeError("does not match its own hash; the ledger was altered", where)
+    if entry.seq != len(before) or entry.prev != (before[-1].sha256 if before else GENESIS):
+        raise DposeError("does not follow the line before it; lines were removed or reordered", where)
+    if not _well_formed(entry, first=not before):
+        raise DposeError("has a field of the wrong type or out of range", where)
+    if entry.type is EntryType.RESERVE:
+        event = Event.from_dict(entry.event or {}, where)
+        if event.steps != entry.steps:
+            raise DposeError(f"reserves {entry.steps} steps of an event of {event.steps}", where)
+    return entry
+
+
+def _well_formed(entry: Entry, first: bool) -> bool:
+    counts = (entry.first_step, entry.steps)
+    return (
+        all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts)
+        and isinstance(entry.plan_sha256, str)
+        and isinstance(entry.key_id, str)
+        and isinstance(entry.event, dict) == (entry.type in (EntryType.RESERVE, EntryType.QUERY))
+        and bool(entry.run_id) == first
+        # the run's name becomes a file name
+        and (
+            not first or (entry.type is EntryType.RESUME and bool(re.fullmatch("[0-9a-f]{32}", entry.run_id)))
+        )
+    )
+
+
+def _torn(before: Sequence[Entry]) -> Entry:
+    reserved = [entry for entry in before if entry.type is EntryType.RESERVE]
+    largest = max(reserved, key=lambda entry: entry.steps, default=None)
+    last = before[-1]
+    return Entry(
+        seq=len(before),
+        prev=last.sha256,
+        type=EntryType.RESERVE,
+        event=largest.event if largest else None,
+        first_step=reserved[-1].first_step + reserved[-1].steps if reserved else 0,
+        steps=largest.steps if largest else 0,
+        plan_sha256=last.plan_sha256,
+        key_id=last.key_id,
+        torn=True,
+    )
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()

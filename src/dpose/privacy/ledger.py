@@ -1,0 +1,381 @@
+"""The append-only record of what has been spent: a JSON object a line, each with the hash of the last one.
+
+    with Ledger.create(folder / "ledger.jsonl", plan.sha256, noise.key_id) as ledger:
+        ledger.reserve(event, first_step=0, steps=50)      # before anything is sampled
+        ...                                                # 50 steps
+        ledger.commit(0, 50)
+
+Steps are reserved before they sample, and a reservation is spent whether or not its steps were finished: a
+process that dies may have shown its last step to somebody. The hash of the last line (the head) also stands
+in the statement and in the user's state folder, because a chain alone does not show that its end was cut off.
+
+A ledger holds against accidents and against quiet editing of a run folder. It does not hold against an owner
+who also edits the statement and the state folder; nobody who runs the training can be kept from lying about
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import platformdirs
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, fsync_folder, write_atomic
+from dpose.privacy.accounting import Event
+from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
+from dpose.privacy.statement import Kind, PrivacyStatement
+
+__all__ = [
+    "Entry",
+    "EntryType",
+    "Ledger",
+    "Verification",
+    "read_ledger",
+    "spent",
+    "verify_ledger",
+    "verify_run",
+]
+
+
+class Ledger:
+    """The one writer of a ledger file. Open it with `create` or `append_to`; it stays locked until closed."""
+
+    def __init__(self, path: Path, descriptor: int, entries: Sequence[Entry], state_dir: Path | None) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._entries = list(entries)
+        self._state_dir = state_dir
+
+    @classmethod
+    def create(cls, path: Path, plan_sha256: str, key_id: str, state_dir: Path | None = None) -> Ledger:
+        """Start a ledger and write its first line.
+
+        Args:
+            path: A file that does not exist.
+            plan_sha256: Digest of the plan.
+            key_id: Public name of the key.
+            state_dir: Where the head is kept apart; the user's state folder by default.
+
+        Raises:
+            DposeError: the file exists or cannot be written.
+        """
+        ledger = cls(path, _open_locked(path, os.O_CREAT | os.O_EXCL), [], state_dir)
+        with ledger._closing_on_error():
+            with _explained(path):
+                fsync_folder(path.parent)
+            ledger._append(EntryType.RESUME, plan_sha256, key_id, run_id=secrets.token_hex(16))
+        return ledger
+
+    @classmethod
+    def append_to(cls, path: Path, state_dir: Path | None = None) -> Ledger:
+        """Open an existing ledger to add to it, after checking it.
+
+        A last line that was not completely written is replaced by a whole one that counts for it.
+
+        Raises:
+            DposeError: the file is missing, damaged, shorter than the head kept apart says, or in use.
+        """
+        ledger = cls(path, _open_locked(path, 0), [], state_dir)
+        with ledger._closing_on_error():
+            entries = read_ledger(path)
+            whole = [entry for entry in entries if not entry.torn]
+            _check_head_apart(path, whole, state_dir)
+            ledger._entries = whole
+            ledger._mend(sum(len(entry.line()) for entry in whole))
+            torn = entries[-1]
+            if torn.torn and torn.steps:
+                ledger._append(
+                    EntryType.RESERVE, torn.plan_sha256, torn.key_id, torn.event, torn.first_step, torn.steps
+                )
+        return ledger
+
+    @property
+    def head(self) -> str:
+        """Hash of the last line."""
+        return self._entries[-1].sha256
+
+    @property
+    def run_id(self) -> str:
+        """Name of the run."""
+        return self._entries[0].run_id
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All lines so far."""
+        return tuple(self._entries)
+
+    def reserve(self, event: Event, first_step: int, steps: int) -> None:
+        """Record that `steps` steps may be taken. On disk when this returns; only then may they sample.
+
+        Raises:
+            DposeError: it could not be written. Nothing may be sampled then.
+        """
+        reserved = replace(event, steps=steps)
+        self._append(EntryType.RESERVE, *self._plan_and_key(), reserved.to_dict(), first_step, steps)
+
+    def commit(self, first_step: int, steps: int) -> None:
+        """Record that reserved steps were taken.
+
+        Raises:
+            ValueError: some of them were not reserved.
+            DposeError: it could not be written.
+        """
+        if not any(
+            entry.type is EntryType.RESERVE
+            and entry.first_step <= first_step
+            and first_step + steps <= entry.first_step + entry.steps
+            for entry in self._entries
+        ):
+            raise ValueError(f"steps {first_step} to {first_step + steps} were never reserved")
+        self._append(EntryType.COMMIT, *self._plan_and_key(), None, first_step, steps)
+
+    def query(self, description: Mapping[str, Any]) -> None:
+        """Record something else that was computed from private data (`statement.Query.to_dict()`).
+
+        Raises:
+            DposeError: it could not be written.
+        """
+        self._append(EntryType.QUERY, *self._plan_and_key(), dict(description))
+
+    def resume(self, key_id: str, first_step: int) -> None:
+        """Record that a process takes up the run at `first_step` with the key `key_id`.
+
+        Raises:
+            DposeError: it could not be written.
+        """
+        self._append(EntryType.RESUME, self._entries[-1].plan_sha256, key_id, None, first_step)
+
+    def close(self) -> None:
+        """Release the file and its lock."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _plan_and_key(self) -> tuple[str, str]:
+        return self._entries[-1].plan_sha256, self._entries[-1].key_id
+
+    def _append(
+        self,
+        kind: EntryType,
+        plan_sha256: str,
+        key_id: str,
+        event: Mapping[str, Any] | None = None,
+        first_step: int = 0,
+        steps: int = 0,
+        run_id: str = "",
+    ) -> None:
+        if self._descriptor < 0:
+            raise ValueError(f"the ledger {self.path} is closed")
+        prev = self.head if self._entries else GENESIS
+        entry = Entry(
+            len(self._entries), prev, kind, event, first_step, steps, plan_sha256, key_id, run_id
+        ).sealed()
+        line = entry.line()
+        with _explained(self.path):
+            written = os.write(self._descriptor, line)
+            if written != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._descriptor)
+        self._entries.append(entry)
+        _keep_head_apart(self._entries, self._state_dir)
+
+    def _mend(self, size: int) -> None:
+        """Cut a torn line off, or end a whole last line that lacks only its newline."""
+        with _explained(self.path):
+            if os.fstat(self._descriptor).st_size < size:
+                os.write(self._descriptor, b"\n")
+            else:
+                os.ftruncate(self._descriptor, size)
+            os.fsync(self._descriptor)
+
+    @contextlib.contextmanager
+    def _closing_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+def verify_ledger(path: Path, expected_head: str, state_dir: Path | None = None) -> list[Entry]:
+    """Check a ledger against itself, the head in its statement and the head kept on this machine.
+
+    Args:
+        path: The ledger.
+        expected_head: The head that the statement carries.
+        state_dir: Where heads are kept apart; the user's state folder by default.
+
+    Returns:
+        The lines; a torn last one is among them.
+
+    Raises:
+        DposeError: a line was altered, removed, reordered or added, or the ledger belongs to another run.
+    """
+    entries = read_ledger(path)
+    whole = [entry for entry in entries if not entry.torn]
+    _check_head_apart(path, whole, state_dir)
+    hashes = [entry.sha256 for entry in whole]
+    if expected_head not in hashes:
+        raise DposeError(
+            "the line that the statement names as the last is not there; the end was cut off, or the ledger "
+            "belongs to another run",
+            f"{path}, after line {len(hashes)}",
+        )
+    if hashes[-1] != expected_head:
+        raise DposeError(
+            "the ledger goes on after the statement was written",
+            f"{path}, line {hashes.index(expected_head) + 2}",
+            "the statement does not cover these lines",
+        )
+    return entries
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify_run` found; it raises where something does not hold.
+
+    Attributes:
+        statement: As read.
+        spent: Epsilon of everything reserved; None where nothing is claimed or no ledger was read.
+        lines: The findings, ready to print.
+    """
+
+    statement: PrivacyStatement
+    spent: float | None
+    lines: tuple[str, ...]
+
+
+def verify_run(folder: Path, state_dir: Path | None = None, statement_only: bool = False) -> Verification:
+    """Check a run folder: that its statement adds up, and that its ledger bears the statement out.
+
+    Args:
+        folder: Holds `privacy.json` and, unless nothing is claimed, `ledger.jsonl`.
+        state_dir: Where heads are kept apart; the user's state folder by default.
+        statement_only: Accept a folder without its ledger (a published model) and check the arithmetic alone.
+
+    Raises:
+        DposeError: something is missing, altered or does not add up; one line that says what.
+    """
+    file, ledger = folder / "privacy.json", folder / "ledger.jsonl"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError(
+            "there is no readable privacy statement", str(file), "name the folder of a run or model"
+        ) from error
+    statement = PrivacyStatement.from_json(text, str(file))
+    recomputed = statement.verify()
+    lines = []
+    if recomputed is None:
+        lines.append(f"nothing is claimed: the statement is of kind {statement.kind.value}")
+    else:
+        lines.append(f"the recorded events cost epsilon {recomputed:.6g}; {statement.epsilon:.6g} is claimed")
+    if statement.kind is Kind.SEEDED:
+        lines.append("nothing is guaranteed: the noise came from a seed")
+    if not ledger.exists():
+        if statement.ledger_head and not statement_only:
+            raise DposeError("the ledger that the statement names is missing", str(ledger))
+        if recomputed is not None:
+            lines.append("without a ledger: what was really spent was not checked")
+        return Verification(statement, None, tuple(lines))
+    entries = verify_ledger(ledger, statement.ledger_head, state_dir)
+    _check_belongs(statement, entries, ledger)
+    cost = None
+    if recomputed is not None:
+        cost = statement.cost(spent(entries))
+        statement.check_claim(cost, "the steps reserved in the ledger")
+        steps = sum(event.steps for event in spent(entries))
+        lines.append(
+            f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {cost:.6g}"
+        )
+    if entries[-1].torn:
+        lines.append("the ledger's last line is not complete; it was counted as one more reservation")
+    return Verification(statement, cost, tuple(lines))
+
+
+def _check_belongs(statement: PrivacyStatement, entries: Sequence[Entry], ledger: Path) -> None:
+    for number, entry in enumerate(entries, 1):
+        if entry.plan_sha256 != statement.plan_sha256:
+            raise DposeError("belongs to another plan than the statement", f"{ledger}, line {number}")
+    recorded = [entry.event for entry in entries if entry.type is EntryType.QUERY]
+    stated = [query.to_dict() for query in statement.queries]
+    if recorded != stated:
+        raise DposeError(
+            f"records {len(recorded)} queries of private data; the statement lists {len(stated)}, or others",
+            str(ledger),
+        )
+
+
+def _open_locked(path: Path, flags: int) -> int:
+    with _explained(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise DposeError(
+            "another process is writing this ledger", str(path), "wait for it, or end it"
+        ) from error
+    return descriptor
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise DposeError("there is a ledger already", str(path), "choose another folder") from error
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+
+
+def _head_file(run_id: str, state_dir: Path | None) -> Path:
+    folder = platformdirs.user_state_path("dpose") if state_dir is None else state_dir
+    return folder / "heads" / f"{run_id}.json"
+
+
+def _keep_head_apart(entries: Sequence[Entry], state_dir: Path | None) -> None:
+    last = entries[-1]
+    content = {"run_id": entries[0].run_id, "seq": last.seq, "sha256": last.sha256}
+    write_atomic(_head_file(entries[0].run_id, state_dir), json.dumps(content) + "\n", mode=0o600)
+
+
+def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None) -> None:
+    file = _head_file(whole[0].run_id, state_dir)
+    try:
+        kept = json.loads(file.read_text())
+        seq, sha256 = int(kept["seq"]), str(kept["sha256"])
+    except FileNotFoundError:
+        return  # a run from another machine
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DposeError("the head kept for this ledger cannot be read", str(file)) from error
+    # the ledger may be ahead by the line after which a process died, never behind
+    if seq >= len(whole):
+        raise DposeError(
+            f"the ledger was cut off: {seq + 1} lines were written on this machine",
+            f"{path}, after line {len(whole)}",
+        )
+    if whole[seq].sha256 != sha256:
+        raise DposeError("is not the line that was written on this machine", f"{path}, line {seq + 1}")

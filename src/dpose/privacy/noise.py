@@ -1,0 +1,274 @@
+"""Where all randomness comes from, and the Gaussian noise that gradients get.
+
+    noise = AesNoise(Key.fresh())
+    noisy = add_gaussian(sums, stddev, noise.stream(Purpose.NOISE, step))
+
+A key is 32 secret bytes. Every use of randomness has a stream of its own, derived from the key by purpose,
+step and context, so that no two uses share a bit: noise that is used twice cancels, and a batch whose draw
+can be predicted from another draw is not a Poisson sample. Whoever holds the key can take the noise away
+again; it is never written into a run folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+from torch import Tensor
+
+KEY_BYTES = 32
+PAIRS_AT_ONCE = 1 << 16
+"""Box-Muller works on this many pairs at a time: 1 MiB of keystream, which stays in the processor's cache."""
+
+Shape = int | tuple[int, ...]
+
+
+class Purpose(StrEnum):
+    """What a stream is for. The set is closed: a misspelt purpose is an error, not a shared stream."""
+
+    PRIVATE_SAMPLER = "private-sampler"
+    """Which units are in a step's Poisson batch."""
+    PUBLIC_SAMPLER = "public-sampler"
+    """Which public units or public views a step uses; independent of the private batch."""
+    NOISE = "noise"
+    """Noise on the clipped sum of a step."""
+    AUGMENT = "augment"
+    """Augmentation and choice of views; may be drawn again, because it protects nothing."""
+    INIT = "init"
+    """First weights, and the seeds of whatever else does not touch private data."""
+
+
+ONCE = frozenset({Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.NOISE})
+"""Purposes whose streams may be drawn once only: to draw one again is to reuse noise or a sample."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """The secret that all streams are derived from.
+
+    Attributes:
+        secret: 32 bytes; not shown by `repr`.
+        seeded: Whether it came from a seed that others may know. Then nothing is guaranteed.
+
+    Raises:
+        ValueError: the secret is not 32 bytes long.
+    """
+
+    secret: bytes = field(repr=False)
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.secret) != KEY_BYTES:
+            raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(self.secret)}")
+
+    @classmethod
+    def fresh(cls) -> Key:
+        """A new key from the operating system."""
+        return cls(os.urandom(KEY_BYTES))
+
+    @classmethod
+    def from_seed(cls, seed: int) -> Key:
+        """The key that belongs to `seed`, for runs that must be repeatable and claim no privacy."""
+        digest = hashlib.blake2b(str(int(seed)).encode(), digest_size=KEY_BYTES, person=b"dpose/seed/1")
+        return cls(digest.digest(), seeded=True)
+
+    @property
+    def key_id(self) -> str:
+        """A public name for the key, 16 hexadecimal digits: a one-way function of the secret."""
+        return hashlib.blake2b(key=self.secret, digest_size=8, person=b"dpose/key-id/1").hexdigest()
+
+
+class Stream:
+    """The bits of one purpose, step and context, in order. Every call goes on where the last one stopped.
+
+    AES-256 in counter mode, which stands in for independent uniform bits.
+    """
+
+    def __init__(self, subkey: bytes) -> None:
+        self._encryptor = Cipher(algorithms.AES(subkey), modes.CTR(bytes(16))).encryptor()
+        self._process = os.getpid()
+
+    def bytes(self, count: int) -> bytes:
+        """The next `count` bytes.
+
+        Raises:
+            RuntimeError: the stream was made before this process was forked; both would draw the same bits.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError("a stream of random bits cannot be used on both sides of a fork")
+        return self._encryptor.update(bytes(count))
+
+    def uint64(self, shape: Shape) -> NDArray[np.uint64]:
+        """Uniform 64-bit words of the given shape."""
+        words = np.frombuffer(self.bytes(8 * _size(shape)), dtype="<u8").astype(np.uint64, copy=False)
+        return words.reshape(shape)
+
+    def gaussian(self, shape: Shape, scale: float = 1.0) -> Tensor:
+        """Independent Gaussians with standard deviation `scale`, float64, on the CPU.
+
+        Box-Muller on 64-bit words: radius sqrt(-2 ln u) with u in [2^-64, 1], so that the tails reach 9.42
+        standard deviations; a true Gaussian is farther out with probability below 5e-21. The same key gives
+        the same values on the same machine and torch version; another build may differ in the last bit of a
+        sine.
+
+        Args:
+            shape: Shape of the result.
+            scale: Standard deviation, finite and >= 0.
+
+        Raises:
+            ValueError: `scale` is negative or not finite.
+        """
+        if not (math.isfinite(scale) and scale >= 0):
+            raise ValueError(f"a standard deviation must be finite and not negative, not {scale}")
+        count = _size(shape)
+        out = torch.empty(count, dtype=torch.float64)
+        for start in range(0, count, 2 * PAIRS_AT_ONCE):
+            chunk = out[start : start + 2 * PAIRS_AT_ONCE]
+            pairs = (len(chunk) + 1) // 2
+            words = self.uint64(2 * pairs).astype(np.float64)
+            uniform = torch.from_numpy(words).add_(1.0).mul_(2.0**-64)
+            radius = uniform[:pairs].log_().mul_(-2.0).sqrt_().mul_(scale)
+            angle = uniform[pairs:].mul_(2.0 * math.pi)
+            chunk[:pairs] = torch.cos(angle).mul_(radius)
+            chunk[pairs:] = torch.sin(angle).mul_(radius)[: len(chunk) - pairs]
+        return out.reshape(shape)
+
+    def generator(self) -> np.random.Generator:
+        """A NumPy generator keyed by the next 16 bytes: for augmentation and shuffling, never for noise.
+
+        Philox is fast and statistically sound but not a cipher: what it draws may be inferred from what it
+        drew.
+        """
+        return np.random.Generator(np.random.Philox(key=self.uint64(2)))
+
+
+class NoiseSource(Protocol):
+    """What the engine asks for randomness."""
+
+    @property
+    def key_id(self) -> str:
+        """Public name of the key, as the ledger records it."""
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the key came from a seed; the statement's kind is then `seeded`."""
+
+    def stream(self, purpose: Purpose, step: int = 0, context: bytes = b"") -> Stream:
+        """The stream of this purpose, step and context."""
+
+
+class AesNoise:
+    """AES-CTR streams under subkeys derived from one key with keyed BLAKE2b.
+
+    Equal (purpose, step, context) give equal streams, different ones independent streams. A stream of a
+    purpose in `ONCE` is given out once in the life of this object and only in the process that made it. The
+    object cannot see other processes: that a key is not taken up again by a second run is the ledger's
+    business.
+
+    Args:
+        key: The secret.
+    """
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+        self._given: set[bytes] = set()
+        self._process = os.getpid()
+
+    @property
+    def key_id(self) -> str:
+        """Public name of the key."""
+        return self._key.key_id
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the key came from a seed."""
+        return self._key.seeded
+
+    def stream(self, purpose: Purpose, step: int = 0, context: bytes = b"") -> Stream:
+        """The stream of this purpose, step and context, from its start.
+
+        Args:
+            purpose: What it is for.
+            step: The step (or epoch, or frame), >= 0.
+            context: Whatever else tells this use from others (a digest of the plan, a unit's index).
+
+        Raises:
+            ValueError: unknown purpose or negative step.
+            RuntimeError: a stream that may be drawn once only was asked for twice, or in a forked process.
+        """
+        purpose = Purpose(purpose)
+        if step < 0:
+            raise ValueError(f"a step is not negative: {step}")
+        subkey = self._subkey(purpose, step, context)
+        if purpose in ONCE:
+            if os.getpid() != self._process:
+                raise RuntimeError(
+                    f"the {purpose} stream was asked for in a forked process; noise would repeat"
+                )
+            if subkey in self._given:
+                raise RuntimeError(
+                    f"the {purpose} stream of step {step} was asked for twice; noise would repeat"
+                )
+            self._given.add(subkey)
+        return Stream(subkey)
+
+    def _subkey(self, purpose: Purpose, step: int, context: bytes) -> bytes:
+        # lengths in front, so that no two different triples encode alike
+        parts = (purpose.value.encode(), step.to_bytes(8, "big"), context)
+        encoded = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hashlib.blake2b(
+            encoded, key=self._key.secret, digest_size=KEY_BYTES, person=b"dpose/stream/1"
+        ).digest()
+
+
+def add_gaussian(sums: Mapping[str, Tensor], stddev: float, stream: Stream) -> dict[str, Tensor]:
+    """Add independent Gaussian noise to every coordinate of some tensors.
+
+    **Guarantee.** Neighbours: whatever `sums` was computed for. Sensitivity: if neighbouring data move all
+    tensors together by at most D in L2 norm, this is one Gaussian mechanism with noise multiplier `stddev` /
+    D; the division by D is the caller's. Noise: N(0, stddev^2) on each coordinate, tensors in the order of
+    their names. Post-processing: the rounding to the tensor's own type.
+
+    Noise is drawn and added in float64 and the result is rounded once. Float32 noise takes few values, and
+    its sum with a float32 number leaves holes among the possible results; where they lie depends on the
+    private sum and shows it. In float64 the holes are 2^29 times finer, and the rounding to float32 covers
+    them except for results that happen to lie closer to zero than about 2^-29 of the sum itself. That is a
+    strong defence and no proof: the guarantee is proved for real numbers, and the statement says so
+    (`FLOATING_POINT_CAVEAT`).
+
+    Args:
+        sums: Floating-point tensors by name, any device.
+        stddev: Standard deviation of the noise, in the units of the sums, > 0.
+        stream: A stream that nothing else draws from.
+
+    Returns:
+        New tensors, each with the shape, type and device of its original.
+
+    Raises:
+        ValueError: `stddev` is not positive and finite, or a tensor is not floating-point.
+    """
+    if not (math.isfinite(stddev) and stddev > 0):
+        raise ValueError(f"noise needs a positive, finite standard deviation, not {stddev}")
+    noisy = {}
+    for name in sorted(sums):
+        value = sums[name]
+        if not value.is_floating_point():
+            raise ValueError(f"{name} is {value.dtype}; noise goes on floating-point tensors")
+        noise = stream.gaussian(tuple(value.shape), stddev)
+        # on the CPU, because some accelerators have no float64
+        noise += value.detach().to(device="cpu", dtype=torch.float64)
+        noisy[name] = noise.to(device=value.device, dtype=value.dtype)
+    return noisy
+
+
+def _size(shape: Shape) -> int:
+    return shape if isinstance(shape, int) else math.prod(shape)

@@ -1,0 +1,68 @@
+"""Which units a step sees: Poisson batches for private training, shuffled ones for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.privacy.noise import Stream
+
+WORDS_AT_ONCE = 1 << 20
+
+
+def poisson_batch(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+    """Draw every unit independently with probability `rate`.
+
+    **Guarantee.** Each unit is in the batch with probability floor(rate * 2^64) / 2^64: never more than the
+    `rate` that the accountant counts, and less by under 6e-20. Whether one unit is drawn depends on nothing
+    that others do. The batch is as large as it comes: it may be empty, it is never cut, and it is never drawn
+    again.
+
+    Args:
+        n: Number of units.
+        rate: Sampling rate q, in (0, 1].
+        stream: A stream for this step's private (or public) batch alone.
+
+    Returns:
+        Indices in ascending order, int64, (size,). Empty where nobody was drawn.
+
+    Raises:
+        ValueError: n < 0 or the rate is not in (0, 1].
+    """
+    if n < 0 or not 0 < rate <= 1:
+        raise ValueError(f"cannot sample from {n} units with rate {rate}")
+    threshold = int(Fraction(rate) * 2**64)
+    if threshold == 2**64:
+        return np.arange(n, dtype=np.int64)
+    drawn = []
+    for start in range(0, n, WORDS_AT_ONCE):
+        words = stream.uint64(min(WORDS_AT_ONCE, n - start))
+        drawn.append(np.flatnonzero(words < np.uint64(threshold)).astype(np.int64) + start)
+    return np.concatenate(drawn) if drawn else np.empty(0, np.int64)
+
+
+def shuffled_batches(n: int, batch_size: int, stream: Stream) -> Iterator[NDArray[np.int64]]:
+    """One epoch of batches in random order, the last one as small as it comes.
+
+    For data that nobody needs protected. A shuffled batch has a fixed size and excludes units that others
+    took, so it is no Poisson sample; accounting for it as one understates epsilon.
+
+    Args:
+        n: Number of units.
+        batch_size: Units in a batch, >= 1.
+        stream: Gives the order.
+
+    Yields:
+        Indices, int64, (at most `batch_size`,).
+
+    Raises:
+        ValueError: n < 0 or batch_size < 1.
+    """
+    if n < 0 or batch_size < 1:
+        raise ValueError(f"cannot make batches of {batch_size} from {n} units")
+    order = stream.generator().permutation(n)
+    for start in range(0, n, batch_size):
+        yield order[start : start + batch_size]

@@ -1,0 +1,375 @@
+"""The privacy statement: what an artefact guarantees, to whom, and what it does not.
+
+    statement = PrivacyStatement.from_json(Path("runs/mpii/privacy.json").read_text())
+    statement.verify()              # recomputes epsilon from the recorded events
+    print(statement.paragraph())
+
+Numbers that the guarantee rests on (epsilon, delta and the events' sampling rates, noise multipliers and
+sensitivities) are decimal strings in JSON and read back exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from importlib import metadata
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import (
+    Accountant,
+    Event,
+    Relation,
+    check_delta,
+    check_epsilon,
+    epsilon,
+    parse_decimal,
+)
+
+SCHEMA = 1
+SLACK = 1e-6
+"""A claim may lie this far below the recomputed epsilon, relatively: last digits differ between builds."""
+
+FLOATING_POINT_CAVEAT = (
+    "the proof is for real numbers and ideal random bits; the noise comes from AES-256, is drawn and added "
+    "in 64-bit floating point and rounded once, which makes the known attacks on floating-point noise far "
+    "harder, but it is not an exact discrete mechanism"
+)
+
+
+class Kind(StrEnum):
+    """What sort of claim a statement makes."""
+
+    PRIVATE = "private"
+    """A differential privacy guarantee."""
+    SEEDED = "seeded"
+    """The mechanism of one, with noise from a seed that can be known: none."""
+    PAPER = "paper"
+    """A published method repeated for comparison, whose own claim does not hold: none."""
+    NONE = "none"
+    """No guarantee and no claim of one."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What the guarantee hides the difference between.
+
+    Attributes:
+        relation: How one dataset becomes its neighbour.
+        m: How many things may differ: 1 unit; pixels in a release.
+        scope: What is counted by `m`: "unit", or in a release the whole picture, frame or clip that holds the
+            pixels.
+
+    Raises:
+        DposeError: a field is out of range.
+    """
+
+    relation: Relation
+    m: int = 1
+    scope: str = "unit"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relation", _member(Relation, self.relation, "neighbours.relation"))
+        if isinstance(self.m, bool) or not isinstance(self.m, int) or self.m < 1:
+            raise DposeError(f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m")
+
+
+@dataclass(frozen=True)
+class Query:
+    """One thing that was computed from private data besides the training itself.
+
+    Attributes:
+        what: What was computed ("mean PCKh@0.5").
+        data: Of which data ("mpii:val, 2,958 images").
+        purpose: What it was used for ("reported only").
+        covered: Whether the statement's epsilon covers it; an evaluation on held-out private data is not
+            covered.
+    """
+
+    what: str
+    data: str
+    purpose: str = "reported only"
+    covered: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {"what": self.what, "data": self.data, "purpose": self.purpose, "covered": self.covered}
+
+    @classmethod
+    def from_dict(cls, values: Any, where: str = "query") -> Query:
+        """The query that `to_dict` wrote.
+
+        Raises:
+            DposeError: a field is missing, unknown or of the wrong type.
+        """
+        values = _fields(values, {"what", "data", "purpose", "covered"}, where)
+        if not isinstance(values["covered"], bool):
+            raise DposeError("must be true or false", f"{where}.covered")
+        what, data, purpose = (_text(values[name], f"{where}.{name}") for name in ("what", "data", "purpose"))
+        return cls(what, data, purpose, values["covered"])
+
+
+def software_versions() -> dict[str, str]:
+    """Versions of the packages that a guarantee depends on."""
+    found = {}
+    for name in ("dpose", "dp-accounting", "cryptography", "torch", "numpy", "scipy"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "source"
+    return found
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What is guaranteed about an artefact. JSON schema 1.
+
+    A statement with Gaussian events always carries `FLOATING_POINT_CAVEAT`.
+
+    Attributes:
+        kind: private, seeded, paper or none; only the first guarantees anything.
+        unit: What is protected: image, crop, subject, video; pixels in a release.
+        neighbours: The neighbouring relation; None where nothing is claimed.
+        epsilon: Total for the whole artefact; None where nothing is claimed.
+        delta: As epsilon.
+        accountant: How epsilon was computed; None where nothing is claimed.
+        n: Number of units; nominal under add-or-remove. None where units are not counted.
+        public: What the guarantee treats as public.
+        conditional_on: What it takes as given besides.
+        events: The noised releases that epsilon is computed from.
+        queries: What else was computed from private data.
+        caveats: What the reader must know.
+        software: Versions by package.
+        ledger_head: The ledger's last hash; empty without a ledger.
+        plan_sha256: The plan's digest; empty without a plan.
+
+    Raises:
+        DposeError: the fields contradict each other or are out of range; names the field.
+    """
+
+    kind: Kind
+    unit: str
+    neighbours: Neighbours | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    accountant: Accountant | None = None
+    n: int | None = None
+    public: tuple[str, ...] = ()
+    conditional_on: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    queries: tuple[Query, ...] = ()
+    caveats: tuple[str, ...] = ()
+    software: Mapping[str, str] = field(default_factory=software_versions)
+    ledger_head: str = ""
+    plan_sha256: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", _member(Kind, self.kind, "kind"))
+        if self.accountant is not None:
+            object.__setattr__(self, "accountant", _member(Accountant, self.accountant, "accountant"))
+        if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1):
+            raise DposeError(f"must be a whole number of at least 1, not {self.n!r}", "n")
+        if self.epsilon is not None:
+            check_epsilon(self.epsilon)
+        if self.delta is not None:
+            check_delta(self.delta, self.n)
+        if self.kind is Kind.NONE and (self.epsilon is not None or self.events):
+            raise DposeError("a statement of kind none claims no epsilon and has no events", "kind")
+        if self.kind in (Kind.PRIVATE, Kind.SEEDED):
+            for name in ("neighbours", "epsilon", "delta", "accountant", "events"):
+                if not getattr(self, name):
+                    raise DposeError(f"is missing from a statement of kind {self.kind.value}", name)
+        if self.events and FLOATING_POINT_CAVEAT not in self.caveats:
+            object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
+
+    def to_json(self) -> str:
+        """The statement as JSON, ending in a newline."""
+        content = {
+            "schema": SCHEMA,
+            "kind": self.kind.value,
+            "unit": self.unit,
+            "neighbours": None
+            if self.neighbours is None
+            else {
+                "relation": self.neighbours.relation.value,
+                "m": self.neighbours.m,
+                "scope": self.neighbours.scope,
+            },
+            "epsilon": _decimal(self.epsilon),
+            "delta": _decimal(self.delta),
+            "accountant": None if self.accountant is None else self.accountant.value,
+            "n": self.n,
+            "public": list(self.public),
+            "conditional_on": list(self.conditional_on),
+            "events": [event.to_dict() for event in self.events],
+            "queries": [query.to_dict() for query in self.queries],
+            "caveats": list(self.caveats),
+            "software": dict(self.software),
+            "ledger_head": self.ledger_head,
+            "plan_sha256": self.plan_sha256,
+        }
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "privacy statement") -> PrivacyStatement:
+        """The statement that `to_json` wrote.
+
+        Args:
+            text: JSON.
+            where: The file, for error messages.
+
+        Raises:
+            DposeError: it is no statement, was made by a newer dpose, or a field is missing, unknown or
+                wrong.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise DposeError(f"is not JSON ({error})", where) from error
+        schema = values.get("schema") if isinstance(values, dict) else None
+        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+            raise DposeError("is not a privacy statement: it has no schema number", where)
+        if schema != SCHEMA:
+            raise DposeError(
+                f"has schema {schema}: made by a newer dpose", where, "update dpose and try again"
+            )
+        values = _fields(values, {"schema", *cls.__dataclass_fields__}, where)
+        try:
+            return cls(
+                kind=_member(Kind, values["kind"], "kind"),
+                unit=_text(values["unit"], "unit"),
+                neighbours=_neighbours(values["neighbours"]),
+                epsilon=_optional_decimal(values["epsilon"], "epsilon"),
+                delta=_optional_decimal(values["delta"], "delta"),
+                accountant=None
+                if values["accountant"] is None
+                else _member(Accountant, values["accountant"], "accountant"),
+                n=values["n"],
+                public=_texts(values["public"], "public"),
+                conditional_on=_texts(values["conditional_on"], "conditional_on"),
+                events=tuple(
+                    Event.from_dict(event, f"events[{i}]")
+                    for i, event in enumerate(_list(values["events"], "events"))
+                ),
+                queries=tuple(
+                    Query.from_dict(query, f"queries[{i}]")
+                    for i, query in enumerate(_list(values["queries"], "queries"))
+                ),
+                caveats=_texts(values["caveats"], "caveats"),
+                software=_software(values["software"]),
+                ledger_head=_text(values["ledger_head"], "ledger_head"),
+                plan_sha256=_text(values["plan_sha256"], "plan_sha256"),
+            )
+        except DposeError as error:
+            raise DposeError(error.line(), where) from error
+
+    def with_query(self, query: Query, ledger_head: str) -> PrivacyStatement:
+        """The same statement with one query more and the ledger's new head."""
+        return replace(self, queries=(*self.queries, query), ledger_head=ledger_head)
+
+    def verify(self) -> float | None:
+        """Recompute epsilon from the events and compare it with the claim.
+
+        Returns:
+            The recomputed epsilon; None for the kinds paper and none, which have nothing to add up.
+
+        Raises:
+            DposeError: the events cost more than is claimed.
+        """
+        if self.kind in (Kind.PAPER, Kind.NONE):
+            return None
+        spent = self.cost(self.events)
+        self.check_claim(spent, "the recorded events")
+        return spent
+
+    def cost(self, events: tuple[Event, ...]) -> float:
+        """Epsilon of `events` under the statement's own relation, accountant and delta.
+
+        Raises:
+            DposeError: the statement claims nothing, so that there is nothing to compute it by.
+        """
+        if self.neighbours is None or self.delta is None or self.accountant is None:
+            raise DposeError(f"a statement of kind {self.kind.value} has no epsilon to recompute")
+        return epsilon(events, self.delta, self.neighbours.relation, self.accountant)
+
+    def check_claim(self, spent: float, what: str) -> None:
+        """Refuse a claim below what was spent.
+
+        Raises:
+            DposeError: `spent` exceeds the claimed epsilon.
+        """
+        if self.epsilon is None or not spent <= self.epsilon * (1 + SLACK):
+            raise DposeError(
+                f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {spent:.6g}",
+                "privacy statement",
+                "do not rely on it",
+            )
+
+    def paragraph(self) -> str:
+        """The statement in plain English, for an ethics board as much as for an engineer."""
+        from dpose.privacy.wording import paragraph
+
+        return paragraph(self)
+
+
+def _decimal(value: float | None) -> str | None:
+    return None if value is None else repr(float(value))
+
+
+def _optional_decimal(value: Any, where: str) -> float | None:
+    return None if value is None else parse_decimal(value, where)
+
+
+def _member(kind: Any, value: Any, where: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        choices = ", ".join(member.value for member in kind)
+        raise DposeError(f"must be one of {choices}, not {value!r}", where) from None
+
+
+def _fields(values: Any, expected: set[str], where: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise DposeError("must be an object", where)
+    for problem, names in (
+        ("is missing", expected - set(values)),
+        ("is not a known field", set(values) - expected),
+    ):
+        if names:
+            raise DposeError(f"{min(names)} {problem}", where)
+    return values
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise DposeError(f"must be a string, not {value!r}", where)
+    return value
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DposeError(f"must be a list, not {value!r}", where)
+    return value
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    return tuple(_text(item, f"{where}[{i}]") for i, item in enumerate(_list(value, where)))
+
+
+def _software(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise DposeError("must be an object", "software")
+    return {name: _text(version, f"software.{name}") for name, version in value.items()}
+
+
+def _neighbours(value: Any) -> Neighbours | None:
+    if value is None:
+        return None
+    value = _fields(value, {"relation", "m", "scope"}, "neighbours")
+    return Neighbours(
+        _member(Relation, value["relation"], "neighbours.relation"),
+        value["m"],
+        _text(value["scope"], "neighbours.scope"),
+    )

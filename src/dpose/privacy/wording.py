@@ -1,0 +1,114 @@
+"""A privacy statement in plain English."""
+
+from __future__ import annotations
+
+import math
+
+from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.statement import Kind, PrivacyStatement, Query
+
+FALSE_POSITIVES = 0.01
+
+NOTHING = {
+    Kind.SEEDED: (
+        "NOTHING IS GUARANTEED: the noise came from a seed. Whoever knows or guesses the seed "
+        "can take the noise away again. The numbers below are what the same run would claim with noise "
+        "from the operating system."
+    ),
+    Kind.PAPER: (
+        "NOTHING IS GUARANTEED: this repeats a published method for comparison, and that method's own "
+        "privacy claim does not hold. The caveats say why."
+    ),
+    Kind.NONE: (
+        "NOTHING IS GUARANTEED: this was made without differential privacy. It may reveal whatever was "
+        "in its data."
+    ),
+}
+
+
+def true_positives(epsilon: float, delta: float, false_positives: float = FALSE_POSITIVES) -> float:
+    """The most that any attacker can find of what is there, at a given rate of false alarms.
+
+    For a test between two neighbouring datasets, (epsilon, delta)-differential privacy bounds the
+    true-positive rate by min(1, e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)) at false-positive rate a
+    (Kairouz, Oh and Viswanath 2015, Theorem 2.1).
+    """
+    # e^epsilon overflows above 709, where the bound has long been 1
+    grown = math.exp(min(epsilon, 700.0)) * false_positives + delta
+    shrunk = 1 - math.exp(-epsilon) * max(0.0, 1 - delta - false_positives)
+    return min(1.0, grown, shrunk)
+
+
+def paragraph(statement: PrivacyStatement) -> str:
+    """The statement as text: one paragraph, then its lists, every item of which is shown."""
+    blocks = []
+    if statement.kind in NOTHING:
+        blocks.append(NOTHING[statement.kind])
+    if statement.neighbours is not None and statement.epsilon is not None and statement.delta is not None:
+        blocks.append(_guarantee(statement))
+    for title, items in (
+        ("Treated as public:", statement.public),
+        ("Taken as given:", statement.conditional_on),
+        ("Also computed from private data:", [_query(query) for query in statement.queries]),
+        ("Caveats:", statement.caveats),
+    ):
+        if items:
+            blocks.append("\n".join([title, *(f"* {item}" for item in items)]))
+    return "\n\n".join(blocks)
+
+
+def _guarantee(statement: PrivacyStatement) -> str:
+    assert statement.neighbours is not None
+    assert statement.epsilon is not None
+    assert statement.delta is not None
+    count = "" if statement.n is None else f" {statement.n:,}"
+    nominal = " (a number fixed beforehand)" if statement.neighbours.relation is Relation.ADD_REMOVE else ""
+    verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
+    method = {
+        Accountant.PLD: "privacy loss distributions",
+        Accountant.RDP: "Renyi differential privacy",
+    }
+    by = f", computed with {method[statement.accountant]}" if statement.accountant else ""
+    return (
+        f"This {verb} each single {statement.unit} among the{count} private ones{nominal} with "
+        f"epsilon = {statement.epsilon:.4g} and delta = {statement.delta:.4g}{by}. "
+        f"{_difference(statement)} This holds against anyone who has the artefact, whatever else they know "
+        f"and however much they compute. {_attack(statement)} It does not hide what is true of the private "
+        f"data as a whole, and whatever is spread over several {statement.unit}s is protected less: their "
+        f"epsilons add up."
+    )
+
+
+def _difference(statement: PrivacyStatement) -> str:
+    assert statement.neighbours is not None
+    unit, m = statement.unit, statement.neighbours.m
+    if statement.neighbours.scope != "unit":
+        scope = statement.neighbours.scope
+        return f"What can be learnt from it changes little if any {m} {unit}s of the {scope} change."
+    what = {
+        Relation.ZERO_OUT: "were left blank and contributed nothing, the number of them staying as it is",
+        Relation.ADD_REMOVE: "were added or left out",
+        Relation.REPLACE: "were exchanged for any other",
+    }[statement.neighbours.relation]
+    some = f"any one {unit}" if m == 1 else f"any {m} of them"
+    return f"What can be learnt from it changes little if {some} {what}."
+
+
+def _attack(statement: PrivacyStatement) -> str:
+    assert statement.epsilon is not None
+    assert statement.delta is not None
+    found = true_positives(statement.epsilon, statement.delta)
+    thing = statement.unit if statement.neighbours and statement.neighbours.scope == "unit" else "change"
+    text = (
+        f"An attacker who tests whether a given {thing} was used, with false alarms on "
+        f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {100 * found:.3g}% of those that were; "
+        f"such an alarm raises the odds that it was used at most {found / FALSE_POSITIVES:.3g} times."
+    )
+    if found > 0.5:
+        text += " That is a weak guarantee."
+    return text
+
+
+def _query(query: Query) -> str:
+    cover = "covered by epsilon" if query.covered else "NOT covered by epsilon"
+    return f"{query.what}, of {query.data}, {query.purpose} ({cover})"

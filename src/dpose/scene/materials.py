@@ -1,0 +1,82 @@
+"""What surfaces are made of: numbers that name materials, and the table the shader reads."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Colour = tuple[float, float, float]
+"""Red, green and blue in [0, 1], sRGB."""
+
+SKIN, FACE, TOP, BOTTOM, SHOE, HAIR, SOCK, SKIRT, SOLE, TRIM, HAT, LEGWEAR = range(12)
+FIRST_OBJECT = 16
+"""Materials from here on are things, not the person."""
+FRAME_, SHEET, BLANKET, PILLOW, CHAIR, WOOD, PLAIN, METAL, LIMB, CUSHION, SCREEN, POT = range(16, 28)
+MATERIALS = 32
+
+KINDS = {"cloth": 0, "skin": 1, "face": 2, "torso": 3, "shoe": 4, "hair": 5, "thing": 6, "wood": 7}
+PATTERNS = {
+    "plain": 0,
+    "stripes": 1,
+    "pinstripes": 2,
+    "checks": 3,
+    "dots": 4,
+    "heather": 5,
+    "blocks": 6,
+    "print": 7,
+    "floral": 8,
+}
+COLUMNS = 12
+
+
+def linear(colour: Colour) -> Colour:
+    """sRGB to linear light."""
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
+    return r, g, b
+
+
+class Palette:
+    """The table of materials while it is being filled.
+
+    Columns: colour (3), second colour (3), pattern, pattern size in metres, kind, folds, gloss, flags.
+    """
+
+    def __init__(self) -> None:
+        self.table: NDArray[np.float64] = np.zeros((MATERIALS, COLUMNS))
+        self.table[:, 7] = 1.0
+
+    def set(
+        self,
+        material: int,
+        colour: Colour,
+        second: Colour | None = None,
+        pattern: str = "plain",
+        size: float = 0.06,
+        kind: str = "cloth",
+        folds: float = 0.0,
+        gloss: float = 0.0,
+        flags: int = 0,
+    ) -> None:
+        """Define a material.
+
+        Args:
+            material: Its number.
+            colour: sRGB.
+            second: The pattern's other colour, sRGB (a face: its hair's).
+            pattern: One of `PATTERNS`.
+            size: The pattern's period, metres.
+            kind: One of `KINDS`.
+            folds: How strongly cloth wrinkles, 0 to 1.
+            gloss: Strength of highlights.
+            flags: What the shader of this kind makes of it (glasses, beard, neckline).
+        """
+        self.table[material] = (
+            *linear(colour),
+            *linear(second or colour),
+            PATTERNS[pattern],
+            size,
+            KINDS[kind],
+            folds,
+            gloss,
+            flags,
+        )

@@ -1,0 +1,149 @@
+"""What a run saves at a step boundary: a closed list, in files that hold numbers and never code.
+
+A checkpoint holds the weights, their average, the optimizer's state (fed by noisy gradients only), the step and the
+ledger's head. No partial sum, no sample, no key.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from dpose.errors import DposeError
+from dpose.files import folder_beside, write_atomic
+
+KEEP = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state after `step` steps.
+
+    Attributes:
+        step: Steps done.
+        weights: Trainable parameters by name.
+        average: Their moving average by name.
+        average_updates: How many steps the average has seen.
+        optimizer: As `torch.optim.Optimizer.state_dict()`.
+        schedule: As `LambdaLR.state_dict()`.
+        ledger_head: Hash of the ledger's last line; empty without a ledger.
+        plan_sha256: Digest of the plan.
+    """
+
+    step: int
+    weights: dict[str, Tensor]
+    average: dict[str, Tensor]
+    average_updates: int
+    optimizer: dict[str, Any]
+    schedule: dict[str, Any]
+    ledger_head: str
+    plan_sha256: str
+
+
+def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
+    """Write `run/checkpoints/step-N`, beside first and then renamed; older ones than the last two are removed.
+
+    Raises:
+        DposeError: the disk is full or may not be written to.
+    """
+    tensors = {f"weights/{n}": t for n, t in checkpoint.weights.items()}
+    tensors |= {f"average/{n}": t for n, t in checkpoint.average.items()}
+    scalars: dict[str, dict[str, Any]] = {}
+    for index, state in checkpoint.optimizer["state"].items():
+        for name, value in state.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{index}/{name}"] = value
+            else:
+                scalars.setdefault(str(index), {})[name] = value
+    described = {
+        "schema": 1,
+        "step": checkpoint.step,
+        "average_updates": checkpoint.average_updates,
+        "optimizer_scalars": scalars,
+        "param_groups": checkpoint.optimizer["param_groups"],
+        "schedule": {k: v for k, v in checkpoint.schedule.items() if k != "lr_lambdas"},
+        "ledger_head": checkpoint.ledger_head,
+        "plan_sha256": checkpoint.plan_sha256,
+    }
+    target = run / "checkpoints" / f"step-{checkpoint.step}"
+    if target.exists():
+        return target
+    with folder_beside(target) as folder:
+        contiguous = {n: t.detach().cpu().contiguous() for n, t in tensors.items()}
+        write_atomic(folder / "state.safetensors", save_tensors(contiguous))
+        write_atomic(folder / "state.json", json.dumps(described, indent=1))
+    for old in checkpoints(run)[:-KEEP]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """The run's checkpoints, oldest first."""
+    found = (run / "checkpoints").glob("step-*")
+    return sorted((p for p in found if p.name[5:].isdigit()), key=lambda p: int(p.name[5:]))
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint back.
+
+    Raises:
+        DposeError: a file is missing or broken.
+    """
+    try:
+        described = json.loads((folder / "state.json").read_text())
+        tensors = load_tensors((folder / "state.safetensors").read_bytes())
+        parts: dict[str, dict[str, Tensor]] = {"weights": {}, "average": {}}
+        state: dict[int, dict[str, Any]] = {
+            int(i): dict(values) for i, values in described["optimizer_scalars"].items()
+        }
+        for name, tensor in tensors.items():
+            part, rest = name.split("/", 1)
+            if part == "optimizer":
+                index, key = rest.split("/", 1)
+                state.setdefault(int(index), {})[key] = tensor
+            else:
+                parts[part][rest] = tensor
+        return Checkpoint(
+            step=described["step"],
+            weights=parts["weights"],
+            average=parts["average"],
+            average_updates=described["average_updates"],
+            optimizer={"state": state, "param_groups": described["param_groups"]},
+            schedule={**described["schedule"], "lr_lambdas": [None]},
+            ledger_head=described["ledger_head"],
+            plan_sha256=described["plan_sha256"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise DposeError(f"broken checkpoint ({error})", str(folder), "use an earlier one") from error
+
+
+def apply_checkpoint(
+    checkpoint: Checkpoint,
+    params: dict[str, Tensor],
+    average: dict[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    schedule: torch.optim.lr_scheduler.LambdaLR,
+) -> None:
+    """Copy the saved state into a run's live objects.
+
+    Raises:
+        DposeError: the checkpoint belongs to another model.
+    """
+    if {n: t.shape for n, t in checkpoint.weights.items()} != {n: t.shape for n, t in params.items()}:
+        raise DposeError("the checkpoint's weights do not fit this model")
+    with torch.no_grad():
+        for name, value in checkpoint.weights.items():
+            params[name].copy_(value)
+        for name, value in checkpoint.average.items():
+            average[name].copy_(value)
+    optimizer.load_state_dict(checkpoint.optimizer)
+    schedule.load_state_dict(checkpoint.schedule)

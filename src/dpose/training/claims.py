@@ -1,0 +1,50 @@
+"""From a bound plan to the statement that its run carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.training.plan import BoundPlan
+
+CAVEATS = (
+    "how long a step takes depends on how many units were drawn; timing is not covered",
+    "settings chosen by looking at earlier runs on the same units cost extra; those runs' epsilons add up",
+)
+
+
+def statement_of(
+    bound: BoundPlan, *, seeded: bool, head: str, public: Sequence[str], caveats: Sequence[str]
+) -> PrivacyStatement:
+    """The statement of a run as planned.
+
+    Epsilon is the plan's even where the run stopped early: the steps that ran are post-processing of all the
+    planned ones, whatever made it stop (docs/proofs/accounting.md).
+
+    Args:
+        bound: What ran.
+        seeded: Whether the noise came from a seed.
+        head: The ledger's last hash; empty without a ledger.
+        public: Facts that the guarantee treats as public.
+        caveats: What the reader must know besides `CAVEATS`.
+    """
+    plan = bound.plan
+    if bound.event is None or bound.epsilon is None:
+        return PrivacyStatement(
+            kind=Kind.NONE, unit=plan.unit, n=bound.n, caveats=tuple(caveats), plan_sha256=bound.sha256
+        )
+    counted = "nominal number of units" if plan.nominal_units else "number of units"
+    return PrivacyStatement(
+        kind=Kind.SEEDED if seeded else Kind.PRIVATE,
+        unit=plan.unit,
+        neighbours=Neighbours(plan.relation),
+        epsilon=bound.epsilon,
+        delta=plan.delta,
+        accountant=plan.accountant,
+        n=bound.n,
+        public=(f"the {counted}, {bound.n}", "all settings of the run", *public),
+        events=(bound.event,),
+        caveats=(*CAVEATS, *caveats),
+        ledger_head=head,
+        plan_sha256=bound.sha256,
+    )

@@ -1,0 +1,72 @@
+"""From indices to batches: units decoded in threads, grouped by their number of views, in micro-batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, view_bucket
+
+
+class Loader:
+    """Loads the units of a sample, ahead of their use.
+
+    The randomness of a unit's augmentation depends on the key, the step and the unit, not on which other units were
+    drawn: a neighbour's presence changes nothing but its own contribution.
+
+    Args:
+        task: Collates views.
+        dataset: The units.
+        noise: Where the randomness comes from.
+        threads: Threads that decode.
+    """
+
+    def __init__(self, task: Task, dataset: UnitDataset, noise: NoiseSource, threads: int = 2) -> None:
+        self.task, self.dataset, self.noise = task, dataset, noise
+        self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-load")
+        self._ahead = 4 * max(1, threads)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def unit(self, index: int, step: int) -> list[View]:
+        """The views of one unit as step `step` sees them, at most `MAX_VIEWS` of them."""
+        context = index.to_bytes(8, "big")
+        rng = self.noise.stream(Purpose.AUGMENT, step, context).generator()
+        views = self.dataset.load(index, rng)
+        if len(views) > MAX_VIEWS:
+            views = [views[i] for i in sorted(rng.choice(len(views), MAX_VIEWS, replace=False))]
+        return views
+
+    def units(self, indices: Sequence[int], step: int) -> Iterator[list[View]]:
+        """The units in order; a bounded number is decoded ahead."""
+        waiting: deque[Future[list[View]]] = deque()
+        for index in indices:
+            waiting.append(self._pool.submit(self.unit, int(index), step))
+            if len(waiting) > self._ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def micro_batches(self, indices: Sequence[int], step: int, views_at_once: int) -> Iterator[UnitBatch]:
+        """Every unit of `indices` exactly once, in batches of units with like numbers of views.
+
+        A large sample makes more micro-batches; none is cut short. An empty sample makes none.
+
+        Args:
+            indices: The sampled units.
+            step: The step, for augmentation.
+            views_at_once: How many (padded) views a micro-batch may hold; at least one unit goes in.
+        """
+        pending: dict[int, list[list[View]]] = {}
+        for views in self.units(indices, step):
+            bucket = view_bucket(len(views))
+            group = pending.setdefault(bucket, [])
+            group.append(views)
+            if len(group) >= max(1, views_at_once // bucket):
+                yield self.task.collate(pending.pop(bucket))
+        for group in pending.values():
+            yield self.task.collate(group)

@@ -1,0 +1,107 @@
+"""Any torch optimizer and schedule, named in a configuration; and weight averaging.
+
+The optimizer sees noisy gradients only, so all of this is post-processing of what the plan accounts for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpose.errors import DposeError
+
+SCHEDULES = ("constant", "cosine", "linear")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """An optimizer by the name of its class in `torch.optim`, and the learning rate over the run.
+
+    Attributes:
+        name: Case does not matter: "sgd", "adam", "adamw", "rmsprop", ...
+        lr: The highest learning rate.
+        schedule: "constant", "cosine" (to zero) or "linear" (to zero), after the warm-up.
+        warmup: Share of the steps over which the learning rate rises linearly, in [0, 1).
+        options: Further arguments of the optimizer's class (`weight_decay`, `momentum`, `betas`, ...).
+    """
+
+    name: str = "adamw"
+    lr: float = 1e-3
+    schedule: str = "cosine"
+    warmup: float = 0.05
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise DposeError(f"unknown schedule {self.schedule!r}", fix=f"choose one of {', '.join(SCHEDULES)}")
+        if not (math.isfinite(self.lr) and self.lr > 0):
+            raise DposeError(f"the learning rate must be positive, not {self.lr:g}")
+        if not 0 <= self.warmup < 1:
+            raise DposeError(f"warmup is a share of the steps, in [0, 1), not {self.warmup:g}")
+        self._class()
+
+    def _class(self) -> type[torch.optim.Optimizer]:
+        known = {
+            name.lower(): value
+            for name, value in vars(torch.optim).items()
+            if inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)
+        }
+        # LBFGS evaluates the loss again, on data that the step's sample did not draw
+        found = known.get(self.name.lower())
+        if found is None or found in (torch.optim.Optimizer, torch.optim.LBFGS):
+            raise DposeError(f"unknown optimizer {self.name!r}", fix="name a first-order class of torch.optim")
+        return found
+
+    def build(
+        self, params: Iterable[Tensor], steps: int
+    ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+        """The optimizer over `params` and its schedule over `steps`.
+
+        Raises:
+            DposeError: the optimizer refuses an option.
+        """
+        try:
+            optimizer = self._class()(params, lr=self.lr, **self.options)  # type: ignore[call-arg]
+        except (TypeError, ValueError) as error:
+            raise DposeError(f"{self.name} refuses its options: {error}") from error
+        return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.factor(step, steps))
+
+    def factor(self, step: int, steps: int) -> float:
+        """The learning rate of `step` (from 0) relative to `lr`."""
+        rise = math.ceil(self.warmup * steps)
+        if step < rise:
+            return (step + 1) / (rise + 1)
+        done = min(1.0, (step - rise) / max(1, steps - rise))
+        if self.schedule == "cosine":
+            return 0.5 * (1 + math.cos(math.pi * done))
+        return 1 - done if self.schedule == "linear" else 1.0
+
+
+class WeightAverage:
+    """Exponential moving average of the trainable weights, with a decay that rises from 0.1 to its value.
+
+    The rise, (1 + t) / (10 + t), keeps the first, poor weights from lingering in short runs.
+
+    Args:
+        params: The weights to follow, by name.
+        decay: In [0, 1); 0 makes the average equal to the last weights.
+    """
+
+    def __init__(self, params: dict[str, Tensor], decay: float) -> None:
+        self.decay = decay
+        self.updates = 0
+        self.values = {name: p.clone() for name, p in params.items()}
+
+    @torch.no_grad()
+    def update(self, params: dict[str, Tensor]) -> None:
+        """Take in the weights after an optimizer step."""
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        self.updates += 1
+        for name, value in self.values.items():
+            value.lerp_(params[name], 1 - decay)

@@ -1,0 +1,271 @@
+"""The training plan: method, sampling, clipping, noise and the accountant's event, bound together.
+
+    plan = TrainingPlan(method="dp-sgd", epsilon=0.8, delta=4e-5, epochs=25, expected_batch_size=1024)
+    bound = plan.bind(22146)      # sampling rate, steps, noise multiplier: fixed before any data is read
+    bound.event                   # what the accountant sees
+    bound.noise_stddev            # what the trainer adds to every clipped sum
+
+The trainer takes its sampling rate, clipping norm and noise from the `BoundPlan` and from nowhere else, so the event
+that is accounted for is the event that runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import (
+    Accountant,
+    Event,
+    Relation,
+    check_delta,
+    check_epsilon,
+    epsilon,
+    noise_multiplier,
+)
+from dpose.training.gradients import sensitivity
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to train. A method is data: the trainer composes the same few parts from these fields.
+
+    Attributes:
+        name: As on the command line.
+        private: Whether gradients of the data are clipped, summed over a Poisson sample and noised.
+        summary: One sentence: what it does.
+        protects: What the guarantee covers; for people who are not privacy experts.
+        leaves_open: What it does not cover.
+        relations: The neighbouring relations it can be stated for.
+    """
+
+    name: str
+    private: bool
+    summary: str
+    protects: tuple[str, ...] = ()
+    leaves_open: tuple[str, ...] = ()
+    relations: tuple[Relation, ...] = ()
+
+
+METHODS = {
+    m.name: m
+    for m in (
+        Method(
+            name="non-private",
+            private=False,
+            summary="ordinary training on shuffled batches; for public data and as the upper reference",
+            leaves_open=("everything: the weights may hold the training pictures",),
+        ),
+        Method(
+            name="dp-sgd",
+            private=True,
+            summary="every unit's gradient is clipped, a Poisson sample of them is summed, Gaussian noise is added",
+            protects=(
+                "each unit as a whole: its pixels, its labels and whether it was used",
+                "against anyone who sees the weights, every checkpoint and every noisy update, whatever else they know",
+            ),
+            leaves_open=(
+                "facts about the population that would be learnt without any one unit",
+                "a person who appears in several units (their epsilons add up, roughly)",
+                "the number of units, which is public, and the settings of the run",
+                "scores measured on other private data afterwards, each listed in the statement",
+            ),
+            relations=(Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE),
+        ),
+    )
+}
+"""Every method by name."""
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What will be done to the data and what it may cost, before anything is read.
+
+    Attributes:
+        method: A name in `METHODS`.
+        epsilon: The budget of the whole run; or give `noise_multiplier`.
+        delta: Must be below 1/n.
+        epochs: Passes over the data in expectation: steps = ceil(epochs * n / expected_batch_size).
+        steps: Overrides `epochs`.
+        expected_batch_size: Units in a Poisson batch on average; the divisor of every noised sum.
+        clip_norm: The clipping norm C, the bound on a unit's gradient.
+        normalise: Divide clipped gradients by C, so that C does not scale the optimizer's step.
+        noise_multiplier: sigma, the noise's standard deviation over the sensitivity; calibrated when None.
+        relation: The neighbouring relation: "zero-out" (n is public), "add-or-remove" or "replace".
+        accountant: "pld", or "rdp" to match the papers.
+        nominal_units: The constant that stands for the number of units where that number is itself protected:
+            needed for (and only for) add-or-remove. Chosen beforehand, not counted.
+        unit: What a unit is, in the statement's words: "image", "crop", "subject", "video".
+        ema_decay: Weight averaging; 0 turns it off. The averaged weights are the released ones.
+
+    Raises:
+        DposeError: a value is out of range, or the method does not allow the relation.
+    """
+
+    method: str = "dp-sgd"
+    epsilon: float | None = None
+    delta: float | None = None
+    epochs: float = 10.0
+    steps: int | None = None
+    expected_batch_size: int = 256
+    clip_norm: float = 1.0
+    normalise: bool = True
+    noise_multiplier: float | None = None
+    relation: Relation = Relation.ZERO_OUT
+    accountant: Accountant = Accountant.PLD
+    nominal_units: int | None = None
+    unit: str = "image"
+    ema_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise DposeError(f"unknown method {self.method!r}", fix=f"choose one of {', '.join(METHODS)}")
+        _positive("expected_batch_size", self.expected_batch_size)
+        _positive("epochs", self.epochs)
+        if self.steps is not None:
+            _positive("steps", self.steps)
+        _positive("clip_norm", self.clip_norm)
+        if not 0 <= self.ema_decay < 1:
+            raise DposeError(f"ema_decay must be in [0, 1), not {self.ema_decay}")
+        object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
+        object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant"))
+        if self.kind.private:
+            self._check_private()
+
+    def _check_private(self) -> None:
+        if self.relation not in self.kind.relations:
+            raise DposeError(f"{self.method} cannot be stated for the relation {self.relation.value}")
+        if (self.relation is Relation.ADD_REMOVE) != (self.nominal_units is not None):
+            raise DposeError(
+                "add-or-remove needs a nominal number of units, chosen beforehand; other relations use the true one",
+                fix="give nominal_units with add-or-remove, and only there",
+            )
+        if self.delta is None:
+            raise DposeError(f"{self.method} needs a delta", fix="give --delta, well below 1 / number of units")
+        check_delta(self.delta)
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise DposeError(
+                f"{self.method} needs either an epsilon or a noise multiplier", fix="give exactly one of them"
+            )
+        if self.epsilon is not None:
+            check_epsilon(self.epsilon)
+        if self.noise_multiplier is not None:
+            _positive("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def kind(self) -> Method:
+        """The method's entry in `METHODS`."""
+        return METHODS[self.method]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON or YAML."""
+        values = asdict(self)
+        values["relation"], values["accountant"] = self.relation.value, self.accountant.value
+        return values
+
+    def bind(self, n: int) -> BoundPlan:
+        """Fix everything that depends on the number of units.
+
+        Args:
+            n: The number of units. Under add-or-remove it is not used: `nominal_units` stands in its place, so that
+                nothing of the plan depends on the number there really is.
+
+        Raises:
+            DposeError: n < 1, delta >= 1/n, or the budget cannot be met.
+        """
+        if n < 1:
+            raise DposeError("there are no units to train on", fix="check the data and --limit")
+        n = self.nominal_units or n
+        rate = min(1.0, self.expected_batch_size / n)
+        steps = self.steps or math.ceil(self.epochs * n / min(self.expected_batch_size, n))
+        if not self.kind.private:
+            return BoundPlan(self, n, rate, steps, None, None)
+        assert self.delta is not None
+        check_delta(self.delta, n)
+        sigma = self.noise_multiplier
+        if sigma is None:
+            assert self.epsilon is not None
+            sigma = noise_multiplier(
+                self.epsilon, self.delta, rate, steps, relation=self.relation, accountant=self.accountant
+            )
+        event = Event(
+            type="poisson-gaussian",
+            q=rate,
+            sigma=sigma,
+            steps=steps,
+            sensitivity=sensitivity(self.clip_norm, self.normalise),
+        )
+        # recomputed from the event itself: neither a rounding nor a stale cache can understate the claim
+        claimed = epsilon([event], self.delta, relation=self.relation, accountant=self.accountant)
+        if self.epsilon is not None and claimed > self.epsilon * (1 + 1e-6):
+            raise DposeError(
+                f"calibration gave epsilon {claimed:.6g} for a budget of {self.epsilon:g}",
+                fix="remove dpose's cache folder and try again",
+            )
+        return BoundPlan(self, n, rate, steps, event, claimed)
+
+
+@dataclass(frozen=True)
+class BoundPlan:
+    """A plan with its constants; what the trainer runs and what the accountant counts.
+
+    Attributes:
+        plan: The settings.
+        n: The number of units (nominal under add-or-remove).
+        sampling_rate: q, the probability that a unit is in a batch.
+        steps: Optimizer steps.
+        event: What the accountant sees; None where nothing is guaranteed.
+        epsilon: Of all `steps`, recomputed from `event`; None where nothing is guaranteed.
+    """
+
+    plan: TrainingPlan
+    n: int
+    sampling_rate: float
+    steps: int
+    event: Event | None = field(repr=False)
+    epsilon: float | None
+
+    @property
+    def divisor(self) -> float:
+        """The expected batch size q*n: the constant by which noised sums are divided."""
+        return self.sampling_rate * self.n
+
+    @property
+    def noise_stddev(self) -> float:
+        """Standard deviation of the noise on every coordinate of the clipped sum.
+
+        Raises:
+            ValueError: the method adds none.
+        """
+        if self.event is None:
+            raise ValueError(f"{self.plan.method} adds no noise")
+        return self.event.sigma * self.event.sensitivity
+
+    @property
+    def sha256(self) -> str:
+        """A digest of the settings and constants, as it stands in ledger and statement."""
+        content = {
+            "plan": self.plan.to_dict(),
+            "n": self.n,
+            "steps": self.steps,
+            "event": self.event.to_dict() if self.event else None,
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise DposeError(f"{name} must be positive, not {value:g}")
+
+
+def _choice(kind: Any, value: Any, name: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise DposeError(
+            f"unknown {name} {value!r}", fix=f"choose one of {', '.join(k.value for k in kind)}"
+        ) from error

@@ -1,0 +1,110 @@
+"""One training step's gradient: the noised one of a private run, the plain one of a run that protects nobody.
+
+`private_gradient` is the whole mechanism, in the order that a reader can point at: a Poisson sample, clipped sums,
+Gaussian noise, division by a constant. Whatever is done with its result is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpose.privacy.noise import NoiseSource, Purpose, add_gaussian
+from dpose.privacy.sampling import poisson_batch, shuffled_batches
+from dpose.training.gradients import Params, clipped_sum, mean_gradient
+from dpose.training.loader import Loader
+from dpose.training.plan import BoundPlan
+from dpose.units import Task
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What a step needs and may not change.
+
+    Attributes:
+        task: Gives the loss.
+        model: On its device, in training mode; the step reads it and writes nothing into it.
+        loader: Gives the units.
+        bound: Sampling rate, clipping norm, noise.
+        noise: Where sampling and noise come from.
+        context: A digest of plan and data; part of every stream's derivation, so that the same key never gives the
+            same draws to another plan or another dataset.
+        views_at_once: The micro-batch.
+    """
+
+    task: Task
+    model: torch.nn.Module
+    loader: Loader
+    bound: BoundPlan
+    noise: NoiseSource
+    context: bytes
+    views_at_once: int
+
+
+def private_gradient(
+    engine: Engine, params: Params, step: int, on_micro_batch: Callable[[], None] | None = None
+) -> Params:
+    """The noised mean gradient of step `step`.
+
+    **Guarantee.** Neighbours: as in the plan (zero-out, add-or-remove or replacement of one unit). Sensitivity of the
+    sum: `bound.event.sensitivity` (twice that for replacement, which the accountant doubles itself). Sampling: Poisson
+    with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate
+    of the *sum*, once. Post-processing: the division by the constant q*n. An empty sample is noise only. This is
+    line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place of its batch of size B.
+    """
+    bound, plan = engine.bound, engine.bound.plan
+    # over the units there are; rate and divisor stay the plan's constants even where n is nominal
+    sample = poisson_batch(
+        len(engine.loader.dataset),
+        bound.sampling_rate,
+        engine.noise.stream(Purpose.PRIVATE_SAMPLER, step, engine.context),
+    )
+    device = next(iter(params.values())).device
+    sums = {name: torch.zeros_like(p) for name, p in params.items()}
+    for batch in engine.loader.micro_batches(sample.tolist(), step, engine.views_at_once):
+        part = clipped_sum(
+            engine.task, engine.model, params, batch.to(device), plan.clip_norm, normalise=plan.normalise
+        )
+        for name, value in part.items():
+            sums[name] += value
+        if on_micro_batch:
+            on_micro_batch()
+    noisy = add_gaussian(
+        sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, engine.context)
+    )
+    return {name: value / bound.divisor for name, value in noisy.items()}
+
+
+def plain_batches(engine: Engine) -> Iterator[NDArray[np.int64]]:
+    """Shuffled batches for ever, each epoch in a new order; for data that nobody needs protected."""
+    epoch = 0
+    while True:
+        stream = engine.noise.stream(Purpose.PUBLIC_SAMPLER, epoch, engine.context)
+        yield from shuffled_batches(engine.bound.n, engine.bound.plan.expected_batch_size, stream)
+        epoch += 1
+
+
+def plain_gradient(
+    engine: Engine, params: Params, sample: NDArray[np.int64], step: int
+) -> tuple[Params, float]:
+    """The mean gradient over `sample` and the mean loss, without any bound or noise."""
+    device = next(iter(params.values())).device
+    sums = {name: torch.zeros_like(p) for name, p in params.items()}
+    loss = torch.zeros((), device=device)
+    for batch in engine.loader.micro_batches(sample.tolist(), step, engine.views_at_once):
+        share = len(batch) / len(sample)
+        part, part_loss = mean_gradient(engine.task, engine.model, params, batch.to(device))
+        for name, value in part.items():
+            sums[name].add_(value, alpha=share)
+        loss += share * part_loss
+    return sums, float(loss)
+
+
+def global_norm(gradient: dict[str, Tensor]) -> float:
+    """The L2 norm over all tensors together."""
+    return float(torch.stack([g.double().square().sum() for g in gradient.values()]).sum().sqrt())

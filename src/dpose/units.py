@@ -1,0 +1,161 @@
+"""What a guarantee protects, and what a task must offer: the two protocols every room speaks.
+
+A *unit* is what the guarantee protects: one image, one person's images, one video. A unit has one or more
+*views*: the crops of its people, augmented copies, clips of the video. The engine never looks inside a view;
+it asks a `Task` for a batch and for a loss per view, and bounds what each *unit* contributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+MAX_VIEWS = 8
+"""A unit with more views than this gives a random `MAX_VIEWS` of them (DESIGN.md's bound on padding)."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One look at a unit.
+
+    Attributes:
+        image: uint8, (H, W, 3) RGB, or (T, H, W, 3) for a clip.
+        target: The labels, each an array; the task that made them reads them.
+        weight: Relative weight in the unit's mean, > 0.
+    """
+
+    image: NDArray[np.uint8]
+    target: Mapping[str, NDArray[Any]]
+    weight: float = 1.0
+
+
+@runtime_checkable
+class UnitDataset(Protocol):
+    """Private or public data, unit by unit. Indices run from 0 to `len(self) - 1`."""
+
+    def __len__(self) -> int:
+        """Number of units."""
+
+    def unit_id(self, index: int) -> str:
+        """A name for the unit, unique in the dataset (a file name, a subject)."""
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """One hash for each image of the unit; equal content gives equal hashes across datasets."""
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """The unit's views, at least one. All randomness (augmentation, choice of views) comes from `rng`."""
+
+
+@dataclass(frozen=True)
+class UnitBatch:
+    """U units of V views each, padded; a padded view has weight 0.
+
+    Attributes:
+        inputs: (U, V, C, H, W) or (U, V, C, T, H, W); uint8 or float.
+        targets: Each (U, V, ...).
+        weights: (U, V) float32, >= 0; every unit has at least one positive weight.
+    """
+
+    inputs: torch.Tensor
+    targets: dict[str, torch.Tensor]
+    weights: torch.Tensor
+
+    def __len__(self) -> int:
+        return int(self.inputs.shape[0])
+
+    def to(self, device: torch.device) -> UnitBatch:
+        """The same batch on `device`."""
+        return UnitBatch(
+            self.inputs.to(device, non_blocking=True),
+            {k: v.to(device, non_blocking=True) for k, v in self.targets.items()},
+            self.weights.to(device, non_blocking=True),
+        )
+
+
+class Result(Protocol):
+    """What a metric computed: prints itself, and becomes JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, ready for JSON."""
+
+
+class Metric(Protocol):
+    """Accumulates predictions, then computes a result."""
+
+    def update(self, outputs: Any, targets: Mapping[str, torch.Tensor]) -> None:
+        """Add N views: `outputs` is `model(inputs)` on (N, C, H, W), `targets` each (N, ...)."""
+
+    def compute(self) -> Result:
+        """The result over everything seen."""
+
+
+class Task(Protocol):
+    """What the engine needs to know of a task, and all that it knows."""
+
+    name: str
+
+    def build_model(self, config: Any) -> torch.nn.Module:
+        """A fresh model. Its `forward` takes (N, C, H, W) inputs as `collate` makes them."""
+
+    def loss(
+        self,
+        model: torch.nn.Module,
+        params: Mapping[str, torch.Tensor],
+        inputs: torch.Tensor,
+        targets: Mapping[str, torch.Tensor],
+    ) -> torch.Tensor:
+        """The loss of each of V views, (V,), at `params`.
+
+        `params` holds the trainable parameters by name; the rest stay as they are in `model`
+        (`torch.func.functional_call`). A view's loss must not depend on any other view: the engine's clipping
+        bounds units only because nothing mixes them. Called under `vmap(grad(...))`.
+        """
+
+    def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
+        """Stack units into a batch (`pad_views` does the common case)."""
+
+    def metric(self) -> Metric:
+        """A fresh metric."""
+
+
+def view_bucket(count: int) -> int:
+    """The padded number of views for a unit with `count` of them: 1, 2, 4 or 8."""
+    return next(b for b in (1, 2, 4, MAX_VIEWS) if count <= b)
+
+
+def pad_views(units: Sequence[Sequence[View]]) -> UnitBatch:
+    """Stack units of equal image size, padding with views of weight 0 to the largest bucket among them.
+
+    Raises:
+        ValueError: `units` is empty, a unit has no view or more than `MAX_VIEWS`, or weights are not positive.
+    """
+    if not units:
+        raise ValueError("no units to collate")
+    for views in units:
+        if not 1 <= len(views) <= MAX_VIEWS:
+            raise ValueError(f"a unit has {len(views)} views; 1 to {MAX_VIEWS} are allowed")
+        if not all(v.weight > 0 for v in views):
+            raise ValueError("a view's weight must be positive")
+    width = view_bucket(max(len(views) for views in units))
+    first = units[0][0]
+    images = np.zeros((len(units), width, *first.image.shape), np.uint8)
+    targets = {
+        k: np.zeros((len(units), width, *np.shape(v)), np.asarray(v).dtype) for k, v in first.target.items()
+    }
+    weights = np.zeros((len(units), width), np.float32)
+    for u, views in enumerate(units):
+        for v, view in enumerate(views):
+            images[u, v] = view.image
+            weights[u, v] = view.weight
+            for k, value in view.target.items():
+                targets[k][u, v] = value
+    # channels before time and space: (..., [T,] H, W, C) -> (..., C, [T,] H, W)
+    inputs = torch.from_numpy(images).movedim(-1, 2).contiguous()
+    return UnitBatch(
+        inputs, {k: torch.from_numpy(v) for k, v in targets.items()}, torch.from_numpy(weights)
+    )

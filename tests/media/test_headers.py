@@ -1,0 +1,56 @@
+import contextlib
+
+import cv2
+import numpy as np
+import pytest
+
+from dpose.media.headers import Header, HeaderError, read_header
+
+RNG = np.random.default_rng(0)
+SCENE = cv2.GaussianBlur(RNG.integers(0, 256, (145, 170, 3), np.uint8), (0, 0), 3)
+LOSSLESS_WEBP = (cv2.IMWRITE_WEBP_QUALITY, 101)
+FILES = {
+    "jpeg": cv2.imencode(".jpg", SCENE)[1].tobytes(),
+    "jpeg-progressive": cv2.imencode(".jpg", SCENE, (cv2.IMWRITE_JPEG_PROGRESSIVE, 1))[1].tobytes(),
+    "jpeg-restarts": cv2.imencode(".jpg", SCENE, (cv2.IMWRITE_JPEG_RST_INTERVAL, 2))[1].tobytes(),
+    "png": cv2.imencode(".png", SCENE)[1].tobytes(),
+    "webp": cv2.imencode(".webp", SCENE, (cv2.IMWRITE_WEBP_QUALITY, 80))[1].tobytes(),
+    "webp-lossless": cv2.imencode(".webp", SCENE, LOSSLESS_WEBP)[1].tobytes(),
+    "bmp": cv2.imencode(".bmp", SCENE)[1].tobytes(),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_size_and_wholeness(kind):
+    assert read_header(FILES[kind]) == Header(kind.partition("-")[0], 170, 145, complete=True)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("lost", [1, 2, 40, 300])
+def test_a_missing_end_is_noticed(kind, lost):
+    assert not read_header(FILES[kind][:-lost]).complete
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_no_prefix_crashes_or_passes_for_whole(kind):
+    for length in range(0, len(FILES[kind]) - 1, 61):
+        with contextlib.suppress(HeaderError):
+            assert not read_header(FILES[kind][:length]).complete
+
+
+def test_a_thumbnail_inside_exif_does_not_count_as_the_end():
+    thumbnail = FILES["jpeg"]
+    exif = b"\xff\xe1" + (len(thumbnail) + 2).to_bytes(2, "big") + thumbnail
+    whole = thumbnail[:2] + exif + thumbnail[2:]
+    assert read_header(whole).complete
+    assert not read_header(whole[: len(whole) - 300]).complete
+
+
+def test_what_follows_the_end_is_no_harm():
+    assert read_header(FILES["jpeg"] + b"trailing bytes of a phone's motion picture").complete
+
+
+@pytest.mark.parametrize("data", [b"", b"GIF89a" + bytes(40), b"not a picture", b"\xff\xd8", b"BM"])
+def test_anything_else_is_refused(data):
+    with pytest.raises(HeaderError):
+        read_header(data)

@@ -1,0 +1,148 @@
+import io
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+from dpose.errors import DposeError
+from dpose.media import images
+from dpose.media.images import decode_image, image_size, read_image, write_image
+
+RNG = np.random.default_rng(1)
+SCENE = cv2.GaussianBlur(RNG.integers(0, 256, (48, 64, 3), np.uint8), (0, 0), 4)
+
+
+def encoded(picture: Pillow.Image, kind: str, **options) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def mean_difference(a, b):
+    return np.abs(a.astype(int) - b.astype(int)).mean()
+
+
+def test_png_comes_back_exactly_and_as_rgb(tmp_path):
+    image = np.zeros((5, 7, 3), np.uint8)
+    image[..., 0] = 200
+    write_image(tmp_path / "deep" / "er" / "a.png", image)
+    assert np.array_equal(read_image(tmp_path / "deep" / "er" / "a.png"), image)
+    assert np.asarray(Pillow.open(tmp_path / "deep" / "er" / "a.png"))[0, 0].tolist() == [200, 0, 0]
+
+
+def test_jpeg_comes_back_nearly_and_quality_matters(tmp_path):
+    write_image(tmp_path / "a.jpg", SCENE)
+    write_image(tmp_path / "b.JPG", SCENE, quality=20)
+    assert mean_difference(read_image(tmp_path / "a.jpg"), SCENE) < 2
+    assert (tmp_path / "b.JPG").stat().st_size < (tmp_path / "a.jpg").stat().st_size
+
+
+def test_gray_is_written_and_read_as_three_channels(tmp_path):
+    write_image(tmp_path / "g.png", SCENE[..., 0])
+    read = read_image(tmp_path / "g.png")
+    assert read.shape == SCENE.shape
+    assert (read == SCENE[..., :1]).all()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_exif_orientation_is_applied(kind):
+    exif = Pillow.Exif()
+    exif[0x0112] = 6  # to be turned a quarter clockwise for viewing
+    image = decode_image(encoded(Pillow.fromarray(SCENE), kind, exif=exif), "a")
+    assert image.shape == (64, 48, 3)
+    assert mean_difference(image, np.rot90(SCENE, -1)) < 8
+
+
+def test_sixteen_bits_keep_their_high_byte():
+    deep = RNG.integers(0, 65536, (6, 9), np.uint16)
+    image = decode_image(cv2.imencode(".png", deep)[1].tobytes(), "a")
+    assert np.array_equal(image[..., 1], (deep >> 8).astype(np.uint8))
+
+
+def test_palette_alpha_one_bit_and_cmyk():
+    picture = Pillow.fromarray(SCENE)
+    palette = picture.quantize(16)
+    assert np.array_equal(decode_image(encoded(palette, "PNG"), "a"), np.asarray(palette.convert("RGB")))
+    alpha = picture.copy()
+    alpha.putalpha(Pillow.fromarray(np.zeros(SCENE.shape[:2], np.uint8)))
+    assert np.array_equal(decode_image(encoded(alpha, "PNG"), "a"), SCENE)
+    bits = picture.convert("1")
+    assert np.array_equal(decode_image(encoded(bits, "PNG"), "a"), np.asarray(bits.convert("RGB")))
+    cmyk = encoded(picture.convert("CMYK"), "JPEG", quality=95)
+    assert mean_difference(decode_image(cmyk, "a"), SCENE) < 3
+
+
+def test_a_truncated_jpeg_is_refused_by_name(tmp_path):
+    write_image(tmp_path / "whole.jpg", SCENE)
+    data = (tmp_path / "whole.jpg").read_bytes()
+    for share in (0.5, 0.9):
+        cut = tmp_path / f"cut{share}.jpg"
+        cut.write_bytes(data[: int(len(data) * share)])
+        with pytest.raises(DposeError, match=rf"cut{share}\.jpg.*cut short"):
+            read_image(cut)
+        with pytest.raises(DposeError, match="cut short"):
+            image_size(cut)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".webp", ".bmp"])
+def test_other_truncated_files_are_refused(tmp_path, suffix):
+    data = cv2.imencode(suffix, SCENE)[1].tobytes()
+    (tmp_path / f"a{suffix}").write_bytes(data[:-20])
+    with pytest.raises(DposeError, match="cut short"):
+        read_image(tmp_path / f"a{suffix}")
+
+
+def test_a_damaged_body_is_refused():
+    data = bytearray(cv2.imencode(".png", SCENE)[1].tobytes())
+    data[60:200] = bytes(140)
+    with pytest.raises(DposeError, match=r"b\.png.*cannot be decoded"):
+        decode_image(bytes(data), "b.png")
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"GIF89a" + bytes(50)])
+def test_no_picture_at_all(data):
+    with pytest.raises(DposeError, match=r"^x\.jpg: "):
+        decode_image(data, "x.jpg")
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(DposeError, match=r"absent\.png"):
+        read_image(tmp_path / "absent.png")
+    with pytest.raises(DposeError, match="directory"):
+        read_image(tmp_path)
+
+
+def test_a_small_file_that_declares_a_huge_picture_is_never_decoded(monkeypatch):
+    data = bytearray(cv2.imencode(".png", SCENE)[1].tobytes())
+    data[16:24] = (20_000).to_bytes(4, "big") + (20_000).to_bytes(4, "big")
+    monkeypatch.setattr(images.cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    with pytest.raises(DposeError, match="20000 x 20000"):
+        decode_image(bytes(data), "bomb.png")
+
+
+def test_image_size_is_height_and_width(tmp_path):
+    write_image(tmp_path / "a.jpg", SCENE)
+    assert image_size(tmp_path / "a.jpg") == (48, 64)
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a.tiff", "a"])
+def test_an_unknown_suffix_is_refused_and_nothing_is_written(tmp_path, name):
+    with pytest.raises(DposeError, match=r"use \.png or \.jpg"):
+        write_image(tmp_path / name, SCENE)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "image", [SCENE.astype(np.float32), SCENE[..., :2], np.zeros((0, 4, 3), np.uint8), SCENE[0, 0]]
+)
+def test_arrays_that_are_no_pictures_are_refused(tmp_path, image):
+    with pytest.raises(ValueError, match=r"picture|expected"):
+        write_image(tmp_path / "a.png", image)
+
+
+def test_a_failed_write_leaves_the_old_picture(tmp_path):
+    write_image(tmp_path / "a.png", SCENE)
+    with pytest.raises(ValueError, match="expected"):
+        write_image(tmp_path / "a.png", SCENE.astype(float))
+    assert np.array_equal(read_image(tmp_path / "a.png"), SCENE)

@@ -1,0 +1,290 @@
+import shutil
+
+import cv2
+import numpy as np
+import pytest
+import scipy.io
+
+from dpose.errors import DposeError
+from dpose.media.images import read_image, write_image
+from dpose.pose.data import lspet as module
+from dpose.pose.data.augment import Augment
+from dpose.pose.data.lspet import SPLITS, open_lspet
+from dpose.pose.skeletons import MPII
+
+SMALL = {"public": (1, 4), "private": (5, 9), "validation": (10, 12)}
+SIZE = (128, 96)
+
+
+def scene(seed):
+    noise = np.random.default_rng(seed).integers(0, 256, (120, 100, 3), np.uint8).astype(np.float32)
+    return cv2.normalize(cv2.GaussianBlur(noise, (0, 0), 9), None, 0, 255, cv2.NORM_MINMAX).astype(np.uint8)
+
+
+def make_labels(count=12):
+    rng = np.random.default_rng(0)
+    labels = np.ones((14, 3, count))
+    labels[:, 0] = rng.uniform(20, 80, (14, count))
+    labels[:, 1] = rng.uniform(20, 100, (14, count))
+    return labels
+
+
+def save(root, labels, **others):
+    scipy.io.savemat(root / "joints.mat", {"joints": labels, **others})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("lspet")
+    for number in range(1, 13):
+        write_image(root / "images" / f"im{number:05d}.jpg", scene(number))
+    save(root, make_labels())
+    return root
+
+
+@pytest.fixture
+def root(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "lspet")
+
+
+def opened(root, split="private", **options):
+    return open_lspet(root, split, input_size=SIZE, splits=SMALL, **options)
+
+
+def names(units):
+    return [units.unit_id(i) for i in range(len(units))]
+
+
+def load(units, index):
+    return units.load(index, np.random.default_rng(0))
+
+
+class TestWhole:
+    def test_splits_are_disjoint_and_named_by_file(self, root):
+        found = [names(opened(root, split)) for split in SMALL]
+        assert [len(f) for f in found] == [4, 5, 3]
+        assert sorted(name for names_of in found for name in names_of) == [
+            f"im{n:05d}.jpg" for n in range(1, 13)
+        ]
+
+    def test_labels_land_on_their_pictures(self, root):
+        labels = make_labels()
+        (view,) = load(opened(root), 2)  # image 7
+        matrix = view.target["inverse"].astype(float)
+        back = view.target["keypoints"] @ matrix[:, :2].T + matrix[:, 2]
+        assert np.allclose(back[MPII.joints.index("head_top")], labels[13, :2, 6], atol=1e-3)
+        assert np.allclose(back[0], labels[0, :2, 6], atol=1e-3)
+        assert (view.target["visible"] == 1).all()
+        neck, top = labels[12, :2, 6], labels[13, :2, 6]
+        zoom = 1 / np.sqrt(abs(np.linalg.det(matrix[:, :2])))
+        assert view.target["head_length"] == pytest.approx(np.linalg.norm(neck - top) * zoom, rel=1e-4)
+
+    def test_every_visible_joint_is_inside_the_plain_crop(self, root):
+        units = opened(root)
+        for index in range(len(units)):
+            (view,) = load(units, index)
+            assert np.array_equal(view.target["visible"], view.target["labelled"])
+
+    def test_the_first_line_of_the_report_counts(self, root):
+        assert opened(root).report == ("lspet:private: 5 pictures, one person in each",)
+
+
+class TestNearCopies:
+    def copy(self, root, source, target):
+        image = cv2.resize(read_image(root / "images" / f"im{source:05d}.jpg"), (75, 90))
+        write_image(root / "images" / f"im{target:05d}.jpg", image, quality=80)
+
+    def test_a_private_copy_in_the_public_split_goes(self, root):
+        self.copy(root, 6, 2)
+        public = opened(root, "public")
+        assert "im00002.jpg" not in names(public)
+        assert len(public) == 3
+        assert any(line.startswith("1 left out: pictures that are near copies") for line in public.report)
+
+    def test_the_private_split_never_shrinks(self, root):
+        self.copy(root, 2, 6)
+        self.copy(root, 8, 7)
+        self.copy(root, 11, 9)
+        assert len(opened(root, "private")) == 5
+
+    def test_validation_loses_copies_of_private_and_of_public_pictures(self, root):
+        self.copy(root, 5, 10)
+        self.copy(root, 3, 12)
+        assert names(opened(root, "validation")) == ["im00011.jpg"]
+        assert len(opened(root, "public")) == 4
+
+    def test_copies_within_a_split_stay(self, root):
+        self.copy(root, 10, 11)
+        assert len(opened(root, "validation")) == 3
+
+    def test_no_hash_is_shared_between_public_and_private(self, root):
+        shutil.copyfile(root / "images" / "im00005.jpg", root / "images" / "im00001.jpg")
+        public, private = opened(root, "public"), opened(root, "private")
+        of = lambda units: {h for i in range(len(units)) for h in units.content_hashes(i)}  # noqa: E731
+        assert len(of(public)) == 3
+        assert not of(public) & of(private)
+
+
+class TestLabels:
+    def test_someone_without_a_visible_joint_is_left_out_and_counted(self, root):
+        labels = make_labels()
+        labels[:, 2, 5] = 0
+        save(root, labels)
+        units = opened(root)
+        assert "im00006.jpg" not in names(units)
+        assert "1 left out: people without a visible joint" in units.report
+
+    def test_nan_at_a_visible_joint_drops_the_joint(self, root):
+        labels = make_labels()
+        labels[4, 0, 4] = np.nan
+        save(root, labels)
+        units = opened(root)
+        (view,) = load(units, 0)
+        assert np.flatnonzero(view.target["labelled"] == 0).tolist() == [4]
+        assert np.isfinite(view.target["keypoints"]).all()
+        assert any(line.startswith("1 not used") for line in units.report)
+
+    def test_nan_at_every_joint_drops_the_person(self, root):
+        labels = make_labels()
+        labels[:, 0, 4] = np.nan
+        save(root, labels)
+        assert len(opened(root)) == 4
+
+    def test_nan_as_a_flag_means_hidden(self, root):
+        labels = make_labels()
+        labels[4, 2, 4] = np.nan
+        save(root, labels)
+        assert load(opened(root), 0)[0].target["labelled"][4] == 0
+
+    @pytest.mark.parametrize(("x", "kept"), [(-10.0, True), (-10.1, False), (109.0, True), (109.1, False)])
+    def test_labels_far_outside_the_picture_are_not_used(self, root, x, kept):
+        labels = make_labels()
+        labels[0, 0, 4] = x  # the pictures are 100 pixels wide
+        save(root, labels)
+        (view,) = load(opened(root), 0)
+        assert view.target["labelled"][0] == kept
+
+    def test_a_wild_hidden_joint_changes_nothing(self, root):
+        labels = make_labels()
+        labels[2, 2, 4] = 0
+        save(root, labels)
+        (before,) = load(opened(root), 0)
+        labels[2, :2, 4] = np.nan, -7e8
+        save(root, labels)
+        (after,) = load(opened(root), 0)
+        assert np.array_equal(before.image, after.image)
+        assert all(np.array_equal(before.target[k], after.target[k]) for k in before.target)
+        assert before.target["labelled"][6] == 0  # nor is the pelvis derived from it
+
+    def test_no_head_length_without_neck_and_head_top(self, root):
+        labels = make_labels()
+        labels[12, 2, 4] = 0
+        labels[13, 2, 5] = 0
+        labels[13, :2, 6] = labels[12, :2, 6]
+        save(root, labels)
+        units = opened(root)
+        lengths = [load(units, i)[0].target["head_length"] for i in range(5)]
+        assert np.isnan(lengths).tolist() == [True, True, True, False, False]
+        assert any(line.startswith("3 not in PCKh") for line in units.report)
+
+    def test_one_visible_joint_still_gives_a_crop(self, root):
+        labels = make_labels()
+        labels[1:, 2, 4] = 0
+        save(root, labels)
+        (view,) = load(opened(root), 0)
+        assert view.target["visible"].sum() == 1
+        assert view.target["keypoints"][0].tolist() == pytest.approx([47.5, 63.5])
+
+
+class TestMistakes:
+    def test_no_folder(self, tmp_path):
+        with pytest.raises(DposeError, match=r"nowhere: no such folder; give the folder"):
+            opened(tmp_path / "nowhere")
+
+    def test_an_empty_folder(self, tmp_path):
+        with pytest.raises(DposeError, match=r"joints\.mat: no such file"):
+            opened(tmp_path)
+
+    def test_no_images(self, root):
+        shutil.rmtree(root / "images")
+        with pytest.raises(DposeError, match=r"12 of 12 pictures are missing, first im00001\.jpg"):
+            opened(root)
+
+    def test_a_missing_image_of_another_split_counts_too(self, root):
+        (root / "images" / "im00011.jpg").unlink()
+        with pytest.raises(DposeError, match=r"1 of 12 pictures are missing, first im00011\.jpg"):
+            opened(root)
+
+    @pytest.mark.parametrize("split", SMALL)
+    def test_a_truncated_image_is_named(self, root, split):
+        path = root / "images" / f"im{SMALL[split][0]:05d}.jpg"
+        path.write_bytes(path.read_bytes()[:-500])
+        with pytest.raises(DposeError, match=rf"{path.name}: the jpeg file is cut short"):
+            opened(root, split)
+
+    @pytest.mark.parametrize("content", [b"", b"not a mat file", b"MATLAB 5.0 MAT-file" + bytes(200)])
+    def test_joints_mat_is_something_else(self, root, content):
+        (root / "joints.mat").write_bytes(content)
+        with pytest.raises(DposeError, match=r"joints\.mat: (not a readable MATLAB file|holds no variable)"):
+            opened(root)
+
+    def test_a_truncated_joints_mat(self, root):
+        data = (root / "joints.mat").read_bytes()
+        (root / "joints.mat").write_bytes(data[: len(data) // 2])
+        with pytest.raises(DposeError, match=r"joints\.mat"):
+            opened(root)
+
+    def test_another_variable(self, root):
+        scipy.io.savemat(root / "joints.mat", {"points": make_labels()})
+        with pytest.raises(DposeError, match="no variable 'joints'"):
+            opened(root)
+
+    @pytest.mark.parametrize(
+        "labels",
+        [make_labels()[:13], make_labels().transpose(2, 1, 0), make_labels()[..., 0], np.array(["text"])],
+    )
+    def test_another_shape_or_kind(self, root, labels):
+        save(root, labels)
+        with pytest.raises(DposeError, match=r"\(14, 3, N\)"):
+            opened(root)
+
+    def test_too_few_labels(self, root):
+        save(root, make_labels(11))
+        with pytest.raises(DposeError, match="labels 11 pictures where 12"):
+            opened(root)
+
+    def test_flags_that_are_not_flags(self, root):
+        labels = make_labels()
+        labels[3, 2, 3] = 2
+        save(root, labels)
+        with pytest.raises(DposeError, match="flags other than 0 and 1"):
+            opened(root)
+
+
+class TestRealData:
+    """Counts here are facts of the published dataset."""
+
+    def test_the_private_split_is_whole(self, lspet):
+        units = open_lspet(lspet, "private", input_size=(256, 192), augment=Augment.private())
+        assert len(units) == 7000
+        assert units.unit_id(0) == "im01001.jpg"
+        assert units.unit_id(6999) == "im08000.jpg"
+        (view,) = load(units, 17)
+        assert view.image.shape == (256, 192, 3)
+        assert view.target["labelled"].sum() >= 4
+
+    def test_known_copies_across_splits_are_found_and_others_are_not(self, lspet, monkeypatch):
+        """A small world of real pictures: 639 = 6054, 545 = 4217 and 5545 = 8796 are the same photographs."""
+        public, private, validation = (639, 545, 10, 11), (6054, 4217, 5545, 3000), (8796, 8900, 8901, 8902)
+        chosen = dict(enumerate((*public, *private, *validation), start=1))
+        splits = {"public": (1, 4), "private": (5, 8), "validation": (9, 12)}
+        paths = {n: lspet / "images" / f"im{image:05d}.jpg" for n, image in chosen.items()}
+        near = module._near_copies(paths, splits)
+        assert near["public"].tolist() == [True, True, False, False]
+        assert near["validation"].tolist() == [True, False, False, False]
+
+    def test_the_splits_cover_the_pictures_at_hand(self, lspet):
+        assert sorted(SPLITS.values()) == [(1, 1000), (1001, 8000), (8001, 9000)]
+        labels = module._read_labels(lspet / "joints.mat", SPLITS)
+        assert labels.joints.shape[0] >= 9000
+        assert labels.visible[:9000].mean() == pytest.approx(0.88, abs=0.01)

@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+
+from dpose.errors import DposeError
+from dpose.pose.data import spec as module
+from dpose.pose.data.augment import Augment
+from dpose.pose.data.spec import DataSpec, open_data
+from dpose.pose.data.units import PoseUnits
+from dpose.scene import SPLITS as SCENE_SPLITS
+
+SIZE = (64, 48)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("lspet:/data/lspet:private", ("lspet", "/data/lspet", "private")),
+        ("lspet:/data/lspet", ("lspet", "/data/lspet", "")),
+        ("lspet:/odd:name/lspet", ("lspet", "/odd:name/lspet", "")),
+        ("lspet:/odd:name/lspet:public", ("lspet", "/odd:name/lspet", "public")),
+        ("lspet:public", ("lspet", "", "public")),
+        ("lspet:./public", ("lspet", "./public", "")),
+        ("lspet:/data:val", ("lspet", "/data:val", "")),  # LSPET has no split of that name
+        ("lspet", ("lspet", "", "")),
+        ("synthetic:ward:test", ("synthetic", "ward", "test")),
+        ("synthetic:studio", ("synthetic", "studio", "")),
+    ],
+)
+def test_specs_are_parsed_and_written_back(text, parts):
+    spec = DataSpec.parse(text)
+    assert (spec.name, spec.root, spec.split) == parts
+    assert str(spec) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "train", "evaluate"),
+    [
+        ("lspet:/d", "private", "validation"),
+        ("synthetic:ward", "train", "val"),
+        ("synthetic:ward:test", "test", "test"),
+    ],
+)
+def test_the_purpose_fills_in_the_split(text, train, evaluate):
+    spec = DataSpec.parse(text)
+    assert (spec.for_purpose("train").split, spec.for_purpose("evaluate").split) == (train, evaluate)
+
+
+@pytest.mark.parametrize("text", ["mpi:/data", "", ":", "LSPET:/data", "/data/lspet"])
+def test_unknown_names_list_the_known(text):
+    with pytest.raises(DposeError, match="known are lspet, synthetic"):
+        open_data(text, purpose="train", input_size=SIZE)
+
+
+@pytest.mark.parametrize("text", ["lspet", "lspet:private", "synthetic", "synthetic:", "synthetic:test"])
+def test_a_missing_root_says_how_to_write_it(text):
+    with pytest.raises(DposeError, match=r"needs a (folder|look); write (lspet|synthetic):ROOT\[:SPLIT\]"):
+        open_data(text, purpose="train", input_size=SIZE)
+
+
+def test_a_misspelt_look_or_split_lists_both():
+    for text in ("synthetic:wards", "synthetic:ward:tset"):
+        with pytest.raises(DposeError, match=r"looks are .*ward.*splits are train, val, test, public"):
+            open_data(text, purpose="train", input_size=SIZE)
+
+
+def test_a_misspelt_folder_is_named(tmp_path):
+    with pytest.raises(DposeError, match=r"lspet:privat: no such folder"):
+        open_data(f"lspet:{tmp_path}/lspet:privat", purpose="train", input_size=SIZE)
+
+
+def test_the_home_folder_is_understood(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "lspet").mkdir()
+    with pytest.raises(DposeError, match=r"lspet/joints\.mat: no such file"):
+        open_data("lspet:~/lspet", purpose="train", input_size=SIZE)
+
+
+def test_the_splits_written_here_are_the_scenes_own():
+    assert module.SOURCES["synthetic"].splits == tuple(SCENE_SPLITS)
+
+
+def test_arguments_reach_the_units():
+    units = open_data(
+        "synthetic:ward", purpose="train", input_size=SIZE, augment=Augment.private(), unit="crop", limit=5
+    )
+    assert len(units) == 5
+    assert units.augment == Augment.private()
+    assert units.input_size == SIZE
+    assert units.unit_id(0).endswith("#0")
+    assert "5 of 8,000" in units.report[-1]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_leaves_nothing_is_refused(limit):
+    with pytest.raises(DposeError, match=r"limit .* leaves nothing"):
+        open_data("synthetic:ward", purpose="train", input_size=SIZE, limit=limit)
+
+
+def test_an_empty_split_is_refused_with_its_reasons(monkeypatch):
+    def nobody(root, split, *, input_size, augment, unit):
+        return PoseUnits([], input_size=input_size, report=["3 left out: people without a visible joint"])
+
+    source = module.Source("a folder", ("private",), {"train": "private", "evaluate": "private"}, nobody)
+    monkeypatch.setitem(module.SOURCES, "lspet", source)
+    with pytest.raises(DposeError, match="no labelled person; 3 left out"):
+        open_data("lspet:/d", purpose="train", input_size=SIZE)
+
+
+def test_real_data_opens_by_its_spec(lspet):
+    units = open_data(f"lspet:{lspet}", purpose="train", input_size=(256, 192), limit=20)
+    assert len(units) == 20
+    assert units.load(3, np.random.default_rng(0))[0].image.shape == (256, 192, 3)

@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from dpose.pose.data.augment import Augment
+from dpose.pose.data.synthetic import open_synthetic
+from dpose.scene import LOOKS, SPLITS, render, scene_seed
+
+SIZE = (64, 48)
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_plain_view_is_the_rendered_picture_exactly(look):
+    units = open_synthetic(look, "val", input_size=SIZE)
+    for index in (0, 7):
+        (view,) = units.load(index, rng())
+        scene = render(look, scene_seed(look, "val", index), size=SIZE)
+        assert np.array_equal(view.image, scene.image)
+        seen = np.asarray(scene.visible, bool)
+        assert np.array_equal(view.target["labelled"] > 0, seen)
+        assert np.array_equal(view.target["keypoints"][seen], scene.keypoints[seen])
+        assert np.array_equal(view.target["inverse"], [[1, 0, 0], [0, 1, 0]])
+
+
+def test_the_head_length_is_mpiis():
+    units = open_synthetic("studio", "val", input_size=SIZE)
+    x0, y0, x1, y1 = (float(v) for v in render("studio", scene_seed("studio", "val", 3), size=SIZE).head_box)
+    assert units.load(3, rng())[0].target["head_length"] == pytest.approx(0.6 * np.hypot(x1 - x0, y1 - y0))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_splits_have_their_sizes_and_own_names(split):
+    units = open_synthetic("ward", split, input_size=SIZE)
+    assert len(units) == SPLITS[split]
+    assert units.unit_id(0) == f"ward-{split}-00000"
+
+
+def test_splits_share_no_picture():
+    hashes = [
+        open_synthetic("ward", split, input_size=SIZE).content_hashes(i) for split in SPLITS for i in range(4)
+    ]
+    assert len(set(hashes)) == 4 * len(SPLITS)
+
+
+def test_augmentation_changes_views_but_not_content():
+    plain = open_synthetic("ward", "train", input_size=SIZE)
+    changed = open_synthetic("ward", "train", input_size=SIZE, augment=Augment.public())
+    assert not np.array_equal(plain.load(0, rng())[0].image, changed.load(0, rng())[0].image)
+    assert plain.content_hashes(0) == changed.content_hashes(0)

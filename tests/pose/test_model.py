@@ -1,0 +1,426 @@
+"""The pose model: geometry, timm's weights, folding, strategies, the folder it is kept in."""
+
+import functools
+import json
+import re
+
+import pytest
+import safetensors.torch
+import timm
+import torch
+from timm.models.tiny_vit import Attention
+from torch import nn
+
+from dpose.errors import DposeError
+from dpose.pose import tinyvit
+from dpose.pose.folder import load_model, save_model
+from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, assert_no_batchnorm, fold_batchnorm
+
+SMALL = (64, 48)
+
+
+def shake(model: nn.Module, seed: int = 0) -> nn.Module:
+    """Move every tensor away from where timm starts it (biases and some weights are 0 there)."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+                tensor += (0.05 * (noise.abs() if name.endswith("running_var") else noise)).to(tensor.dtype)
+    return model
+
+
+@functools.cache
+def small(norm: str = "batch") -> PoseModel:
+    torch.manual_seed(0)
+    return shake(PoseModel(PoseConfig("nano", SMALL, norm=norm)))
+
+
+def pictures(n: int, size=SMALL, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (n, 3, *size), generator=generator, dtype=torch.uint8)
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+# -- configuration
+
+
+def test_defaults_are_the_papers_and_nanos():
+    config = PoseConfig()
+    assert (config.preset, config.input_size, config.split_ratio, config.sigma) == (
+        "5m",
+        (256, 192),
+        2.0,
+        6.0,
+    )
+    nano = PoseConfig("nano")
+    assert (nano.input_size, nano.sigma, nano.joints) == ((128, 96), 3.0, 16)
+    # the same smoothing in pixels, whatever the bins
+    assert PoseConfig(split_ratio=4).sigma == 12.0
+
+
+def test_a_configuration_survives_json():
+    config = PoseConfig("nano", SMALL, norm="group", split_ratio=1, sigma=2.5, upsample=1)
+    assert PoseConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert PoseConfig.from_dict({"preset": "11m"}) == PoseConfig("11m")
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"presett": "nano"}, "did you mean preset"),
+        ({"preset": "huge"}, "nano, 5m, 11m, 21m"),
+        ({"preset": 5}, "preset"),
+        ({"norm": "layer"}, "batch, folded, group"),
+        ({"skeleton": "octopus"}, "mpii"),
+        ({"input_size": [250, 192]}, "multiples of 32"),
+        ({"preset": "nano", "input_size": [128, 90]}, "multiples of 16"),
+        ({"input_size": [256]}, "height and width"),
+        ({"input_size": 256}, "input_size"),
+        ({"split_ratio": 1.5}, "whole number"),
+        ({"split_ratio": float("nan")}, "whole number"),
+        ({"sigma": -1.0}, "positive"),
+        ({"sigma": float("nan")}, "positive"),
+        ({"upsample": 0}, "whole number"),
+        ({"upsample": True}, "upsample"),
+    ],
+)
+def test_what_a_configuration_cannot_be(values, says):
+    with pytest.raises(DposeError, match=re.escape(says)):
+        PoseConfig.from_dict(values)
+
+
+# -- geometry
+
+
+def test_windows_tile_the_map():
+    assert tinyvit.stage_maps("5m", (256, 192)) == [(64, 48), (32, 24), (16, 12), (8, 6)]
+    assert tinyvit.stage_maps("nano", (128, 96)) == [(32, 24), (16, 12), (8, 6), (8, 6)]
+    model = PoseModel(PoseConfig("5m"))
+    assert [stage.blocks[0].window for stage in model.backbone.stages[1:]] == [(8, 8), (16, 12), (8, 6)]
+    for extent in range(1, 100):
+        for preferred in (8, 16):
+            assert extent % tinyvit.fit_window(extent, preferred) == 0
+    assert [tinyvit.fit_window(n, 8) for n in (6, 8, 12, 24, 36)] == [6, 8, 6, 8, 9]
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("5m", 5.25), ("11m", 10.73), ("21m", 20.80)])
+def test_every_preset_runs_at_256x192(preset, millions):
+    model = PoseModel(PoseConfig(preset)).eval()
+    assert parameters(model) / 1e6 == pytest.approx(millions, abs=0.01)
+    with torch.no_grad():
+        x, y = model(pictures(1, (256, 192)))
+    assert x.shape == (1, 16, 384)
+    assert y.shape == (1, 16, 512)
+    assert torch.isfinite(x).all()
+
+
+def test_nano_is_small_and_its_head_sees_what_5ms_sees():
+    nano, five = PoseModel(PoseConfig("nano")), PoseModel(PoseConfig("5m"))
+    assert 0.8e6 < parameters(nano) < 1.3e6
+    assert nano.head.x.in_features == five.head.x.in_features == 2 * 8 * 2 * 6
+    assert (nano.head.x.out_features, nano.head.y.out_features) == (192, 256)
+    x, y = nano.eval()(pictures(2, (128, 96)))
+    assert x.shape == (2, 16, 192)
+    assert y.shape == (2, 16, 256)
+
+
+def test_the_heads_upsampling_is_the_configurations():
+    # no upsampling: the size that the reference reports on 8x6 for 16 joints
+    plain = PoseModel(PoseConfig("5m", upsample=1)).head
+    assert parameters(plain) == 49_040
+    assert PoseModel(PoseConfig("nano", SMALL, upsample=3)).head.x.in_features == 9 * 4 * 3
+
+
+def test_pictures_of_another_size_are_refused():
+    with pytest.raises(DposeError, match=r"\(2, 3, 48, 64\).*\(N, 3, 64, 48\)"):
+        small()(torch.zeros(2, 3, 48, 64))
+
+
+# -- against timm
+
+
+def test_the_backbone_is_timms_where_its_windows_are_square():
+    size = (128, 128)  # maps 16, 8, 4: windows 8, 8, 4, exact for timm too
+    torch.manual_seed(0)
+    theirs = shake(timm.create_model("tiny_vit_5m_224", num_classes=0, window_sizes=[8, 8, 8, 4])).double()
+    ours, norm, channels = tinyvit.build_backbone("5m", size, "batch")
+    state = theirs.state_dict()
+    norm.load_state_dict({k: state.pop(f"head.norm.{k}") for k in ("weight", "bias")})
+    ours.load_state_dict(state)  # strict: the names are timm's
+    images = torch.randn(2, 3, *size, dtype=torch.float64)
+    with torch.no_grad():
+        expected = theirs.eval().forward_features(images)
+        found = ours.double().eval().forward_features(images)
+    assert found.shape == (2, channels, 4, 4)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_rectangular_window_keeps_the_bias_of_every_offset():
+    theirs = Attention(32, 16, 2, attn_ratio=1, resolution=(8, 8))
+    nn.init.normal_(theirs.attention_biases)
+    table = theirs.get_attention_biases(torch.device("cpu")).view(2, 8, 8, 8, 8)
+    ours = tinyvit.WindowAttention(theirs, (8, 6))
+    bias = ours.attention_biases[:, ours.offsets].view(2, 8, 6, 8, 6)
+    assert torch.equal(bias, table[:, :, :6, :, :6])
+
+
+def test_pretrained_weights_arrive(monkeypatch):
+    torch.manual_seed(0)
+    source = shake(timm.create_model("tiny_vit_5m_224", num_classes=0, window_sizes=[8, 8, 16, 8]))
+    asked = []
+
+    def create(name, pretrained, **options):
+        asked.append((name, pretrained, options["window_sizes"]))
+        return source
+
+    monkeypatch.setattr(tinyvit.timm, "create_model", create)
+    wanted = source.stages[3].blocks[1].mlp.fc1.weight.clone()
+    table = source.stages[2].blocks[0].attn.attention_biases.view(5, 16, 16)[..., :12].clone()
+    model = PoseModel(PoseConfig("5m"), pretrained=True)
+    assert asked == [("tiny_vit_5m_224", True, [8, 8, 16, 8])]
+    assert torch.equal(model.backbone.stages[3].blocks[1].mlp.fc1.weight, wanted)
+    assert torch.equal(model.backbone.stages[2].blocks[0].attn.attention_biases.view(5, 16, 12), table)
+
+
+def test_pretrained_weights_that_cannot_be_had(monkeypatch):
+    def offline(*_args, **_options):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(tinyvit.timm, "create_model", offline)
+    with pytest.raises(
+        DposeError, match=r"tiny_vit_5m_224: cannot get the pretrained weights.*no route to host"
+    ):
+        PoseModel(PoseConfig("5m"), pretrained=True)
+    with pytest.raises(DposeError, match="nano"):
+        PoseModel(PoseConfig("nano"), pretrained=True)
+    with pytest.raises(DposeError, match="BatchNorm"):
+        PoseModel(PoseConfig("5m", norm="group"), pretrained=True)
+
+
+# -- norms
+
+
+def test_folding_is_exact_in_evaluation():
+    model = shake(PoseModel(PoseConfig("nano", SMALL)).double(), seed=2).eval()
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("running_var"):
+                buffer.mul_(3)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    folded = fold_batchnorm(model)
+    with torch.no_grad():
+        for a, b in zip(model(pictures(3)), folded(pictures(3)), strict=True):
+            assert (a - b).norm() / a.norm() < 1e-10
+            assert a.std() > 1e-3
+    # the original is as it was, the copy is free of it
+    assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
+    assert model.config.norm == "batch"
+    assert folded.config == PoseConfig("nano", SMALL, norm="folded")
+    # in training mode too nothing mixes
+    folded.train()
+    one, three = folded(pictures(3)[:1]), folded(pictures(3))
+    torch.testing.assert_close(one[0][0], three[0][0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("norm", ["folded", "group"])
+def test_no_batchnorm_is_left(norm):
+    assert_no_batchnorm(fold_batchnorm(small()) if norm == "folded" else small(norm))
+    assert_no_batchnorm(small(norm))
+    with pytest.raises(DposeError, match="fold_batchnorm"):
+        assert_no_batchnorm(small("batch"))
+
+
+def test_group_norm_stands_where_batchnorm_stood():
+    def count(model, kind):
+        return sum(isinstance(layer, kind) for layer in model.modules())
+
+    assert count(small("group"), nn.GroupNorm) == count(small("batch"), nn.BatchNorm2d) > 10
+    assert all(
+        m.num_channels == 8 * m.num_groups for m in small("group").modules() if isinstance(m, nn.GroupNorm)
+    )
+    for preset in ("5m", "11m", "21m"):
+        backbone, _, _ = tinyvit.build_backbone(preset, (256, 192), "group")
+        assert count(backbone, nn.GroupNorm) == 27
+
+
+def test_a_folded_configuration_takes_folded_weights():
+    folded = fold_batchnorm(small())
+    again = PoseModel(folded.config)
+    again.load_state_dict(folded.state_dict())
+    for model in (again, folded):
+        model.eval()
+    assert torch.equal(again(pictures(2))[0], folded(pictures(2))[0])
+    assert fold_batchnorm(folded).config == folded.config
+
+
+# -- evaluation mode
+
+
+def test_evaluation_follows_its_weights():
+    """timm's attention keeps its biases from the first forward in evaluation mode; this one must not."""
+    model, other = fold_batchnorm(small()).eval(), fold_batchnorm(shake(PoseModel(small().config), 9)).eval()
+    with torch.no_grad():
+        stale = model(pictures(2))
+        expected = other(pictures(2))
+        model.load_state_dict(other.state_dict())
+        assert torch.equal(model(pictures(2))[0], expected[0])
+        before = model(pictures(2))[0]
+        for name, parameter in model.named_parameters():
+            if name.endswith("attention_biases"):
+                parameter += torch.randn_like(parameter)
+        assert not torch.equal(model(pictures(2))[0], before)
+    assert not torch.equal(stale[0], expected[0])
+
+
+# -- strategies
+
+
+@pytest.mark.parametrize("norm", ["batch", "folded", "group"])
+def test_what_each_strategy_trains(norm):
+    model = PoseModel(PoseConfig("nano", SMALL, norm=norm))
+    names = {name for name, _ in model.named_parameters()}
+    outside = re.compile(r"backbone\.stages\.3\.|norm\.|head\.")
+    layer_norm = re.compile(r"backbone\.stages\.[12]\.blocks\.\d\.(attn|mlp)\.norm\.(weight|bias)")
+    expected = {n for n in names if outside.match(n) or layer_norm.fullmatch(n)}
+    blocks = sum(len(model.backbone.stages[s].blocks) for s in (1, 2))
+    assert sum(bool(layer_norm.fullmatch(n)) for n in names) == 4 * blocks
+
+    assert apply_strategy(model, "finetune") == [n for n, _ in model.named_parameters() if n in expected]
+    assert {n for n, p in model.named_parameters() if p.requires_grad} == expected
+    for strategy in ("full", "scratch"):
+        assert set(apply_strategy(model, strategy)) == names
+        assert all(p.requires_grad for p in model.parameters())
+    with pytest.raises(DposeError, match="finetune, full, scratch"):
+        apply_strategy(model, "half")
+
+
+def test_frozen_first_layers_have_no_backward():
+    model = fold_batchnorm(small()).train()
+    apply_strategy(model, "finetune")
+    carries = {}
+    for stage, layer in enumerate(model.backbone.stages):
+        layer.register_forward_hook(
+            lambda _m, _i, out, stage=stage: carries.update({stage: out.requires_grad})
+        )
+    model(pictures(1))
+    assert carries == {0: False, 1: True, 2: True, 3: True}
+
+
+# -- dtypes and normalisation
+
+
+def test_the_normalisation_is_imagenets_and_not_trained():
+    model = PoseModel(PoseConfig("nano", SMALL))
+    seen = []
+    model.backbone.patch_embed.register_forward_pre_hook(lambda _module, args: seen.append(args[0]))
+    model(torch.full((1, 3, *SMALL), 255, dtype=torch.uint8))
+    mean, std = torch.tensor(timm.data.IMAGENET_DEFAULT_MEAN), torch.tensor(timm.data.IMAGENET_DEFAULT_STD)
+    torch.testing.assert_close(seen[0][0, :, 0, 0], (1 - mean) / std)
+    assert not {"mean", "std"} & ({n for n, _ in model.named_parameters()} | set(model.state_dict()))
+
+
+def test_float64_goes_all_the_way():
+    x, y = PoseModel(PoseConfig("nano", SMALL, norm="group")).double()(pictures(1))
+    assert x.dtype == y.dtype == torch.float64
+
+
+# -- the folder
+
+
+def test_a_model_comes_back_bit_for_bit(tmp_path):
+    for norm in ("batch", "folded", "group"):
+        folder = tmp_path / norm
+        save_model(small(norm), folder)
+        assert sorted(p.name for p in folder.iterdir()) == ["config.json", "model.safetensors"]
+        loaded = PoseModel.from_pretrained(folder)
+        assert loaded.config == small(norm).config
+        assert not loaded.training
+        state = loaded.state_dict()
+        assert state.keys() == small(norm).state_dict().keys()
+        assert all(torch.equal(state[name], tensor) for name, tensor in small(norm).state_dict().items())
+
+
+def test_a_runs_configuration_is_left_alone(tmp_path):
+    run = json.dumps({"task": "pose", "model": small().config.to_dict(), "seed": 3})
+    (tmp_path / "config.json").write_text(run)
+    save_model(small(), tmp_path)
+    assert (tmp_path / "config.json").read_text() == run
+    with pytest.raises(DposeError, match="another model"):
+        save_model(small("group"), tmp_path)
+
+
+def test_half_precision_weights_load_into_float32(tmp_path):
+    save_model(small("folded"), tmp_path)
+    path = tmp_path / "model.safetensors"
+    halves = {name: t.half() for name, t in small("folded").state_dict().items()}
+    path.write_bytes(safetensors.torch.save(halves))
+    state = load_model(tmp_path).state_dict()
+    assert {t.dtype for t in state.values()} == {torch.float32}
+    assert all(torch.equal(state[name], half.float()) for name, half in halves.items())
+
+
+def _damage(path, how):
+    tensors = dict(small("folded").state_dict())
+    raw = safetensors.torch.save(tensors)
+    if how == "cut":
+        path.write_bytes(raw[:-100])
+    elif how == "header":
+        path.write_bytes(b"\xff" * 8 + raw[8:])
+    elif how == "pickle":
+        torch.save(tensors, path)
+    elif how == "gone":
+        path.unlink()
+    elif how == "shape":
+        path.write_bytes(safetensors.torch.save({**tensors, "head.x.bias": torch.zeros(7)}))
+    elif how == "type":
+        path.write_bytes(
+            safetensors.torch.save({**tensors, "head.x.bias": torch.zeros(96, dtype=torch.int32)})
+        )
+    elif how == "extra":
+        path.write_bytes(safetensors.torch.save({**tensors, "teeth": torch.zeros(1)}))
+    elif how == "missing":
+        path.write_bytes(safetensors.torch.save({k: v for k, v in tensors.items() if k != "head.x.bias"}))
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("cut", "damaged"),
+        ("header", "damaged"),
+        ("pickle", "damaged"),
+        ("gone", "cannot be read"),
+        ("shape", r"head.x.bias has shape \(7,\), not \(96,\)"),
+        ("type", "head.x.bias is torch.int32"),
+        ("extra", "unknown tensor teeth"),
+        ("missing", "no tensor head.x.bias"),
+    ],
+)
+def test_weights_that_are_not_this_models(tmp_path, how, says):
+    save_model(small("folded"), tmp_path)
+    _damage(tmp_path / "model.safetensors", how)
+    with pytest.raises(DposeError, match=says) as caught:
+        load_model(tmp_path)
+    assert str(tmp_path / "model.safetensors") in caught.value.line()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "cannot be read"),
+        ("{", "no JSON"),
+        ("[]", "model"),
+        ('{"task": "pose"}', "model"),
+        ('{"task": "action", "model": {}}', "action"),
+        ('{"task": "pose", "model": {"presets": "5m"}}', "did you mean preset"),
+    ],
+)
+def test_a_configuration_file_that_is_not_a_models(tmp_path, text, says):
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(DposeError, match=says) as caught:
+        load_model(tmp_path)
+    assert str(tmp_path / "config.json") in caught.value.line()

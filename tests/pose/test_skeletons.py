@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+
+from dpose.pose.skeletons import COCO, COCO_TO_MPII, LSP, LSP_TO_MPII, MPII, SKELETONS, lsp_to_mpii
+
+
+def swapped(name):
+    return {"r_": "l_", "l_": "r_"}.get(name[:2], name[:2]) + name[2:]
+
+
+@pytest.mark.parametrize("skeleton", SKELETONS.values(), ids=SKELETONS)
+class TestEverySkeleton:
+    def test_joint_names_are_unique_and_edges_join_them_all(self, skeleton):
+        assert len(set(skeleton.joints)) == len(skeleton)
+        reached, frontier = set(), {0}
+        while frontier:
+            reached |= frontier
+            frontier = {b for e in skeleton.edges for a, b in (e, e[::-1]) if a in reached} - reached
+        # COCO's face hangs on nothing: its skeleton has no neck
+        expected = set(range(5)) if skeleton.name == "coco" else set(range(len(skeleton)))
+        assert reached == expected
+        assert all(a != b for a, b in skeleton.edges)
+
+    def test_flipping_swaps_exactly_the_sides(self, skeleton):
+        order = skeleton.flip_order
+        assert [skeleton.joints[j] for j in order] == [swapped(name) for name in skeleton.joints]
+        assert [order[j] for j in order] == list(range(len(skeleton)))
+
+    def test_edges_are_symmetric(self, skeleton):
+        order = skeleton.flip_order
+        edges = {frozenset(e) for e in skeleton.edges}
+        assert {frozenset((order[a], order[b])) for a, b in skeleton.edges} == edges
+        assert len(edges) == len(skeleton.edges)
+
+    def test_sides_have_their_own_colours(self, skeleton):
+        colours = skeleton.colours
+        assert len({colours[a] for pair in skeleton.flip_pairs for a in pair}) == 2
+        assert all(colours[a] != colours[b] for a, b in skeleton.flip_pairs)
+
+
+def test_orders_are_the_datasets_own():
+    assert (len(MPII), len(COCO), len(LSP)) == (16, 17, 14)
+    assert [MPII.joints.index(n) for n in ("pelvis", "thorax", "upper_neck", "head_top")] == [6, 7, 8, 9]
+    assert LSP.joints[12:] == ("neck", "head_top")
+    assert len(COCO.sigmas) == 17
+    assert COCO.sigmas[11] == 0.107
+
+
+def test_coco_maps_to_the_joints_of_the_same_name():
+    assert all(COCO.joints[c] == MPII.joints[m] for c, m in COCO_TO_MPII)
+    assert len({m for _, m in COCO_TO_MPII}) == 12
+
+
+def test_lsp_maps_to_the_joints_of_the_same_name():
+    same = {"neck": "upper_neck"}
+    assert all(same.get(LSP.joints[a], LSP.joints[a]) == MPII.joints[b] for a, b in LSP_TO_MPII)
+    assert sorted(b for _, b in LSP_TO_MPII) == [*range(6), *range(8, 16)]
+
+
+def test_lsp_to_mpii_moves_joints_and_derives_two():
+    joints = np.arange(28, dtype=float).reshape(14, 2)
+    keypoints, visible = lsp_to_mpii(joints, np.ones(14))
+    assert keypoints.dtype == np.float32
+    assert visible.all()
+    assert keypoints[0].tolist() == [0, 1]
+    assert keypoints[9].tolist() == [26, 27]
+    assert keypoints[10].tolist() == joints[6].tolist()
+    assert keypoints[6].tolist() == ((joints[2] + joints[3]) / 2).tolist()
+    assert keypoints[7].tolist() == ((joints[8] + joints[9]) / 2).tolist()
+
+
+def test_derived_joints_need_both_parents():
+    visible = np.ones((2, 14), bool)
+    visible[0, 2] = visible[1, 9] = False
+    joints = np.full((2, 14, 2), 5.0)
+    joints[0, 2] = -4000
+    keypoints, seen = lsp_to_mpii(joints, visible)
+    assert seen[:, 6].tolist() == [False, True]
+    assert seen[:, 7].tolist() == [True, False]
+    assert (keypoints[0, [2, 6]] == 0).all()
+    assert (keypoints[1, 6] == 5).all()
+
+
+def test_other_shapes_are_refused():
+    with pytest.raises(ValueError, match="14"):
+        lsp_to_mpii(np.zeros((16, 2)), np.zeros(16))

@@ -1,0 +1,377 @@
+"""A ledger that was altered, shortened, reordered or swapped is refused; every reserved step is counted."""
+
+import json
+import os
+import stat
+from dataclasses import replace
+
+import pytest
+
+from dpose.errors import DposeError
+from dpose.privacy import ledger as ledger_module
+from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.entries import Entry
+from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger, verify_run
+from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement, Query
+
+EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
+PLAN = "ab" * 32
+COST = epsilon([EVENT], 1e-5, accountant=Accountant.RDP)
+QUERY = Query("mean PCKh@0.5", "ward:val")
+
+
+def statement(head: str, **changes) -> PrivacyStatement:
+    fields = {
+        "kind": Kind.PRIVATE,
+        "unit": "image",
+        "neighbours": Neighbours(Relation.ZERO_OUT),
+        "epsilon": COST,
+        "delta": 1e-5,
+        "accountant": Accountant.RDP,
+        "n": 1000,
+        "events": (EVENT,),
+        "ledger_head": head,
+        "plan_sha256": PLAN,
+    }
+    return PrivacyStatement(**{**fields, **changes})
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(tmp_path, state):
+    """A finished run: 30 steps in blocks of 10."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with Ledger.create(folder / "ledger.jsonl", PLAN, "key", state) as ledger:
+        for first in (0, 10, 20):
+            ledger.reserve(EVENT, first, 10)
+            ledger.commit(first, 10)
+        head = ledger.head
+    (folder / "privacy.json").write_text(statement(head).to_json())
+    return folder
+
+
+def edit(run, change):
+    file = run / "ledger.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(change(lines)))
+
+
+def test_a_true_ledger_is_accepted(run, state):
+    found = verify_run(run, state)
+    assert found.spent == COST
+    assert "30 reserved steps" in " ".join(found.lines)
+    entries = read_ledger(run / "ledger.jsonl")
+    assert [entry.seq for entry in entries] == list(range(7))
+    assert entries[0].prev == "0" * 64
+    assert spent(entries) == (EVENT,)
+
+
+def test_the_lines_have_the_designs_fields(run):
+    for number, line in enumerate((run / "ledger.jsonl").read_text().splitlines()):
+        extra = ["run_id"] if number == 0 else []
+        assert list(json.loads(line)) == [
+            *("seq", "prev", "type", "event", "first_step", "steps", "plan_sha256", "key_id"),
+            *extra,
+            "sha256",
+        ]
+
+
+def test_an_unfinished_reservation_is_spent(run, state):
+    with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
+        ledger.reserve(EVENT, 30, 15)
+    assert spent(read_ledger(run / "ledger.jsonl"))[0].steps == 45
+
+
+def test_steps_taken_twice_are_counted_twice(run, state):
+    with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
+        ledger.resume("other-key", 20)
+        ledger.reserve(EVENT, 20, 10)
+        ledger.commit(20, 10)
+        head = ledger.head
+        assert ledger.entries[-1].key_id == "other-key"
+    (run / "privacy.json").write_text(statement(head).to_json())
+    with pytest.raises(DposeError, match=r"does not add up.*ledger"):
+        verify_run(run, state)
+
+
+def test_noise_unlike_the_statements_is_found(run, state):
+    with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
+        ledger.reserve(replace(EVENT, sigma=0.5), 30, 1)
+        head = ledger.head
+    (run / "privacy.json").write_text(statement(head).to_json())
+    with pytest.raises(DposeError, match="does not add up"):
+        verify_run(run, state)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda ls: [*ls[:3], ls[3].replace('"steps":10', '"steps":1', 1), *ls[4:]], "line 4"),
+        (lambda ls: [*ls[:3], ls[3].replace('"sigma":"2.0"', '"sigma":"2.1"'), *ls[4:]], "line 4"),
+        (lambda ls: [*ls[:2], ls[3], ls[2], *ls[4:]], "line 3: does not follow"),
+        (lambda ls: [*ls[:2], *ls[3:]], "line 3: does not follow"),
+        (lambda ls: ls[1:], "line 1: does not follow"),
+        (lambda ls: [*ls[:3], "\n", *ls[3:]], "line 4: is not a ledger entry"),
+        (lambda ls: [*ls[:3], "[]\n", *ls[3:]], "line 4: is not a ledger entry"),
+        (lambda ls: [*ls[:2], ls[2].replace(",", ", ", 1), *ls[3:]], "line 3: does not match its own hash"),
+        (lambda ls: ls[:-1], "cut off"),
+        (lambda ls: ls[:1], "cut off"),
+        (lambda ls: [], "empty"),
+    ],
+)
+def test_tampering_is_refused_and_named(run, state, change, message):
+    edit(run, change)
+    with pytest.raises(DposeError, match=message) as caught:
+        verify_run(run, state)
+    assert "\n" not in str(caught.value)
+    # and on a machine that never saw the run, by the statement's head alone
+    with pytest.raises(DposeError):
+        verify_run(run, state / "elsewhere")
+
+
+@pytest.mark.parametrize("position", range(0, 2000, 97))
+def test_one_changed_byte_is_refused(run, state, position):
+    file = run / "ledger.jsonl"
+    raw = bytearray(file.read_bytes())
+    raw[position % (len(raw) - 1)] ^= 1
+    file.write_bytes(raw)
+    with pytest.raises(DposeError):
+        verify_run(run, state)
+
+
+def test_a_rewritten_chain_is_refused_by_either_head(run, state):
+    """All hashes made good again after an edit: only what stands outside the file shows it."""
+    entries = read_ledger(run / "ledger.jsonl")
+    forged, prev = [], "0" * 64
+    for entry in entries[:5]:
+        forged.append(
+            replace(entry, prev=prev).sealed() if entry.seq else replace(entry, key_id="x").sealed()
+        )
+        prev = forged[-1].sha256
+    (run / "ledger.jsonl").write_bytes(b"".join(entry.line() for entry in forged))
+    read_ledger(run / "ledger.jsonl")
+    with pytest.raises(DposeError, match="not there"):
+        verify_ledger(run / "ledger.jsonl", entries[-1].sha256, state / "elsewhere")
+    with pytest.raises(DposeError, match="cut off"):
+        verify_ledger(run / "ledger.jsonl", forged[-1].sha256, state)
+
+
+def test_ledger_and_statement_restored_together_are_refused_where_they_were_made(run, state):
+    old = read_ledger(run / "ledger.jsonl")[4].sha256
+    edit(run, lambda lines: lines[:5])
+    (run / "privacy.json").write_text(statement(old).to_json())
+    with pytest.raises(DposeError, match="7 lines were written on this machine"):
+        verify_run(run, state)
+
+
+def test_another_runs_ledger_is_refused(run, state, tmp_path):
+    other = tmp_path / "other.jsonl"
+    with Ledger.create(other, PLAN, "key", state) as ledger:
+        ledger.reserve(EVENT, 0, 1)
+    (run / "ledger.jsonl").write_bytes(other.read_bytes())
+    with pytest.raises(DposeError, match="belongs to another run"):
+        verify_run(run, state)
+
+
+def test_another_plan_is_refused(run, state):
+    head = read_ledger(run / "ledger.jsonl")[-1].sha256
+    (run / "privacy.json").write_text(statement(head, plan_sha256="cd" * 32).to_json())
+    with pytest.raises(DposeError, match="another plan"):
+        verify_run(run, state)
+
+
+def test_lines_after_the_statement_are_refused(run, state):
+    with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
+        ledger.query(QUERY.to_dict())
+    with pytest.raises(DposeError, match="line 8: the ledger goes on"):
+        verify_run(run, state)
+
+
+def test_queries_must_stand_in_both(run, state):
+    with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
+        ledger.query(QUERY.to_dict())
+        head = ledger.head
+    (run / "privacy.json").write_text(statement(head).to_json())
+    with pytest.raises(DposeError, match="records 1 queries"):
+        verify_run(run, state)
+    old = PrivacyStatement.from_json((run / "privacy.json").read_text())
+    (run / "privacy.json").write_text(old.with_query(QUERY, head).to_json())
+    verify_run(run, state)
+
+
+def test_a_missing_ledger_is_refused_unless_the_statement_alone_is_asked_for(run, state):
+    (run / "ledger.jsonl").unlink()
+    with pytest.raises(DposeError, match="missing"):
+        verify_run(run, state)
+    found = verify_run(run, state, statement_only=True)
+    assert found.spent is None
+    assert "was not checked" in found.lines[-1]
+
+
+def test_nothing_is_claimed_without_private_training(tmp_path):
+    (tmp_path / "privacy.json").write_text(PrivacyStatement(Kind.NONE, "image", n=5).to_json())
+    assert verify_run(tmp_path).lines == ("nothing is claimed: the statement is of kind none",)
+    with pytest.raises(DposeError, match="no readable privacy statement"):
+        verify_run(tmp_path / "nowhere")
+
+
+def test_a_seeded_run_is_told_from_a_private_one(run, state):
+    head = read_ledger(run / "ledger.jsonl")[-1].sha256
+    (run / "privacy.json").write_text(statement(head, kind=Kind.SEEDED).to_json())
+    assert any("nothing is guaranteed" in line for line in verify_run(run, state).lines)
+
+
+@pytest.mark.parametrize("kept", [1, 40, 200, -3])
+def test_a_torn_last_line_counts_as_a_reservation(run, state, kept):
+    file = run / "ledger.jsonl"
+    whole = file.read_bytes()
+    with Ledger.append_to(file, state) as ledger:
+        ledger.reserve(EVENT, 30, 10)
+    line = file.read_bytes()[len(whole) :]
+    file.write_bytes(whole + line[:kept])
+    (state / "heads" / f"{ledger.run_id}.json").unlink()  # the head is kept after the line is whole
+    entries = read_ledger(file)
+    assert entries[-1].torn
+    assert spent(entries)[0].steps == 40
+    with pytest.raises(DposeError, match="does not add up"):
+        verify_run(run, state)
+    big = statement(entries[-2].sha256, epsilon=50.0)
+    (run / "privacy.json").write_text(big.to_json())
+    assert "not complete" in verify_run(run, state).lines[-1]
+
+    with Ledger.append_to(file, state) as ledger:
+        ledger.resume("other-key", 30)
+    mended = read_ledger(file)
+    assert not any(entry.torn for entry in mended)
+    assert spent(mended)[0].steps == 40
+
+
+def test_a_last_line_that_lacks_only_its_newline_is_whole(run, state):
+    file = run / "ledger.jsonl"
+    file.write_bytes(file.read_bytes().removesuffix(b"\n"))
+    assert not read_ledger(file)[-1].torn
+    verify_run(run, state)
+    with Ledger.append_to(file, state) as ledger:
+        ledger.query(QUERY.to_dict())
+    assert len(read_ledger(file)) == 8
+
+
+def test_a_torn_line_is_no_way_to_shorten(run, state):
+    file = run / "ledger.jsonl"
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(DposeError, match="cut off"):
+        verify_run(run, state)
+    with pytest.raises(DposeError, match="cut off"):
+        Ledger.append_to(file, state)
+
+
+def test_a_second_writer_is_refused(run, state):
+    with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
+        with pytest.raises(DposeError, match="another process"):
+            Ledger.append_to(run / "ledger.jsonl", state)
+        ledger.query(QUERY.to_dict())
+    Ledger.append_to(run / "ledger.jsonl", state).close()
+
+
+def test_a_ledger_is_not_started_twice(run, state):
+    with pytest.raises(DposeError, match="there is a ledger already"):
+        Ledger.create(run / "ledger.jsonl", PLAN, "key", state)
+    verify_run(run, state)
+
+
+def test_a_ledger_that_is_missing_is_not_made(tmp_path, state):
+    with pytest.raises(DposeError):
+        Ledger.append_to(tmp_path / "ledger.jsonl", state)
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_only_reserved_steps_are_committed(tmp_path, state):
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key", state) as ledger:
+        ledger.reserve(EVENT, 0, 10)
+        for first, steps in ((0, 11), (10, 1)):
+            with pytest.raises(ValueError, match="never reserved"):
+                ledger.commit(first, steps)
+        ledger.commit(0, 10)
+    with pytest.raises(ValueError, match="closed"):
+        ledger.commit(0, 10)
+
+
+def test_a_line_is_on_disk_before_reserve_returns(tmp_path, state, monkeypatch):
+    synced = []
+    fsync = os.fsync
+
+    def watch(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("no /proc to see which file was flushed")
+    monkeypatch.setattr(os, "fsync", watch)
+    path = tmp_path / "ledger.jsonl"
+    with Ledger.create(path, PLAN, "key", state) as ledger:
+        assert {str(path), str(tmp_path)} <= set(synced)
+        synced.clear()
+        ledger.reserve(EVENT, 0, 10)
+        assert str(path) in synced
+        assert path.read_bytes().endswith(ledger.entries[-1].line())
+
+
+def test_a_full_disk_is_an_error_and_no_reservation(tmp_path, state, monkeypatch):
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key", state) as ledger:
+        head = ledger.head
+        monkeypatch.setattr(ledger_module.os, "write", lambda descriptor, line: len(line) // 2)
+        with pytest.raises(DposeError, match="no space left"):
+            ledger.reserve(EVENT, 0, 10)
+        assert ledger.head == head
+
+
+def test_the_head_kept_apart_is_private_and_current(run, state):
+    entries = read_ledger(run / "ledger.jsonl")
+    file = state / "heads" / f"{entries[0].run_id}.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text())["sha256"] == entries[-1].sha256
+    file.write_text("{}")
+    with pytest.raises(DposeError, match="cannot be read"):
+        verify_run(run, state)
+
+
+def test_the_users_state_folder_is_the_default(tmp_path):
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key") as ledger:
+        kept = ledger_module._head_file(ledger.run_id, None)
+    assert kept.is_file()
+    assert str(kept).startswith(os.environ["XDG_STATE_HOME"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run_id": "../../etc/x"},
+        {"steps": -1},
+        {"first_step": True},
+        {"steps": 2.5},
+        {"plan_sha256": 7},
+        {"key_id": None},
+        {"type": "commit"},
+    ],
+)
+def test_fields_are_checked_even_where_the_hash_is_right(tmp_path, change):
+    good = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32)
+    (tmp_path / "good").write_bytes(good.sealed().line())
+    read_ledger(tmp_path / "good")
+    (tmp_path / "bad").write_bytes(replace(good, **change).sealed().line())
+    with pytest.raises(DposeError, match="line 1"):
+        read_ledger(tmp_path / "bad")
+
+
+def test_a_reservation_must_say_what_it_reserves(tmp_path):
+    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32).sealed()
+    for event in (None, EVENT.to_dict(), {**EVENT.to_dict(), "sigma": "0"}):
+        bad = Entry(1, first.sha256, "reserve", event, 0, 10, PLAN, "key").sealed()
+        (tmp_path / "ledger").write_bytes(first.line() + bad.line())
+        with pytest.raises(DposeError, match="line 2"):
+            read_ledger(tmp_path / "ledger")

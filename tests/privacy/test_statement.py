@@ -1,0 +1,236 @@
+"""A statement says what it claims, reads back exactly, and does not pass if it does not add up."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.statement import (
+    FLOATING_POINT_CAVEAT,
+    Kind,
+    Neighbours,
+    PrivacyStatement,
+    Query,
+)
+from dpose.privacy.wording import true_positives
+
+EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
+FULL = {
+    "kind": Kind.PRIVATE,
+    "unit": "image",
+    "neighbours": Neighbours(Relation.ZERO_OUT),
+    "epsilon": 1.5,
+    "delta": 1e-5,
+    "accountant": Accountant.PLD,
+    "n": 1000,
+    "public": ("the number of images, 1000",),
+    "conditional_on": ("the public view of every image",),
+    "events": (EVENT,),
+    "queries": (Query("mean PCKh@0.5", "ward:val, 100 images"),),
+    "caveats": ("timing is not covered",),
+    "software": {"dpose": "0.1.0"},
+    "ledger_head": "ab" * 32,
+    "plan_sha256": "cd" * 32,
+}
+
+
+def statement(**changes) -> PrivacyStatement:
+    return PrivacyStatement(**{**FULL, **changes})
+
+
+def edited(**changes) -> str:
+    return json.dumps({**json.loads(statement().to_json()), **changes})
+
+
+def test_it_reads_back_as_it_was():
+    assert PrivacyStatement.from_json(statement().to_json()) == statement()
+    nothing = PrivacyStatement(Kind.NONE, "crop", n=3)
+    assert PrivacyStatement.from_json(nothing.to_json()) == nothing
+
+
+@given(
+    q=st.floats(1e-9, 1.0),
+    sigma=st.floats(0.2, 1e6),
+    steps=st.integers(1, 10**9),
+    sensitivity=st.floats(1e-300, 1e300),
+    claim=st.floats(1e-300, 1e300),
+    delta=st.floats(1e-300, 1e-4),
+    words=st.text(),
+)
+def test_numbers_and_words_survive_exactly(q, sigma, steps, sensitivity, claim, delta, words):
+    made = statement(
+        events=(Event(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, unit=words, public=(words,)
+    )
+    assert PrivacyStatement.from_json(made.to_json()) == made
+
+
+def test_exact_quantities_are_strings():
+    content = json.loads(statement().to_json())
+    assert content["schema"] == 1
+    assert content["epsilon"] == "1.5"
+    assert content["delta"] == "1e-05"
+    assert content["events"] == [
+        {"type": "poisson-gaussian", "q": "0.05", "sigma": "2.0", "steps": 30, "sensitivity": "1.0"}
+    ]
+    assert content["neighbours"] == {"relation": "zero-out", "m": 1, "scope": "unit"}
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_verify_recomputes_epsilon(relation):
+    true = epsilon([EVENT], 1e-5, relation)
+    assert statement(neighbours=Neighbours(relation), epsilon=true).verify() == true
+    assert statement(neighbours=Neighbours(relation), epsilon=2 * true).verify() == true
+    for lie in (true * (1 - 1e-5), true / 2):
+        with pytest.raises(DposeError, match="does not add up"):
+            statement(neighbours=Neighbours(relation), epsilon=lie).verify()
+
+
+@pytest.mark.parametrize("field", ["epsilon", "delta", "sigma", "q", "steps", "accountant", "relation"])
+def test_a_claim_made_prettier_by_hand_is_refused(field):
+    true = epsilon([EVENT], 1e-5, accountant=Accountant.RDP)
+    content = json.loads(statement(epsilon=true, accountant=Accountant.RDP).to_json())
+    if field in ("epsilon", "delta"):
+        content[field] = repr(float(content[field]) / 3)
+    elif field == "accountant":  # the tighter accountant's claim under the looser one's name
+        content["epsilon"] = repr(epsilon([EVENT], 1e-5))
+    elif field == "relation":
+        content["neighbours"]["relation"], content["accountant"] = "replace", "pld"
+    else:
+        event = content["events"][0]
+        event.update({"sigma": {"sigma": "1.5"}, "q": {"q": "0.07"}, "steps": {"steps": 60}}[field])
+    with pytest.raises(DposeError, match="does not add up"):
+        PrivacyStatement.from_json(json.dumps(content)).verify()
+
+
+def test_only_a_claim_has_something_to_verify():
+    assert PrivacyStatement(Kind.NONE, "image").verify() is None
+    assert statement(kind=Kind.PAPER, epsilon=0.001).verify() is None
+    with pytest.raises(DposeError, match="does not add up"):
+        statement(kind=Kind.SEEDED, epsilon=0.001).verify()
+
+
+def test_an_infinite_cost_never_adds_up():
+    with pytest.raises(DposeError, match="does not add up"):
+        statement(events=(Event(1.0, 0.2, 10_000, 1.0),), epsilon=1e300).verify()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"schema": 2}, "made by a newer dpose"),
+        ({"schema": "1"}, "no schema number"),
+        ({"schema": True}, "no schema number"),
+        ({"kind": "secret"}, "kind: must be one of"),
+        ({"unit": 3}, "unit"),
+        ({"neighbours": {"relation": "zero-out", "m": 1}}, "scope is missing"),
+        ({"neighbours": {"relation": "twins", "m": 1, "scope": "unit"}}, "neighbours.relation"),
+        ({"neighbours": {"relation": "zero-out", "m": 0, "scope": "unit"}}, "neighbours.m"),
+        ({"neighbours": None}, "neighbours: is missing"),
+        ({"epsilon": 1.5}, "epsilon: must be a decimal number in a string"),
+        ({"epsilon": "inf"}, "epsilon"),
+        ({"epsilon": "-1.0"}, "epsilon must be"),
+        ({"epsilon": None}, "epsilon: is missing"),
+        ({"delta": "0.5"}, "delta above 1/n"),
+        ({"delta": "1.5"}, "delta must lie"),
+        ({"accountant": "abacus"}, "accountant"),
+        ({"accountant": None}, "accountant: is missing"),
+        ({"n": 0}, "n: must be"),
+        ({"n": 2.5}, "n: must be"),
+        ({"public": "everything"}, "public: must be a list"),
+        ({"public": [1]}, r"public\[0\]"),
+        ({"events": []}, "events: is missing"),
+        ({"events": [{}]}, r"events\[0\]"),
+        ({"queries": [{"what": "x"}]}, r"queries\[0\]"),
+        ({"queries": [{"what": "x", "data": "y", "purpose": "z", "covered": "no"}]}, "covered"),
+        ({"software": []}, "software"),
+        ({"software": {"dpose": 1}}, "software.dpose"),
+        ({"ledger_head": None}, "ledger_head"),
+        ({"mood": "good"}, "mood is not a known field"),
+    ],
+)
+def test_a_broken_statement_is_refused_and_the_field_named(changes, field):
+    with pytest.raises(DposeError, match=field) as caught:
+        PrivacyStatement.from_json(edited(**changes), "runs/x/privacy.json")
+    assert str(caught.value).startswith("runs/x/privacy.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_fields_and_other_files_are_refused():
+    content = json.loads(statement().to_json())
+    del content["caveats"]
+    with pytest.raises(DposeError, match="caveats is missing"):
+        PrivacyStatement.from_json(json.dumps(content))
+    for text in ("", "{", "[]", "3", "{}"):
+        with pytest.raises(DposeError):
+            PrivacyStatement.from_json(text)
+
+
+def test_none_claims_nothing():
+    with pytest.raises(DposeError, match="claims no epsilon"):
+        statement(kind=Kind.NONE)
+
+
+def test_gaussian_events_bring_their_caveat():
+    assert FLOATING_POINT_CAVEAT in statement(caveats=()).caveats
+    assert statement(caveats=(FLOATING_POINT_CAVEAT,)).caveats == (FLOATING_POINT_CAVEAT,)
+    assert PrivacyStatement(Kind.NONE, "image").caveats == ()
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_paragraph_says_everything(relation):
+    made = statement(neighbours=Neighbours(relation))
+    text = made.paragraph()
+    for part in (*made.public, *made.conditional_on, *made.caveats, "1.5", "1e-05", "1,000", "image"):
+        assert part in text
+    assert "mean PCKh@0.5, of ward:val, 100 images, reported only (NOT covered by epsilon)" in text
+    assert {"zero-out": "left blank", "add-or-remove": "added or left out", "replace": "exchanged"}[
+        relation.value
+    ] in text
+    assert "NOTHING IS GUARANTEED" not in text
+
+
+@pytest.mark.parametrize("kind", [Kind.SEEDED, Kind.PAPER])
+def test_the_paragraph_says_first_that_nothing_is_guaranteed(kind):
+    text = statement(kind=kind).paragraph()
+    assert text.startswith("NOTHING IS GUARANTEED")
+    assert "would protect" in text
+    assert "This protects" not in text
+
+
+def test_a_statement_of_nothing_says_so_and_no_more():
+    text = PrivacyStatement(Kind.NONE, "image", n=7, caveats=("trained on public data",)).paragraph()
+    assert text.startswith("NOTHING IS GUARANTEED")
+    assert "epsilon" not in text
+    assert "trained on public data" in text
+
+
+def test_a_query_is_added_with_the_new_head():
+    query = Query("loss", "ward:test", "chose the weights", covered=False)
+    more = statement().with_query(query, "ef" * 32)
+    assert more.queries == (*statement().queries, query)
+    assert more.ledger_head == "ef" * 32
+    assert "chose the weights" in more.paragraph()
+
+
+@pytest.mark.parametrize("sigma", [0.7, 1.0, 3.0])
+def test_no_attack_on_a_gaussian_beats_the_bound(sigma):
+    # the best attack there is: a threshold on one release, whose trade-off curve is known exactly
+    for delta in (1e-5, 1e-2):
+        claim = epsilon([Event(1.0, sigma, 1, 1.0)], delta)
+        for alarms in (1e-4, 0.01, 0.2, 0.7):
+            best = norm.sf(norm.isf(alarms) - 1 / sigma)
+            bound = true_positives(claim, delta, alarms)
+            assert best <= bound + 1e-9
+            assert bound <= 1
+
+
+def test_the_bound_is_the_published_formula():
+    assert true_positives(0.0, 0.0) == 0.01
+    assert true_positives(math.log(2), 0.001) == pytest.approx(0.021)
+    assert true_positives(5.0, 0.0) == pytest.approx(1 - math.exp(-5) * 0.99)
+    assert true_positives(10_000.0, 0.0) == 1.0

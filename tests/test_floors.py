@@ -1,0 +1,77 @@
+"""The house stands only while imports go down: read them, and hold them to DESIGN's floors."""
+
+import ast
+from pathlib import Path
+
+import dpose
+import pytest
+
+ROOT = Path(dpose.__file__).parent
+GROUND = 0  # single modules, and one room together
+FLOORS = {
+    "errors": 0,
+    "units": 0,
+    "files": 0,
+    "privacy": 1,
+    "media": 1,
+    "release": 2,
+    "scene": 2,
+    "training": 3,
+    "pose": 4,
+    "action": 4,
+    "attacks": 5,
+    "report": 5,
+    "experiments": 6,
+    "cli": 7,
+}
+DOORS = {"__init__", "__main__"}  # the public names and `python -m dpose`: they may open any room
+FORBIDDEN = {("pose", "training"), ("action", "training")}
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    package = ["dpose", *path.relative_to(ROOT).with_suffix("").parts]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                base = package[: len(package) - node.level]
+                found.add(".".join([*base, *([node.module] if node.module else [])]))
+            elif node.module == "dpose":
+                found |= {f"dpose.{a.name}" for a in node.names}
+            elif node.module:
+                found.add(node.module)
+    return {m for m in found if m == "dpose" or m.startswith("dpose.")}
+
+
+def offences(room: str, used: set[str]) -> list[str]:
+    bad = []
+    for module in used:
+        other = room_of(module)
+        if other == room or FLOORS.get(other) == FLOORS[room] == GROUND:
+            continue
+        if other not in FLOORS or FLOORS[other] >= FLOORS[room] or (room, other) in FORBIDDEN:
+            bad.append(module)
+    return sorted(bad)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down(path):
+    room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if room in DOORS:
+        return
+    assert room in FLOORS, f"{room} has no floor"
+    assert offences(room, imports(path)) == []
+
+
+def test_the_rule_bites():
+    assert offences("pose", {"dpose.training.plan"}) == ["dpose.training.plan"]
+    assert offences("privacy", {"dpose.media.images"}) == ["dpose.media.images"]
+    assert offences("training", {"dpose.pose.model", "dpose.privacy.noise"}) == ["dpose.pose.model"]
+    assert offences("cli", {"dpose"}) == ["dpose"]

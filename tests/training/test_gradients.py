@@ -1,0 +1,137 @@
+"""The clipped sum: against a loop, and against its bound."""
+
+import pytest
+import torch
+from dpose.training.gradients import (
+    CLIP_MARGIN,
+    clip_scales,
+    clipped_sum,
+    mean_gradient,
+    per_unit_gradients,
+    sensitivity,
+    trainable_params,
+)
+from dpose.units import UnitBatch, View
+
+
+def norm(gradient):
+    return float(torch.stack([g.double().square().sum() for g in gradient.values()]).sum().sqrt())
+
+
+def setup(dots, n=7, dtype=torch.float64):
+    task = dots.task
+    model = task.build_model().to(dtype)
+    data = dots.data(n)
+    batch = task.collate([data.load(i, None) for i in range(n)])
+    return task, model, trainable_params(model), batch
+
+
+def loop(task, model, batch):
+    """The oracle: ordinary autograd, one view at a time, float64."""
+    found = []
+    for u in range(len(batch)):
+        total = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        for v in range(batch.weights.shape[1]):
+            weight = float(batch.weights[u, v]) / float(batch.weights[u].sum())
+            if weight == 0:
+                continue
+            model.zero_grad()
+            outputs = model(batch.inputs[u, v][None])
+            torch.nn.functional.cross_entropy(outputs, batch.targets["way"][u, v][None]).backward()
+            for name, p in model.named_parameters():
+                total[name] += weight * p.grad
+        found.append(total)
+    return found
+
+
+def test_per_unit_gradients_equal_a_loop_over_views(dots):
+    task, model, params, batch = setup(dots)
+    got = per_unit_gradients(task, model, params, batch)
+    for u, expected in enumerate(loop(task, model, batch)):
+        for name, value in expected.items():
+            torch.testing.assert_close(got[name][u], value, rtol=1e-10, atol=1e-14)
+
+
+def test_clipped_sum_equals_a_loop_that_clips(dots):
+    task, model, params, batch = setup(dots)
+    gradients = loop(task, model, batch)
+    clip = sorted(norm(g) for g in gradients)[3]  # so that some are clipped and some are not
+    for normalise in (False, True):
+        expected = {name: torch.zeros_like(p) for name, p in params.items()}
+        for g in gradients:
+            scale = min(1.0, clip * (1 - CLIP_MARGIN) / norm(g)) / (clip if normalise else 1)
+            for name, value in g.items():
+                expected[name] += scale * value
+        got = clipped_sum(task, model, params, batch, clip, normalise=normalise)
+        for name, value in expected.items():
+            torch.testing.assert_close(got[name], value, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("clip", [1e-3, 0.3, 1.0])
+def test_no_unit_moves_the_sum_by_more_than_the_sensitivity(dots, dtype, normalise, clip):
+    task, model, params, batch = setup(dots, 9, dtype)
+    whole = clipped_sum(task, model, params, batch, clip, normalise=normalise)
+    for u in range(len(batch)):
+        keep = [i for i in range(len(batch)) if i != u]
+        less = UnitBatch(
+            batch.inputs[keep], {k: t[keep] for k, t in batch.targets.items()}, batch.weights[keep]
+        )
+        without = clipped_sum(task, model, params, less, clip, normalise=normalise)
+        moved = norm({name: whole[name] - without[name] for name in whole})
+        assert 0 < moved <= sensitivity(clip, normalise)
+
+
+def test_the_norm_is_over_all_tensors_together():
+    gradients = {"a": torch.full((1, 3), 3.0), "b": torch.full((1, 4), 4.0)}
+    expected = (27 + 64) ** -0.5
+    assert float(clip_scales(gradients, 1.0)[0]) == pytest.approx(expected * (1 - CLIP_MARGIN), rel=1e-6)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 1e30])
+def test_a_gradient_that_is_not_finite_counts_as_zero(dots, poison, monkeypatch):
+    task, model, params, batch = setup(dots, 4, torch.float32)
+    real = task.loss
+
+    def poisoned(model, params, inputs, targets):
+        loss = real(model, params, inputs, targets)
+        bad = inputs.flatten(1).sum(1) == target_sum
+        return loss * torch.where(bad, poison, 1.0)
+
+    target_sum = batch.inputs[2, 1].sum()  # a value that no other view has
+    monkeypatch.setattr(task, "loss", poisoned)
+    got = clipped_sum(task, model, params, batch, 0.5)
+    monkeypatch.undo()
+    keep = [0, 1, 3]
+    rest = UnitBatch(batch.inputs[keep], {k: t[keep] for k, t in batch.targets.items()}, batch.weights[keep])
+    expected = clipped_sum(task, model, params, rest, 0.5)
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value)
+
+
+def test_padding_changes_nothing(dots):
+    task, model, params, _ = setup(dots)
+    views = dots.data(3).views[1]  # two views
+    alone = task.collate([views])
+    padded = task.collate([views, [*views, *views]])  # padded to four
+    a = per_unit_gradients(task, model, params, alone)
+    b = per_unit_gradients(task, model, params, padded)
+    for name in a:
+        torch.testing.assert_close(a[name][0], b[name][0], rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(b[name][0], b[name][1], rtol=1e-12, atol=1e-15)  # doubled views, same mean
+
+
+def test_mean_gradient_is_the_mean_of_per_unit_gradients(dots):
+    task, model, params, batch = setup(dots)
+    gradient, loss = mean_gradient(task, model, params, batch)
+    for name, value in per_unit_gradients(task, model, params, batch).items():
+        torch.testing.assert_close(gradient[name], value.mean(0), rtol=1e-10, atol=1e-14)
+    assert loss > 0
+
+
+def test_collate_refuses_what_it_cannot_bound(dots):
+    view = dots.data(1).views[0][0]
+    for units in ([], [[]], [[view] * 9], [[View(view.image, view.target, 0.0)]]):
+        with pytest.raises(ValueError, match=r"units|views|weight"):
+            dots.task.collate(units)

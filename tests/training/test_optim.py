@@ -1,0 +1,61 @@
+"""Schedules, refusals and weight averaging."""
+
+import math
+
+import pytest
+import torch
+from dpose.errors import DposeError
+from dpose.training.optim import OptimizerConfig, WeightAverage
+
+
+def test_any_torch_optimizer_by_name():
+    weight = torch.nn.Parameter(torch.ones(3))
+    for name, options in (("sgd", {"momentum": 0.9}), ("AdamW", {"weight_decay": 0.1}), ("rmsprop", {})):
+        built, _ = OptimizerConfig(name, lr=0.1, options=options).build([weight], 10)
+        assert type(built).__name__.lower() == name.lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"name": "adamx"}, "unknown optimizer"),
+        ({"name": "lbfgs"}, "unknown optimizer"),  # it would evaluate the loss again, off the sample
+        ({"schedule": "step"}, "unknown schedule"),
+        ({"lr": -1.0}, "learning rate"),
+        ({"lr": math.nan}, "learning rate"),
+        ({"warmup": 1.0}, "warmup"),
+    ],
+)
+def test_refusals(arguments, word):
+    with pytest.raises(DposeError, match=word):
+        OptimizerConfig(**arguments)
+
+
+def test_an_option_the_optimizer_does_not_know():
+    with pytest.raises(DposeError, match="refuses its options"):
+        OptimizerConfig("sgd", options={"betas": 1}).build([torch.nn.Parameter(torch.ones(1))], 5)
+
+
+def test_schedule_rises_then_falls():
+    config = OptimizerConfig(schedule="cosine", warmup=0.2)
+    factors = [config.factor(s, 100) for s in range(100)]
+    assert factors[:20] == sorted(factors[:20])
+    assert factors[20] == 1.0
+    assert factors[20:] == sorted(factors[20:], reverse=True)
+    assert 0 < factors[0] < 0.1
+    assert factors[99] < 0.01
+    assert [OptimizerConfig(schedule="constant", warmup=0).factor(s, 5) for s in range(5)] == [1.0] * 5
+    assert OptimizerConfig(schedule="linear", warmup=0).factor(5, 10) == 0.5
+
+
+def test_weight_average_against_the_recurrence():
+    weights = {"w": torch.tensor([0.0])}
+    average = WeightAverage(weights, 0.5)
+    expected = 0.0
+    for t, value in enumerate([1.0, 2.0, 3.0, 4.0, 5.0]):
+        weights["w"].fill_(value)
+        average.update(weights)
+        decay = min(0.5, (1 + t) / (10 + t))
+        expected = decay * expected + (1 - decay) * value
+        assert float(average.values["w"]) == pytest.approx(expected)
+    assert float(weights["w"]) == 5.0

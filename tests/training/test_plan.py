@@ -1,0 +1,117 @@
+"""The plan: what it refuses, and that what is accounted for is what runs."""
+
+import math
+
+import pytest
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Relation, epsilon
+from dpose.training.plan import METHODS, TrainingPlan
+
+
+def plan(**changes):
+    return TrainingPlan(**{"epsilon": 4.0, "delta": 1e-5, "epochs": 2, "expected_batch_size": 50, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "dp-sdg"}, "unknown method"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": math.inf}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": None}, "needs a delta"),
+        ({"epsilon": None}, "either an epsilon or a noise multiplier"),
+        ({"noise_multiplier": 1.0}, "exactly one"),
+        ({"epochs": 0.0}, "epochs"),
+        ({"expected_batch_size": 0}, "expected_batch_size"),
+        ({"clip_norm": 0.0}, "clip_norm"),
+        ({"steps": -3}, "steps"),
+        ({"ema_decay": 1.0}, "ema_decay"),
+        ({"relation": "replace-one"}, "unknown relation"),
+        ({"accountant": "prv"}, "unknown accountant"),
+        ({"relation": "add-or-remove"}, "nominal"),
+        ({"nominal_units": 100}, "nominal"),
+    ],
+)
+def test_refusals(changes, words):
+    with pytest.raises(DposeError, match=words):
+        plan(**changes)
+
+
+def test_delta_above_one_over_n_is_refused():
+    with pytest.raises(DposeError, match="1/n"):
+        plan(delta=0.01).bind(100)
+    plan(delta=0.009).bind(100)
+
+
+def test_no_units():
+    with pytest.raises(DposeError, match="no units"):
+        plan().bind(0)
+
+
+def test_bound_constants():
+    bound = plan().bind(1010)
+    assert bound.sampling_rate == 50 / 1010
+    assert bound.steps == math.ceil(2 * 1010 / 50)
+    assert bound.divisor == pytest.approx(50)
+    event = bound.event
+    assert (event.q, event.steps, event.sensitivity) == (bound.sampling_rate, bound.steps, 1.0)
+    assert bound.epsilon == epsilon([event], 1e-5)
+    assert 3.99 < bound.epsilon <= 4.0
+
+
+@pytest.mark.parametrize("clip", [0.01, 3.0])
+def test_noise_scales_with_the_sensitivity(clip):
+    relative = plan(clip_norm=clip).bind(1000)
+    plain = plan(clip_norm=clip, normalise=False).bind(1000)
+    assert relative.noise_stddev == relative.event.sigma
+    assert plain.noise_stddev == pytest.approx(clip * plain.event.sigma)
+    assert plain.event.sigma == relative.event.sigma
+    assert plain.sha256 != relative.sha256
+
+
+def test_batch_larger_than_the_data_takes_every_unit_every_time():
+    bound = plan(expected_batch_size=500).bind(120)
+    assert (bound.sampling_rate, bound.divisor, bound.steps) == (1.0, 120, 2)
+
+
+def test_add_or_remove_never_uses_the_true_number():
+    fixed = plan(relation="add-or-remove", nominal_units=1000)
+    assert fixed.bind(990) == fixed.bind(1013)
+    assert fixed.bind(990).n == 1000
+
+
+def test_replacement_needs_more_noise_than_zero_out():
+    # the sum moves by 2C instead of C: in the regime of many steps, twice the noise
+    zero_out = plan(epsilon=0.5, epochs=40).bind(1000)
+    replaced = plan(epsilon=0.5, epochs=40, relation="replace").bind(1000)
+    assert 1.8 * zero_out.event.sigma < replaced.event.sigma < 2.01 * zero_out.event.sigma
+    assert replaced.event.sensitivity == zero_out.event.sensitivity
+
+
+def test_given_noise_is_priced():
+    bound = plan(epsilon=None, noise_multiplier=1.0).bind(1000)
+    assert bound.event.sigma == 1.0
+    assert bound.epsilon == epsilon([bound.event], 1e-5, Relation.ZERO_OUT)
+
+
+def test_a_calibration_that_understates_is_not_believed(monkeypatch):
+    monkeypatch.setattr("dpose.training.plan.noise_multiplier", lambda *a, **k: 0.5)
+    with pytest.raises(DposeError, match="calibration gave epsilon"):
+        plan().bind(1000)
+
+
+def test_non_private_adds_no_noise_and_claims_nothing():
+    bound = TrainingPlan(method="non-private", epochs=3, expected_batch_size=10).bind(95)
+    assert (bound.event, bound.epsilon, bound.steps) == (None, None, 29)
+    with pytest.raises(ValueError, match="no noise"):
+        _ = bound.noise_stddev
+
+
+def test_every_method_says_what_it_does_not_protect():
+    for method in METHODS.values():
+        assert method.leaves_open
+        assert bool(method.protects) == method.private == bool(method.relations)

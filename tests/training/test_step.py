@@ -1,0 +1,160 @@
+"""One private step: exactly a Poisson sample, a clipped sum, Gaussian noise on the sum, and a constant divisor."""
+
+import numpy as np
+import pytest
+import torch
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.sampling import poisson_batch
+from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.loader import Loader
+from dpose.training.plan import TrainingPlan
+from dpose.training.step import Engine, plain_batches, plain_gradient, private_gradient
+
+
+def engine_for(dots, n=60, views_at_once=4, seed=3, **changes):
+    settings = {"epsilon": 3.0, "delta": 1e-4, "steps": 5, "expected_batch_size": 20, "clip_norm": 0.1, **changes}
+    plan = TrainingPlan(**settings)
+    data = dots.data(n)
+    noise = AesNoise(Key.from_seed(seed))
+    model = dots.task.build_model()
+    return Engine(dots.task, model, Loader(dots.task, data, noise), plan.bind(n), noise, b"context", views_at_once)
+
+
+def without_noise(monkeypatch):
+    monkeypatch.setattr("dpose.training.step.add_gaussian", lambda sums, stddev, stream: dict(sums))
+
+
+def flat(gradient):
+    return torch.cat([g.flatten() for g in gradient.values()])
+
+
+def test_the_step_is_sample_clip_sum_noise_divide(dots, monkeypatch):
+    engine = engine_for(dots)
+    params = trainable_params(engine.model)
+    seen = {}
+
+    def spy(sums, stddev, stream):
+        seen["stddev"] = stddev
+        return {name: value + 1000 for name, value in sums.items()}
+
+    monkeypatch.setattr("dpose.training.step.add_gaussian", spy)
+    got = private_gradient(engine, params, 2)
+
+    again = AesNoise(Key.from_seed(3))
+    sample = poisson_batch(60, 20 / 60, again.stream(Purpose.PRIVATE_SAMPLER, 2, b"context"))
+    batch = engine.task.collate([engine.loader.unit(int(i), 2) for i in sample])
+    expected = clipped_sum(engine.task, engine.model, params, batch, 0.1, normalise=True)
+    assert seen["stddev"] == engine.bound.event.sigma * 1.0
+    for name, value in expected.items():
+        # noise goes onto the sum; the divisor is the expected batch size, whatever the sample's size
+        torch.testing.assert_close(got[name], (value + 1000) / 20, rtol=1e-5, atol=1e-5)
+    assert len(sample) != 20
+
+
+def test_noise_has_the_accounted_scale_on_every_coordinate(dots):
+    n, steps = 60, 150
+    engine = engine_for(dots, n, steps=steps, clip_norm=1e-6, normalise=False)
+    params = trainable_params(engine.model)
+    draws = torch.stack([flat(private_gradient(engine, params, t)) for t in range(steps)]) * 20
+    # with C = 1e-6 the sum moves by at most 60e-6 in units where the noise is sigma * 1e-6
+    expected = engine.bound.noise_stddev
+    assert expected == pytest.approx(engine.bound.event.sigma * 1e-6)
+    noise = draws - draws.mean(0)
+    assert float(noise.std()) == pytest.approx(expected, rel=0.25)
+    assert float(noise.std(0).min()) > 0.3 * expected
+
+
+def test_an_empty_sample_is_noise_only(dots):
+    engine = engine_for(dots, expected_batch_size=1, seed=6)
+    params = trainable_params(engine.model)
+    sizes = {}
+    for step in range(5):
+        stream = AesNoise(Key.from_seed(6)).stream(Purpose.PRIVATE_SAMPLER, step, b"context")
+        sizes[step] = len(poisson_batch(60, 1 / 60, stream))
+    empty = [step for step, size in sizes.items() if size == 0]
+    assert empty, "choose another seed"
+    gradient = flat(private_gradient(engine, params, empty[0]))
+    assert gradient.abs().min() > 0
+
+
+@pytest.mark.parametrize("views_at_once", [1, 3, 64])
+def test_the_micro_batch_changes_nothing(dots, monkeypatch, views_at_once):
+    without_noise(monkeypatch)
+    reference = engine_for(dots, views_at_once=4)
+    other = engine_for(dots, views_at_once=views_at_once)
+    params = trainable_params(reference.model)
+    a, b = private_gradient(reference, params, 1), private_gradient(other, params, 1)
+    torch.testing.assert_close(flat(a), flat(b), rtol=1e-4, atol=1e-6)
+
+
+def test_every_sampled_unit_is_used_exactly_once(dots):
+    engine = engine_for(dots)
+    indices = list(range(0, 60, 2))
+    weights = [b.weights for b in engine.loader.micro_batches(indices, 0, 4)]
+    assert sum(len(w) for w in weights) == len(indices)
+    expected = sorted(len(engine.loader.dataset.views[i]) for i in indices)
+    assert sorted(int((row > 0).sum()) for w in weights for row in w) == expected
+    assert all(len(w) * w.shape[1] <= 4 or len(w) == 1 for w in weights)
+
+
+def test_sampler_and_noise_streams_differ_between_steps_and_purposes(dots):
+    noise = AesNoise(Key.from_seed(1))
+    words = {
+        (purpose, step): noise.stream(purpose, step, b"c").bytes(16)
+        for purpose in (Purpose.PRIVATE_SAMPLER, Purpose.NOISE)
+        for step in range(3)
+    }
+    assert len(set(words.values())) == len(words)
+
+
+def test_a_step_cannot_be_drawn_twice_from_one_key(dots):
+    engine = engine_for(dots)
+    params = trainable_params(engine.model)
+    private_gradient(engine, params, 0)
+    with pytest.raises(RuntimeError, match="twice"):
+        private_gradient(engine, params, 0)
+
+
+def test_augmentation_of_a_unit_does_not_depend_on_the_others(dots):
+    class Jittered:
+        def __init__(self, data):
+            self.data = data
+
+        def __len__(self):
+            return len(self.data)
+
+        def load(self, index, rng):
+            self.drawn = rng.random()
+            return self.data.load(index, rng)
+
+    loader = Loader(dots.task, Jittered(dots.data(9)), AesNoise(Key.from_seed(0)), threads=1)
+    loader.unit(4, 7)
+    alone = loader.dataset.drawn
+    for i in (0, 1, 8):
+        loader.unit(i, 7)
+        assert loader.dataset.drawn != alone
+    loader.unit(4, 7)
+    assert loader.dataset.drawn == alone
+    loader.unit(4, 8)
+    assert loader.dataset.drawn != alone
+
+
+def test_a_unit_with_many_views_gives_eight_of_them(dots):
+    data = dots.data(1)
+    data.views[0] = data.views[0] * 30
+    loader = Loader(dots.task, data, AesNoise(Key.from_seed(0)))
+    assert len(loader.unit(0, 0)) == 8
+
+
+def test_plain_gradient_and_batches(dots):
+    engine = engine_for(dots, method="non-private", epsilon=None, delta=None)
+    params = trainable_params(engine.model)
+    batches = plain_batches(engine)
+    epoch = np.concatenate([next(batches) for _ in range(3)])
+    assert sorted(epoch) == list(range(60))
+    sample = np.arange(10)
+    gradient, loss = plain_gradient(engine, params, sample, 0)
+    whole = engine.task.collate([engine.loader.unit(i, 0) for i in range(10)])
+    unclipped = clipped_sum(engine.task, engine.model, params, whole, 1e6)
+    torch.testing.assert_close(flat(gradient), flat(unclipped) / 10, rtol=1e-4, atol=1e-6)
+    assert loss > 0
