@@ -3,8 +3,9 @@
 import ast
 from pathlib import Path
 
-import dpose
 import pytest
+
+import dpose
 
 ROOT = Path(dpose.__file__).parent
 GROUND = 0  # single modules, and one room together

@@ -156,6 +156,4 @@ def pad_views(units: Sequence[Sequence[View]]) -> UnitBatch:
                 targets[k][u, v] = value
     # channels before time and space: (..., [T,] H, W, C) -> (..., C, [T,] H, W)
     inputs = torch.from_numpy(images).movedim(-1, 2).contiguous()
-    return UnitBatch(
-        inputs, {k: torch.from_numpy(v) for k, v in targets.items()}, torch.from_numpy(weights)
-    )
+    return UnitBatch(inputs, {k: torch.from_numpy(v) for k, v in targets.items()}, torch.from_numpy(weights))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpose.pose.crops import transform_points, whole_frame
-from dpose.pose.data.augment import Augment, recolour
+from dpose.pose.data.augment import Augment, _colour_matrix, recolour
 from dpose.pose.data.units import Person, Picture, PoseUnits, pixel_hash
 from dpose.pose.skeletons import MPII
 from dpose.units import MAX_VIEWS, UnitDataset, pad_views
@@ -261,6 +261,14 @@ class TestAugment:
         shown = [recolour(gray, Augment(colour=0.3).draw(generator).colour).mean() for _ in range(2000)]
         assert abs(np.mean(shown) - 128) < 3
         assert np.std(shown) > 10
+
+    def test_contrast_alone_turns_about_mid_gray(self):
+        for contrast in (-0.5, 0.5):
+            matrix = _colour_matrix(np.array([contrast, 0, 0, 0, 0, 0], np.float32))
+            tones = np.array([[[60] * 3, [127] * 3, [128] * 3, [195] * 3]], np.uint8)
+            shown = recolour(tones, matrix)[0, :, 0].astype(float)
+            assert shown[1:3] == pytest.approx([127, 128], abs=1)
+            assert shown[3] - shown[0] == pytest.approx(135 * (1 + contrast), abs=1)
 
     def test_no_colour_change_is_exact(self):
         image = image_of(1)

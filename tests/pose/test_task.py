@@ -198,7 +198,7 @@ def test_the_metric_decodes_logits():
     keypoints = torch.rand(4, 16, 2) * torch.tensor([47.0, 63.0])
     x = -((torch.arange(96) - (keypoints[..., :1] * 2).round()) ** 2).float()
     y = -((torch.arange(128) - (keypoints[..., 1:] * 2).round()) ** 2).float()
-    targets = {"keypoints": keypoints, "visible": torch.ones(4, 16), "head_length": torch.full((4,), 10.0)}
+    targets = {"keypoints": keypoints, "labelled": torch.ones(4, 16), "head_length": torch.full((4,), 10.0)}
     metric = PoseTask().metric()
     metric.update((x, y), targets)
     assert metric.compute().to_dict()["columns"]["Mean"] == 100

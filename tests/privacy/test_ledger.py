@@ -328,6 +328,8 @@ def test_a_full_disk_is_an_error_and_no_reservation(tmp_path, state, monkeypatch
         with pytest.raises(DposeError, match="no space left"):
             ledger.reserve(EVENT, 0, 10)
         assert ledger.head == head
+        with pytest.raises(ValueError, match="closed"):
+            ledger.reserve(EVENT, 0, 10)
 
 
 def test_the_head_kept_apart_is_private_and_current(run, state):

@@ -1,6 +1,6 @@
 """A second, tiny task: which way does a dot move? A linear classifier on clips; a unit is a recording of some clips.
 
-It trains through the same engine as pose and shares no line with it: the proof that the protocols are not pose in disguise.
+It trains through the same engine as pose and shares no line with it: the protocols are not pose in disguise.
 """
 
 import hashlib
@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from dpose.units import View, pad_views
 from torch.func import functional_call
 from torch.nn import functional as F
+
+from dpose.units import View, pad_views
 
 FRAMES, SIDE, WAYS = 4, 6, 4
 STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0))
@@ -96,7 +97,7 @@ class DotsTask:
         return Accuracy()
 
 
-@pytest.fixture()
+@pytest.fixture
 def dots():
     """The task and its data."""
     return SimpleNamespace(task=DotsTask(), data=Dots)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from dpose.errors import DposeError
 from dpose.training.optim import OptimizerConfig, WeightAverage
 

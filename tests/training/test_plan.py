@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.training.plan import METHODS, TrainingPlan

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
 from dpose.training.gradients import clipped_sum, trainable_params
@@ -12,12 +13,21 @@ from dpose.training.step import Engine, plain_batches, plain_gradient, private_g
 
 
 def engine_for(dots, n=60, views_at_once=4, seed=3, **changes):
-    settings = {"epsilon": 3.0, "delta": 1e-4, "steps": 5, "expected_batch_size": 20, "clip_norm": 0.1, **changes}
+    settings = {
+        "epsilon": 3.0,
+        "delta": 1e-4,
+        "steps": 5,
+        "expected_batch_size": 20,
+        "clip_norm": 0.1,
+        **changes,
+    }
     plan = TrainingPlan(**settings)
     data = dots.data(n)
     noise = AesNoise(Key.from_seed(seed))
     model = dots.task.build_model()
-    return Engine(dots.task, model, Loader(dots.task, data, noise), plan.bind(n), noise, b"context", views_at_once)
+    return Engine(
+        dots.task, model, Loader(dots.task, data, noise), plan.bind(n), noise, b"context", views_at_once
+    )
 
 
 def without_noise(monkeypatch):

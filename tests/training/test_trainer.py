@@ -7,6 +7,8 @@ import stat
 
 import pytest
 import torch
+from rich.console import Console
+
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import read_ledger, spent, verify_run
@@ -16,12 +18,11 @@ from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.score import score
 from dpose.training.trainer import train
-from rich.console import Console
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 
 
-@pytest.fixture()
+@pytest.fixture
 def quiet(tmp_path):
     with (tmp_path / "printed.txt").open("w") as file:
         yield Console(file=file, width=100)
@@ -107,7 +108,9 @@ def test_the_logged_norm_is_of_the_noisy_gradient(dots, tmp_path, quiet, monkeyp
     real = step.add_gaussian
     monkeypatch.setattr(step, "add_gaussian", lambda s, d, t: {k: v + 1e4 for k, v in real(s, d, t).items()})
     run(dots, tmp_path / "run", quiet, private_plan(steps=2))
-    norms = [json.loads(line).get("noisy_gradient_norm", 1e9) for line in (tmp_path / "run" / "log.jsonl").open()]
+    norms = [
+        json.loads(line).get("noisy_gradient_norm", 1e9) for line in (tmp_path / "run" / "log.jsonl").open()
+    ]
     assert min(norms) > 100
 
 
@@ -135,7 +138,10 @@ def test_a_seed_reproduces_and_takes_the_guarantee_away(dots, tmp_path, quiet):
     first, second = (run(dots, tmp_path / name, quiet, seed=7) for name in "ab")
     assert torch.equal(first.model.classify.weight, second.model.classify.weight)
     assert first.statement.kind is Kind.SEEDED
-    assert "no guarantee" in first.statement.paragraph().lower() or "nothing" in first.statement.paragraph().lower()
+    assert (
+        "no guarantee" in first.statement.paragraph().lower()
+        or "nothing" in first.statement.paragraph().lower()
+    )
 
 
 def test_another_plan_or_other_data_draws_otherwise_under_the_same_seed(dots, tmp_path, quiet, monkeypatch):
@@ -233,7 +239,9 @@ def test_batch_normalisation_is_refused_where_data_is_private(dots, tmp_path, qu
 def test_nothing_trainable_is_refused(dots, tmp_path, quiet):
     model = dots.task.build_model().requires_grad_(False)
     with pytest.raises(DposeError, match="no trainable"):
-        train(dots.task, model, private=dots.data(9), plan=private_plan(), out=tmp_path / "run", console=quiet)
+        train(
+            dots.task, model, private=dots.data(9), plan=private_plan(), out=tmp_path / "run", console=quiet
+        )
 
 
 def test_an_existing_folder_is_refused_and_left_alone(dots, tmp_path, quiet):

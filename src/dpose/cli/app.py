@@ -1,4 +1,4 @@
-"""The `dpose` command: one function a verb. Heavy imports wait until a verb runs, so that `--help` answers at once."""
+"""The `dpose` command: one function a verb. Heavy imports wait until a verb runs: `--help` answers at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ Epsilon = Annotated[
 Delta = Annotated[
     float | None, typer.Option(help="Probability that the epsilon bound may fail. Well below 1 / units.")
 ]
-BatchSize = Annotated[int, typer.Option(help="Units in a batch on average. Large batches suffer less from noise.")]
+BatchSize = Annotated[
+    int, typer.Option(help="Units in a batch on average. Large batches suffer less from noise.")
+]
 ClipNorm = Annotated[float, typer.Option(help="Clipping norm C: the bound on one unit's gradient.")]
 Relation = Annotated[
     str,
@@ -74,7 +76,7 @@ def plan(
 
 
 @app.command(
-    epilog="Example: dpose train --data lspet:/data/lspet:private --method dp-sgd --epsilon 8 --delta 1e-5 --out runs/a",
+    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
 )
 def train(
     data: Annotated[str, typer.Option(help="The data: NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private.")],
@@ -86,15 +88,20 @@ def train(
     batch_size: BatchSize = 256,
     clip_norm: ClipNorm = 1.0,
     preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
-    init: Annotated[Path | None, typer.Option(help="A model folder to start from; public or private.")] = None,
+    init: Annotated[
+        Path | None, typer.Option(help="A model folder to start from; public or private.")
+    ] = None,
     strategy: Annotated[
-        str | None, typer.Option(help="finetune, full or scratch. Default: finetune with --init, else scratch.")
+        str | None,
+        typer.Option(help="finetune, full or scratch. Default: finetune with --init, else scratch."),
     ] = None,
     optimizer: Annotated[str, typer.Option(help="Any optimizer of torch.optim.")] = "adamw",
     lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
     schedule: Annotated[str, typer.Option(help="constant, cosine or linear.")] = "cosine",
     ema: Annotated[float, typer.Option(help="Weight averaging, in [0, 1); 0 turns it off.")] = 0.0,
-    unit: Annotated[str, typer.Option(help="What is protected: image (all its people) or crop (one person).")] = "image",
+    unit: Annotated[
+        str, typer.Option(help="What is protected: image (all its people) or crop (one person).")
+    ] = "image",
     relation: Relation = "zero-out",
     accountant: Accountant = "pld",
     nominal_units: Annotated[
@@ -192,7 +199,9 @@ def verify(
 
 @app.command(epilog="Example: dpose demo --out runs/demo")
 def demo(
-    out: Annotated[Path | None, typer.Option(help="The run folder; default: runs/demo, runs/demo-2, ...")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder; default: runs/demo, runs/demo-2, ...")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Makes the demo reproducible and takes its guarantee away.")
     ] = None,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from rich.console import Console
@@ -14,7 +15,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
 from dpose.files import write_atomic
-from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.data import Augment, DataSpec, PoseUnits, UnitKind, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
@@ -41,7 +42,7 @@ def train_pose(config: RunConfig, out: Path, console: Console) -> Run:
         purpose="train",
         input_size=model.config.input_size,
         augment=_augment(config),
-        unit=config.plan.unit,
+        unit=_unit(config.plan.unit),
         limit=config.data.limit,
     )
     show_report(data, console)
@@ -60,6 +61,14 @@ def train_pose(config: RunConfig, out: Path, console: Console) -> Run:
     )
 
 
+def _unit(name: str) -> UnitKind:
+    if name not in get_args(UnitKind):
+        raise DposeError(
+            f"pose data has no unit {name!r}", fix=f"choose one of {', '.join(get_args(UnitKind))}"
+        )
+    return cast(UnitKind, name)
+
+
 def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     """The model to train, what is public about its first weights, and the caveats that come with them.
 
@@ -72,7 +81,8 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     if choice.init is None:
         if strategy != "scratch":
             raise DposeError(
-                f"strategy {strategy} starts from trained weights", fix="give --init FOLDER, or --strategy scratch"
+                f"strategy {strategy} starts from trained weights",
+                fix="give --init FOLDER, or --strategy scratch",
             )
         if config.seed is None:
             torch.seed()
@@ -87,7 +97,9 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
         )
     else:
         if strategy == "scratch":
-            raise DposeError("strategy scratch takes no --init", fix="use finetune or full, or leave --init out")
+            raise DposeError(
+                "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
+            )
         model = load_model(Path(choice.init))
         if choice.input_size and tuple(choice.input_size) != model.config.input_size:
             raise DposeError(f"the model takes {model.config.input_size} pixels", choice.init)
@@ -143,7 +155,7 @@ def evaluate_run(
     Raises:
         DposeError: no model, no data, or the data are the ones the run protects.
     """
-    spec = DataSpec.parse(data, purpose="evaluate")
+    spec = DataSpec.parse(data).for_purpose("evaluate")
     model = load_model(folder)
     statement = _statement(folder)
     protected = _trained_on(folder)
@@ -169,7 +181,7 @@ def _record(
     folder: Path, spec: DataSpec, units: PoseUnits, result: PCKhResult, statement: PrivacyStatement | None
 ) -> None:
     # a root is a path on this machine and says nothing to the reader of a statement
-    name = str(spec) if spec.root is None else str(spec).replace(str(spec.root), Path(spec.root).name)
+    name = str(replace(spec, root=Path(spec.root).name))
     if statement and statement.kind != "none" and not spec.public:
         query = Query("PCKh", f"{name}, {len(units):,} units")
         # the ledger first: a query that did not reach the statement shows up in `dpose verify`
@@ -198,6 +210,6 @@ def _trained_on(folder: Path) -> DataSpec | None:
     """The spec of the data a run was trained on, where its config says."""
     try:
         values: Any = json.loads((folder / "config.json").read_text())
-        return DataSpec.parse(values["run"]["data"]["private"], purpose="train")
-    except (OSError, ValueError, KeyError, TypeError):
+        return DataSpec.parse(values["run"]["data"]["private"]).for_purpose("train")
+    except (OSError, ValueError, KeyError, TypeError, DposeError):
         return None

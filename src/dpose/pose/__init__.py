@@ -1,0 +1,1 @@
+"""The pose task: model, coordinate codec, skeletons, metrics, data and prediction."""

@@ -21,8 +21,8 @@ class PoseTask:
     """2D human pose by coordinate classification (`dpose.units.Task`).
 
     A view is a crop of one person, at the model's input size. Its target holds "keypoints" (J, 2), pixels of
-    the crop, x then y; "visible" (J,), counted where > 0; and, for the metric, "head_length", a scalar in
-    pixels of the crop.
+    the crop, x then y; "visible" (J,), learnt from where > 0; and, for the metric, "labelled" (J,), scored
+    where > 0, and "head_length", a scalar in pixels of the crop.
 
     Args:
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
@@ -113,13 +113,14 @@ class PoseMetric:
 
         Args:
             outputs: The model's x logits (N, J, W * k) and y logits (N, J, H * k).
-            targets: "keypoints" (N, J, 2), "visible" (N, J), "head_length" (N,).
+            targets: "keypoints" (N, J, 2), "labelled" (N, J), "head_length" (N,). "labelled" and not "visible":
+                a joint that the crop has lost is not learnt from, but it is scored.
         """
         predicted = torch.stack([o.argmax(dim=-1) / self._split_ratio for o in outputs], dim=-1)
         self._pckh.update(
             predicted.cpu().numpy(),
             targets["keypoints"].cpu().numpy(),
-            targets["visible"].cpu().numpy(),
+            targets["labelled"].cpu().numpy(),
             targets["head_length"].cpu().numpy(),
         )
 

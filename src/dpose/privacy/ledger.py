@@ -193,11 +193,14 @@ class Ledger:
             len(self._entries), prev, kind, event, first_step, steps, plan_sha256, key_id, run_id
         ).sealed()
         line = entry.line()
-        with _explained(self.path):
-            written = os.write(self._descriptor, line)
-            if written != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._descriptor)
+        try:
+            with _explained(self.path):
+                if os.write(self._descriptor, line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._descriptor)
+        except DposeError:
+            self.close()  # what comes after half a line could not be read; `append_to` mends it
+            raise
         self._entries.append(entry)
         _keep_head_apart(self._entries, self._state_dir)
 

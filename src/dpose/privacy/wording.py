@@ -31,7 +31,7 @@ def true_positives(epsilon: float, delta: float, false_positives: float = FALSE_
 
     For a test between two neighbouring datasets, (epsilon, delta)-differential privacy bounds the
     true-positive rate by min(1, e^epsilon a + delta, 1 - e^-epsilon (1 - delta - a)) at false-positive rate a
-    (Kairouz, Oh and Viswanath 2015, Theorem 2.1).
+    (Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy").
     """
     # e^epsilon overflows above 709, where the bound has long been 1
     grown = math.exp(min(epsilon, 700.0)) * false_positives + delta
@@ -101,7 +101,7 @@ def _attack(statement: PrivacyStatement) -> str:
     thing = statement.unit if statement.neighbours and statement.neighbours.scope == "unit" else "change"
     text = (
         f"An attacker who tests whether a given {thing} was used, with false alarms on "
-        f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {100 * found:.3g}% of those that were; "
+        f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {100 * found:.4g}% of those that were; "
         f"such an alarm raises the odds that it was used at most {found / FALSE_POSITIVES:.3g} times."
     )
     if found > 0.5:

@@ -1,7 +1,7 @@
 """Procedural pictures of people with exact labels: two looks, still and moving, no downloads."""
 
-from dpose.scene.poses import ACTIONS
 from dpose.scene.looks import LOOKS
+from dpose.scene.motion import ACTIONS
 from dpose.scene.render import Scene, clip, render
 from dpose.scene.sheet import contact_sheet
 from dpose.scene.splits import SPLITS, scene_seed

@@ -113,7 +113,9 @@ def leg(shape: Shape, side: str) -> list[Station]:
         fat = 1.0 + 0.20 * shape.heavy * min(1.0, max(0.3, 1.3 - 0.5 * where))
         fat *= 1.0 + 0.05 * (shape.feminine - 0.5) * max(0.0, 1.0 - where)
         out.append(
-            Station(f"{side}_{segment}", t, out_sign * x * s, 0.0, z * s, across * s * fat, along * s * fat, where)
+            Station(
+                f"{side}_{segment}", t, out_sign * x * s, 0.0, z * s, across * s * fat, along * s * fat, where
+            )
         )
     return out
 
@@ -140,20 +142,27 @@ def torso(shape: Shape) -> list[Station]:
         ("chest", 0.0, -0.200, 0.006 + 0.3 * push, 0.147 * chest, 0.105 * (0.5 + 0.5 * belly), 1.45),
         ("chest", 0.0, -0.130, 0.008 + bust, 0.158 * chest, 0.112 + bust, 1.60),
         ("chest", 0.0, -0.075, 0.004 + 0.4 * bust, 0.160 * chest, 0.104, 1.72),
-        ("chest", 0.0, -0.030, -0.004, 0.146 * chest, 0.086, 1.82),
-        ("chest", 0.0, 0.004, -0.010, 0.112 * chest, 0.066, 1.90),
-        ("chest", 0.0, 0.032, -0.012, 0.072, 0.054, 1.96),
-        ("chest", 0.0, 0.060, -0.008, 0.046, 0.046, 2.0),
+        ("chest", 0.0, -0.030, -0.004, 0.148 * chest, 0.088, 1.82),
+        ("chest", 0.0, 0.004, -0.010, 0.120 * chest, 0.070, 1.90),
+        ("chest", 0.0, 0.034, -0.012, 0.086, 0.060, 1.96),
+        ("chest", 0.0, 0.066, -0.008, 0.052, 0.050, 2.0),
     )
     return [
-        Station(seg, t, 0.0, y * s, z * s, across * s, along * s, where) for seg, t, y, z, across, along, where in rows
+        Station(seg, t, 0.0, y * s, z * s, across * s, along * s, where)
+        for seg, t, y, z, across, along, where in rows
     ]
 
 
 def neck(shape: Shape) -> list[Station]:
     """The neck, from inside the trunk into the head."""
     s = shape.scale * (1.06 - 0.16 * shape.feminine + 0.12 * shape.heavy)
-    rows = ((0.0, -0.008, 0.050), (0.35, -0.004, 0.054), (0.7, 0.0, 0.051), (1.0, 0.004, 0.050), (1.3, 0.0, 0.046))
+    rows = (
+        (0.0, -0.008, 0.050),
+        (0.35, -0.004, 0.054),
+        (0.7, 0.0, 0.051),
+        (1.0, 0.004, 0.050),
+        (1.3, 0.0, 0.046),
+    )
     return [Station("neck", t, 0.0, 0.0, z * s, r * s, r * 1.06 * s, t) for t, z, r in rows]
 
 
@@ -161,10 +170,22 @@ def hand(shape: Shape, side: str) -> list[list[Station]]:
     """Palm with fingers, and the thumb."""
     s, inwards = shape.scale * (1.0 - 0.06 * shape.feminine), 1.0 if side == "r" else -1.0
     palm = (
-        (-0.06, 0.0, 0.020, 0.025), (0.10, 0.0, 0.020, 0.031), (0.26, 0.0, 0.019, 0.040), (0.46, 0.002, 0.017, 0.042),
-        (0.58, 0.006, 0.014, 0.039), (0.76, 0.014, 0.012, 0.034), (0.90, 0.024, 0.010, 0.027), (0.97, 0.030, 0.004, 0.012),
-    )  # fmt: skip
-    thumb = ((0.06, 0.018, 0.012), (0.20, 0.036, 0.014), (0.38, 0.052, 0.012), (0.52, 0.058, 0.009), (0.57, 0.059, 0.002))
+        (-0.06, 0.0, 0.020, 0.025),
+        (0.10, 0.0, 0.020, 0.031),
+        (0.26, 0.0, 0.019, 0.040),
+        (0.46, 0.002, 0.017, 0.042),
+        (0.58, 0.006, 0.014, 0.039),
+        (0.76, 0.014, 0.012, 0.034),
+        (0.90, 0.024, 0.010, 0.027),
+        (0.97, 0.030, 0.004, 0.012),
+    )
+    thumb = (
+        (0.06, 0.018, 0.012),
+        (0.20, 0.036, 0.014),
+        (0.38, 0.052, 0.012),
+        (0.52, 0.058, 0.009),
+        (0.57, 0.059, 0.002),
+    )
     seg = f"{side}_hand"
     return [
         [Station(seg, t, inwards * x * s, 0.0, 0.0, a * s, b * s, t) for t, x, a, b in palm],

@@ -51,7 +51,7 @@ class Body:
         identity: The number it was drawn from.
         bones: (14,) lengths, metres, in the order of `BONES`.
         tubes: The surface as rings on the skeleton; the first tube of the head is the bare skull.
-        skull: (first ring, rings) of the bare skull.
+        skull: First and last + 1 vertex of the bare skull in the surface that `mesh.sweep` makes.
         palette: (32, 12) materials of the person; see `materials.Palette`.
         attributes: What a witness would say of this person.
         arm_spread: Least angle between arms and trunk, radians.
@@ -113,7 +113,8 @@ def body_of(identity: int, gown: bool) -> Body:
     palette.set(HAIR, hair_rgb, kind="hair", gloss=0.28)
     palette.set(FACE, skin_rgb, hair_rgb, kind="face", gloss=0.10, flags=face.flags)
     tubes, clothing = dress(draws, shape, gown, palette)
-    skull_at = sum(len(rings) for rings, _ in tubes)
+    before = sum(len(rings) * (sides + 1) for rings, sides in tubes)
+    skull_rings, skull_sides = head[0]
     attributes = {
         "build": shape.build,
         "age": age,
@@ -128,7 +129,7 @@ def body_of(identity: int, gown: bool) -> Body:
         identity,
         bones,
         pack([*tubes, *head]),
-        (skull_at, len(head[0][0])),
+        (before, before + len(skull_rings) * (skull_sides + 1)),
         palette.table,
         attributes,
         0.03 + 0.10 * max(shape.heavy, 0.0),

@@ -38,14 +38,17 @@ class Camera:
 
 
 def axes_looking(azimuth: float, elevation: float, roll: float) -> Floats:
-    """Rows right, down, forward of a camera `azimuth` around from +z, `elevation` up, looking back at the origin."""
+    """Rows right, down, forward of a camera that looks at the origin from this direction, radians."""
     ca, sa, ce, se = math.cos(azimuth), math.sin(azimuth), math.cos(elevation), math.sin(elevation)
     forward = np.array([-sa * ce, -se, -ca * ce])
     right = np.array([ca, 0.0, -sa])
-    down = np.array([-sa * se, ce * -1.0, -ca * se])
-    down = np.array([forward[1] * right[2] - forward[2] * right[1],
-                     forward[2] * right[0] - forward[0] * right[2],
-                     forward[0] * right[1] - forward[1] * right[0]])  # fmt: skip
+    down = np.array(
+        [
+            forward[1] * right[2] - forward[2] * right[1],
+            forward[2] * right[0] - forward[0] * right[2],
+            forward[0] * right[1] - forward[1] * right[0],
+        ]
+    )
     cr, sr = math.cos(roll), math.sin(roll)
     return np.stack([cr * right + sr * down, cr * down - sr * right, forward])
 
@@ -75,6 +78,8 @@ def frame_person(
     low, high = flat.min(axis=0), flat.max(axis=0)
     height, width = size
     extent = np.maximum(high - low, 1e-3)
-    focal = fill * min(height / extent[1], 1.14 * width / extent[0])
-    centre = np.array([(width - 1) * (0.5 + shift[0]), (height - 1) * (0.5 + shift[1])]) - focal * 0.5 * (low + high)
+    focal = fill * min(height / extent[1], 1.06 * width / extent[0])
+    centre = np.array([(width - 1) * (0.5 + shift[0]), (height - 1) * (0.5 + shift[1])]) - focal * 0.5 * (
+        low + high
+    )
     return Camera(position, axes, float(focal), centre)

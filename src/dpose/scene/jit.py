@@ -13,14 +13,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 def kernel(function: F) -> F:
     """Compile `function` at its first call and keep the result beside the module.
 
-    The lock is released, so that threads render in parallel. Floating-point sums may be reordered: pictures are
-    identical from run to run on one machine; another processor may differ in a last bit.
+    The lock is released, so that threads render in parallel. Floating-point sums may be reordered: pictures
+    are identical from run to run on one machine; another processor may differ in a last bit.
     """
     compiled = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(function)
     return cast(F, compiled)
 
 
 def inlined(function: F) -> F:
-    """A kernel that is copied into its callers: passing a dozen arrays costs more than a short function does."""
-    compiled = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy", inline="always")(function)
+    """A kernel that is copied into its caller: passing a dozen arrays costs more than a short function."""
+    compiled = numba.njit(cache=True, nogil=True, fastmath=True, error_model="numpy", inline="always")(
+        function
+    )
     return cast(F, compiled)

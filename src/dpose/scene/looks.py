@@ -1,25 +1,35 @@
-"""The two looks, and what makes one: how people stand to the camera, the light, the lens and the sensor."""
+"""The two looks: what people do in each, how the camera stands to them, and the light."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.scene.draws import Draws
-from dpose.scene.jit import kernel
 
 Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
 
 LOOKS = ("studio", "ward")
 """`studio` is bright and even; `ward` is dim, coloured, noisy, seen from above, with beds and gowns."""
 
-_UPRIGHT = ("stand", "walk", "run", "wave", "reach", "bend", "side_bend", "jump", "star_jump", "kick", "throw", "lunge")
+_UPRIGHT = (
+    "stand",
+    "walk",
+    "run",
+    "wave",
+    "reach",
+    "bend",
+    "side_bend",
+    "jump",
+    "star_jump",
+    "kick",
+    "throw",
+    "lunge",
+)
 
 
 def _weights(**extra: float) -> dict[str, float]:
@@ -28,14 +38,42 @@ def _weights(**extra: float) -> dict[str, float]:
 
 ACTION_WEIGHTS: dict[str, dict[str, float]] = {
     "studio": _weights(
-        stand=4.0, walk=1.6, crouch=1.0, squat=1.0, dance=1.2, kneel=1.0, crawl=0.5, sit=2.2, sit_down=0.5,
-        stand_up=0.5, lie=0.4, lie_side=0.3, sit_bed=0.3, turn=0.2,
+        stand=4.0,
+        walk=1.6,
+        crouch=1.0,
+        squat=1.0,
+        dance=1.2,
+        kneel=1.0,
+        crawl=0.5,
+        sit=2.2,
+        sit_down=0.5,
+        stand_up=0.5,
+        lie=0.4,
+        lie_side=0.3,
+        sit_bed=0.3,
+        turn=0.2,
     ),
     "ward": _weights(
-        stand=2.4, walk=1.6, run=0.2, star_jump=0.2, kick=0.3, throw=0.3, crouch=0.7, squat=0.4, dance=0.2, kneel=0.5,
-        crawl=0.4, sit=3.2, sit_down=0.8, stand_up=0.8, lie=3.4, lie_side=1.6, sit_bed=3.0, turn=1.2,
+        stand=2.4,
+        walk=1.6,
+        run=0.2,
+        star_jump=0.2,
+        kick=0.3,
+        throw=0.3,
+        crouch=0.7,
+        squat=0.4,
+        dance=0.2,
+        kneel=0.5,
+        crawl=0.4,
+        sit=3.2,
+        sit_down=0.8,
+        stand_up=0.8,
+        lie=3.4,
+        lie_side=1.6,
+        sit_bed=3.0,
+        turn=1.2,
     ),
-}  # fmt: skip
+}
 """How common each action is when none is asked for."""
 
 GOWNS = {"studio": 0.0, "ward": 0.45}
@@ -77,7 +115,7 @@ class View:
 def draw_view(draws: Draws, look: str, support: str) -> View:
     """Where the camera stands."""
     ward = look == "ward"
-    degrees = draws.weighted({0: 5.0, 1: 2.0, 2: 1.2, 3: 0.8})
+    degrees = draws.weighted({0: 5.0, 1: 2.0, 2: 1.2, 3: 1.1})
     heading = (
         draws.normal(28.0),
         draws.choice((-1, 1)) * draws.uniform(40, 80),
@@ -120,100 +158,3 @@ def draw_light(draws: Draws, look: str) -> Floats:
     for start, strength, colour in zip((3, 6, 9), (key, sky, ground), colours, strict=True):
         light[start : start + 3] = [strength * c for c in colour]
     return light
-
-
-@dataclass(frozen=True)
-class Sensor:
-    """From light to numbers.
-
-    Attributes:
-        exposure: Gain on linear light.
-        tint: Gain of each channel.
-        contrast: Slope about mid-grey after gamma.
-        black: Lift of black, in [0, 1].
-        saturation: 1 leaves colours, 0 is grey.
-        vignette: Darkening of the corners.
-        blur: Standard deviation of the lens's blur, as a share of the picture's height.
-        noise: Standard deviation of noise in grey levels over 255.
-    """
-
-    exposure: float
-    tint: tuple[float, float, float]
-    contrast: float
-    black: float
-    saturation: float
-    vignette: float
-    blur: float
-    noise: float
-
-
-def draw_sensor(draws: Draws, look: str) -> Sensor:
-    """The camera's electronics and lens."""
-    if look == "studio":
-        tint = (draws.uniform(0.97, 1.03), 1.0, draws.uniform(0.97, 1.03))
-        return Sensor(
-            draws.uniform(0.9, 1.12), tint, draws.uniform(0.98, 1.1), 0.0, draws.uniform(0.92, 1.08), 0.08,
-            draws.uniform(0.0, 0.0030), draws.uniform(0.004, 0.012),
-        )  # fmt: skip
-    tint = (draws.uniform(0.78, 1.18), draws.uniform(0.92, 1.06), draws.uniform(0.78, 1.22))
-    return Sensor(
-        draws.uniform(1.0, 1.7), tint, draws.uniform(0.70, 0.95), draws.uniform(0.01, 0.09),
-        draws.uniform(0.4, 0.9), draws.uniform(0.1, 0.45), draws.uniform(0.0015, 0.0060), draws.uniform(0.015, 0.040),
-    )  # fmt: skip
-
-
-@kernel
-def _develop(image: Singles, settings: Floats, seed: int, curve: Singles, grains: Singles, out: NDArray[np.uint8]) -> None:
-    height, width, _ = image.shape
-    exposure, contrast, black, saturation, vignette, noise = (
-        settings[0],
-        settings[4],
-        settings[5],
-        settings[6],
-        settings[7],
-        settings[8],
-    )
-    top = curve.shape[0] - 1
-    for i in range(height):
-        y = (i + 0.5) / height * 2.0 - 1.0
-        at = (seed + i * 40503) * 2654435761 >> 7
-        for j in range(width):
-            x = (j + 0.5) / width * 2.0 - 1.0
-            gain = exposure * (1.0 - vignette * 0.5 * (x * x + y * y))
-            r, g, b = image[i, j, 0] * gain * settings[1], image[i, j, 1] * gain * settings[2], image[i, j, 2] * gain * settings[3]
-            grey = 0.3 * r + 0.59 * g + 0.11 * b
-            for c in range(3):
-                value = grey + saturation * ((r if c == 0 else g if c == 1 else b) - grey)
-                value = value / (1.0 + 0.18 * value) * 1.12  # highlights roll off
-                tone = curve[int(min(max(value, 0.0), 1.0) * top)]
-                tone = black + (1.0 - black) * (0.5 + contrast * (tone - 0.5) - 0.5 * (1.0 - contrast) * 0.35)
-                tone += noise * grains[at & 0xFFFF] * (1.4 - 0.8 * tone)
-                at += 1
-                out[i, j, c] = np.uint8(min(max(tone * 255.0 + 0.5, 0.0), 255.0))
-
-
-_steps = np.linspace(0.0, 1.0, 2048)
-_CURVE: Singles = np.where(_steps <= 0.0031308, 12.92 * _steps, 1.055 * _steps ** (1 / 2.4) - 0.055).astype(np.float32)
-
-_GRAINS: Singles = np.random.default_rng(21).standard_normal(1 << 16).astype(np.float32)
-
-
-def develop(image: Singles, sensor: Sensor, seed: int) -> NDArray[np.uint8]:
-    """uint8 sRGB (H, W, 3) from linear light (H, W, 3) float32."""
-    sigma = sensor.blur * image.shape[0]
-    if sigma > 0.2:
-        image = cv2.GaussianBlur(image, (0, 0), sigma)
-    settings = np.array(
-        [
-            sensor.exposure,
-            *sensor.tint,
-            sensor.contrast,
-            sensor.black,
-            sensor.saturation,
-            sensor.vignette,
-            sensor.noise,
-        ]
-    )
-    out = np.empty(image.shape, np.uint8)
-    _develop(image, settings, seed & 0xFFFFFFFF, _CURVE, _GRAINS, out)
-    return out

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 Colour = tuple[float, float, float]
 """Red, green and blue in [0, 1], sRGB."""
 
-SKIN, FACE, TOP, BOTTOM, SHOE, HAIR, SOCK, SKIRT, SOLE, TRIM, HAT, LEGWEAR = range(12)
+SKIN, FACE, TOP, BOTTOM, SHOE, HAIR, SOCK, SKIRT, HAND, TRIM, HAT, LEGWEAR = range(12)
 FIRST_OBJECT = 16
 """Materials from here on are things, not the person."""
 FRAME_, SHEET, BLANKET, PILLOW, CHAIR, WOOD, PLAIN, METAL, LIMB, CUSHION, SCREEN, POT = range(16, 28)
 MATERIALS = 32
 
-KINDS = {"cloth": 0, "skin": 1, "face": 2, "torso": 3, "shoe": 4, "hair": 5, "thing": 6, "wood": 7}
+KINDS = {"cloth": 0, "skin": 1, "face": 2, "torso": 3, "shoe": 4, "hair": 5, "thing": 6, "wood": 7, "hand": 8}
 PATTERNS = {
     "plain": 0,
     "stripes": 1,
@@ -30,7 +30,7 @@ COLUMNS = 12
 
 
 def linear(colour: Colour) -> Colour:
-    """sRGB to linear light."""
+    """SRGB to linear light."""
     r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
     return r, g, b
 

@@ -1,7 +1,7 @@
 """Surfaces: grids of points swept along the skeleton, boxes, and draped cloth, in one buffer of quads.
 
-Everything visible is a *patch*: a grid of rows x columns of points whose cells are quads. A limb is a patch whose rows
-are elliptical rings; a box is six patches of one cell; a blanket is a height field.
+Everything visible is a *patch*: a grid of rows x columns of points whose cells are quads. A limb is a patch
+whose rows are elliptical rings; a box is six patches of one cell; a blanket is a height field.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from dpose.scene.skeleton import FRAME, JOINT
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
-
-VERTICES, QUADS = 9000, 9000
 
 SEGMENTS: dict[str, int] = {}
 """Names of the stretches of the body that rings are placed on."""
@@ -110,10 +108,10 @@ class Mesh(NamedTuple):
     """The buffers of a scene's surfaces; `sizes` holds how many vertices and quads are in use.
 
     Attributes:
-        points: (VERTICES, 3) float32 world positions, metres.
-        normals: (VERTICES, 3) float32.
-        uv: (VERTICES, 2) float32 texture coordinates.
-        quads: (QUADS, 5) int32: first vertex, columns of its patch, material, part, two-sided.
+        points: (V, 3) float32 world positions, metres.
+        normals: (V, 3) float32.
+        uv: (V, 2) float32 texture coordinates.
+        quads: (Q, 5) int32: first vertex, columns of its patch, material, part, two-sided.
         sizes: (2,) int64.
     """
 
@@ -124,13 +122,19 @@ class Mesh(NamedTuple):
     sizes: NDArray[np.int64]
 
 
-def empty_mesh() -> Mesh:
-    """Buffers with nothing in them."""
+def tube_sizes(tubes: Ints) -> tuple[int, int]:
+    """How many vertices and quads `sweep` appends for `tubes` (T, 4)."""
+    rings, sides = tubes[:, 1], tubes[:, 2]
+    return int((rings * (sides + 1)).sum()), int(((rings - 1) * sides).sum())
+
+
+def empty_mesh(vertices: int, quads: int) -> Mesh:
+    """Buffers with room for this much and nothing in them; the kernels that append do not check."""
     return Mesh(
-        np.empty((VERTICES, 3), np.float32),
-        np.empty((VERTICES, 3), np.float32),
-        np.empty((VERTICES, 2), np.float32),
-        np.empty((QUADS, 5), np.int32),
+        np.empty((vertices, 3), np.float32),
+        np.empty((vertices, 3), np.float32),
+        np.empty((vertices, 2), np.float32),
+        np.empty((quads, 5), np.int32),
         np.zeros(2, np.int64),
     )
 
@@ -178,9 +182,7 @@ def _patch_normals(mesh: Mesh, start: int, rows: int, columns: int, closed: bool
 
 
 @kernel
-def sweep(
-    mesh: Mesh, rings: Floats, tubes: Ints, segments: Ints, joints: Floats, frames: Floats
-) -> None:  # fmt: skip
+def sweep(mesh: Mesh, rings: Floats, tubes: Ints, segments: Ints, joints: Floats, frames: Floats) -> None:
     """Append the surface of every tube of a body in a pose.
 
     Args:
@@ -217,12 +219,15 @@ def sweep(
                 for i in range(3):
                     if below == 0:
                         centres[k, i] = hips[i] + t * (knees[i] - hips[i])
-                        side[i] = (1.0 - t) * (joints[18, i] - joints[13, i]) + t * (joints[19, i] - joints[14, i])
+                        side[i] = (1.0 - t) * (joints[18, i] - joints[13, i]) + t * (
+                            joints[19, i] - joints[14, i]
+                        )
                     else:
                         centres[k, i] = knees[i] + t * (ankles[i] - knees[i])
-                        side[i] = (1.0 - t) * (joints[19, i] - joints[14, i]) + t * (joints[20, i] - joints[15, i])
+                        side[i] = (1.0 - t) * (joints[19, i] - joints[14, i]) + t * (
+                            joints[20, i] - joints[15, i]
+                        )
                 wide[k] = 0.5 * math.sqrt(side[0] ** 2 + side[1] ** 2 + side[2] ** 2)
-                f = 11 + 3 + 0 * below
                 axial = knees - hips if below == 0 else ankles - knees
                 towards[k, 0] = axial[1] * side[2] - axial[2] * side[1]
                 towards[k, 1] = axial[2] * side[0] - axial[0] * side[2]
@@ -306,7 +311,8 @@ def add_cloth(mesh: Mesh, heights: Floats, grid: Floats, frame: Floats, material
     Args:
         mesh: Written.
         heights: (rows, columns) world heights, metres.
-        grid: (4,) x0, x1, z0, z1 of the rectangle in its own axes: columns go from x0 to x1, rows from z0 to z1.
+        grid: (4,) x0, x1, z0, z1 of the rectangle in its own axes: columns go from x0 to x1, rows from z0
+            to z1.
         frame: (3,) x, z of the rectangle's origin in the world, and its yaw.
         material: Row of the palette.
         part: Number of the part.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,7 @@ def project(mesh: Mesh, camera: Floats, screen: Singles) -> None:
     Args:
         mesh: Read.
         camera: (15,) position (3), rotation rows right, down, forward (9), focal length, cx, cy in pixels.
-        screen: (VERTICES, 3), written.
+        screen: (V, 3), written.
     """
     for i in range(mesh.sizes[0]):
         x = mesh.points[i, 0] - camera[0]
@@ -50,8 +52,9 @@ def project_light(mesh: Mesh, light: Floats, screen: Singles) -> None:
 
     Args:
         mesh: Read.
-        light: (14,) centre (3), axes across, down, towards the light (9), texels a metre, half the map in texels.
-        screen: (VERTICES, 3), written.
+        light: (14,) centre (3), axes across, down, towards the light (9), texels a metre, half the map in
+            texels.
+        screen: (V, 3), written.
     """
     for i in range(mesh.sizes[0]):
         x = mesh.points[i, 0] - light[0]
@@ -63,13 +66,12 @@ def project_light(mesh: Mesh, light: Floats, screen: Singles) -> None:
 
 
 @kernel
-def fill(mesh: Mesh, screen: Singles, cull: bool, depth: Singles, ids: Ints) -> None:
-    """Draw every quad: the closest triangle of each sample.
+def fill(mesh: Mesh, screen: Singles, depth: Singles, ids: Ints) -> None:
+    """Draw every quad that faces the view or is two-sided: the closest triangle of each sample.
 
     Args:
         mesh: Read; triangle k of quad q has number 2 q + k.
-        screen: (VERTICES, 3) from `project`; larger third coordinate is closer.
-        cull: Whether to leave out triangles that face away (unless two-sided).
+        screen: (V, 3) from `project`; larger third coordinate is closer.
         depth: (h, w), written: closeness; must come zeroed.
         ids: (h, w), written: triangle numbers; must come filled with -1.
     """
@@ -86,14 +88,14 @@ def fill(mesh: Mesh, screen: Singles, cull: bool, depth: Singles, ids: Ints) -> 
             ax, ay = screen[a, 0], screen[a, 1]
             bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
             area = bx * cy - cx * by
-            if cull and two == 0 and area >= 0.0:
+            if two == 0 and area >= 0.0:
                 continue
             if abs(area) < 1e-9:
                 continue
-            left = max(np.int64(np.ceil(ax + min(0.0, min(bx, cx)))), 0)
-            right = min(np.int64(np.floor(ax + max(0.0, max(bx, cx)))), width - 1)
-            top = max(np.int64(np.ceil(ay + min(0.0, min(by, cy)))), 0)
-            bottom = min(np.int64(np.floor(ay + max(0.0, max(by, cy)))), height - 1)
+            left = max(math.ceil(ax + min(0.0, min(bx, cx))), 0)
+            right = min(math.floor(ax + max(0.0, max(bx, cx))), width - 1)
+            top = max(math.ceil(ay + min(0.0, min(by, cy))), 0)
+            bottom = min(math.floor(ay + max(0.0, max(by, cy))), height - 1)
             if left > right or top > bottom:
                 continue
             inverse = np.float32(1.0) / area

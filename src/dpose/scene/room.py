@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +16,8 @@ Singles = NDArray[np.float32]
 def _trace_row(y: float, camera: Floats, room: Floats, hits: Singles) -> None:
     """Where the rays of a picture row (at height y over focal length) meet the room.
 
-    `hits` (6, W) gets the surface (0 floor, 1 back wall, 2 side wall), world x, y, z, and position across and along
-    the room's own axes. Free of branches, so that the compiler works on many pixels at once.
+    `hits` (6, W) gets the surface (0 floor, 1 back wall, 2 side wall), world x, y, z, and position across
+    and along the room's own axes. Free of branches, so that the compiler works on many pixels at once.
     """
     one, focal, cx = np.float32(1.0), np.float32(1.0 / camera[12]), np.float32(camera[13])
     rx, ry, rz = np.float32(camera[3]), np.float32(camera[4]), np.float32(camera[5])
@@ -111,12 +109,16 @@ def _light_row(room: Floats, light: Floats, hits: Singles, tone: Singles, row: S
             paint = base[n] + k * base[3 + n] if is_floor else base[6 + n] + k * base[9 + n]
             paint = base[12 + n] if board else paint
             row[j, n] = paint * (
-                np.float32(light[3 + n]) * lit + np.float32(light[6 + n]) * up + np.float32(light[9 + n]) * down
+                np.float32(light[3 + n]) * lit
+                + np.float32(light[6 + n]) * up
+                + np.float32(light[9 + n]) * down
             )
 
 
 @kernel
-def paint_room(camera: Floats, room: Floats, light: Floats, axes: Floats, cover: Singles, image: Singles) -> None:
+def paint_room(
+    camera: Floats, room: Floats, light: Floats, axes: Floats, cover: Singles, image: Singles
+) -> None:
     """Fill the picture with the empty room, in linear light.
 
     Args:

@@ -29,13 +29,18 @@ def _oval(x: float, y: float, cx: float, cy: float, rx: float, ry: float, soft: 
 
 @kernel
 def _face(r: float, g: float, b: float, m: Floats, u: float, v: float) -> RGB:
-    """Paint a face: u is the angle around the head over 2 pi (0.25 in front), v the height in metres of an adult."""
+    """Paint a face.
+
+    u is the angle around the head over 2 pi (0.25 in front), v the height over the chin in an adult's metres.
+    """
     flags = int(m[11])
     x = (u - 0.25) * 2.0 * math.pi
     hr, hg, hb = m[3], m[4], m[5]
     ax = abs(x)
     # warm cheeks and nose
-    blush = 0.28 * (_oval(ax, v, 0.62, 0.072, 0.42, 0.028, 1.2) + 0.6 * _oval(ax, v, 0.0, 0.085, 0.22, 0.02, 1.2))
+    blush = 0.28 * (
+        _oval(ax, v, 0.62, 0.072, 0.42, 0.028, 1.2) + 0.6 * _oval(ax, v, 0.0, 0.085, 0.22, 0.02, 1.2)
+    )
     g *= 1.0 - 0.42 * blush
     b *= 1.0 - 0.42 * blush
     # eye sockets lie in shade
@@ -56,11 +61,12 @@ def _face(r: float, g: float, b: float, m: Floats, u: float, v: float) -> RGB:
     k = 0.75 * _oval(ax, v, 0.0, 0.0445, 0.26, 0.0022, 0.9)
     r, g, b = r * (1 - k), g * (1 - k), b * (1 - k)
     # eyes: white, iris, upper lid; then brows
-    k = _oval(ax, v, 0.43, 0.1195, 0.20, 0.0095, 0.5)
-    r, g, b = r + k * (0.80 - r), g + k * (0.79 - g), b + k * (0.76 - b)
-    k = _oval(ax, v, 0.43, 0.1195, 0.095, 0.0095, 0.4)
+    k = _oval(ax, v, 0.42, 0.1195, 0.185, 0.0085, 0.5)
+    white = min(0.72, 0.28 + 0.62 * r)
+    r, g, b = r + k * (white - r), g + k * (0.98 * white - g), b + k * (0.95 * white - b)
+    k = _oval(ax, v, 0.42, 0.1195, 0.105, 0.0095, 0.4)
     r, g, b = r + k * (0.03 - r), g + k * (0.022 - g), b + k * (0.018 - b)
-    k = 0.8 * _oval(ax, v, 0.43, 0.1285, 0.23, 0.0035, 0.8)
+    k = 0.8 * _oval(ax, v, 0.42, 0.1280, 0.22, 0.0035, 0.8)
     r, g, b = r + k * (0.04 - r), g + k * (0.03 - g), b + k * (0.03 - b)
     k = 0.85 * _oval(ax, v - 0.018 * (ax - 0.4) * (0.4 - ax), 0.43, 0.1455, 0.27, 0.0055, 0.8)
     r, g, b = r + k * (0.6 * hr - r), g + k * (0.6 * hg - g), b + k * (0.6 * hb - b)
@@ -85,8 +91,10 @@ def _face(r: float, g: float, b: float, m: Floats, u: float, v: float) -> RGB:
 
 
 @kernel
-def _torso(r: float, g: float, b: float, m: Floats, skin: Floats, trim: Floats, u: float, v: float, scale: float) -> RGB:
-    """Necklines, buttons, open jackets and prints on the trunk: v is the height over the crotch over 0.31 m."""
+def _torso(
+    r: float, g: float, b: float, m: Floats, skin: Floats, trim: Floats, u: float, v: float, scale: float
+) -> RGB:
+    """Necklines, buttons, open jackets and prints on the trunk; v is the height over the crotch, metres."""
     flags = int(m[11])
     x = (u - 0.25) * 2.0 * math.pi
     ax = abs(x)
@@ -97,15 +105,14 @@ def _torso(r: float, g: float, b: float, m: Floats, skin: Floats, trim: Floats, 
             r, g, b = 0.8 * r, 0.8 * g, 0.8 * b
     if flags & 4 and ax < 0.035:
         r, g, b = 0.72 * r, 0.72 * g, 0.72 * b
-    if flags & 32 and ax < 0.5 and 1.42 < s < 1.66:
-        if noise(x * 7.0 + 3.0, s * 16.0, 31) > 0.42:
-            r, g, b = m[3], m[4], m[5]
+    if flags & 32 and ax < 0.5 and 1.42 < s < 1.66 and noise(x * 7.0 + 3.0, s * 16.0, 31) > 0.42:
+        r, g, b = m[3], m[4], m[5]
     if flags & 8 and s < 1.06:
         r, g, b = 0.02, 0.015, 0.01
     neck = 1.90 - (0.22 if flags & 1 else 0.05) * max(0.0, 1.0 - ax / (0.5 if flags & 1 else 0.9))
     if flags & 16:
         neck = 1.80
-    if s > neck and ax < 2.0 or s > 1.93:
+    if (s > neck and ax < 2.0) or s > 1.93:
         r, g, b = skin[0], skin[1], skin[2]
     elif s > neck - 0.035 and ax < 2.0:
         r, g, b = 0.75 * r, 0.75 * g, 0.75 * b
@@ -127,12 +134,14 @@ def _albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
             k = cloth_pattern(pattern, u * girth / m[7], v / m[7])
             r, g, b = r + k * (m[3] - r), g + k * (m[4] - g), b + k * (m[5] - b)
         if m[9] > 0.0:  # folds: brighter and darker creases
-            fold = 1.0 + m[9] * 0.34 * (noise(u * girth * 13.0, v * 9.0, 17) + noise(u * girth * 5.0, v * 22.0, 18) - 1.0)
+            fold = 1.0 + m[9] * 0.34 * (
+                noise(u * girth * 13.0, v * 9.0, 17) + noise(u * girth * 5.0, v * 22.0, 18) - 1.0
+            )
             r, g, b = r * fold, g * fold, b * fold
         if kind == 3:
             return _torso(r, g, b, m, palette[0], palette[9], u, v, 1.0)
     elif kind == 4:
-        if 0.60 < u < 0.90:
+        if 0.64 < u < 0.86:
             r, g, b = m[3], m[4], m[5]
     elif kind == 5:
         k = 1.0 + 0.5 * (noise(u * 34.0, v * 8.0, 19) - 0.5)
@@ -140,6 +149,12 @@ def _albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
     elif kind == 7:
         k = 1.0 + 0.35 * (noise(u * 4.0, v * 30.0, 20) - 0.5)
         r, g, b = r * k, g * k, b * k
+    elif kind == 8:
+        if v > 0.55:  # gaps between fingers
+            k = math.sin(2.0 * math.pi * u) * 2.0
+            gap = abs(k - math.floor(k + 0.5)) if abs(k) < 1.4 else 1.0
+            if gap < 0.13:
+                r, g, b = 0.62 * r, 0.55 * g, 0.55 * b
     elif kind == 6 and pattern > 0:
         k = cloth_pattern(pattern, u / m[7], v / m[7])
         r, g, b = r + k * (m[3] - r), g + k * (m[4] - g), b + k * (m[5] - b)
@@ -149,7 +164,7 @@ def _albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
 @kernel
 def _shadow(x: float, y: float, h: float, depth: Singles, bias: float) -> float:
     """Share of light that arrives at texel (x, y) and height h: four neighbours, weighted."""
-    i, j = int(math.floor(y)), int(math.floor(x))
+    i, j = math.floor(y), math.floor(x)
     if i < 0 or j < 0 or i + 1 >= depth.shape[0] or j + 1 >= depth.shape[1]:
         return 1.0
     a, b = y - i, x - j
@@ -159,6 +174,22 @@ def _shadow(x: float, y: float, h: float, depth: Singles, bias: float) -> float:
     lit += a * (1 - b) * (1.0 if depth[i + 1, j] < h + bias else 0.0)
     lit += a * b * (1.0 if depth[i + 1, j + 1] < h + bias else 0.0)
     return lit
+
+
+@kernel
+def _nearness(depth: Singles, y: int, x: int, reach: int) -> float:
+    """1, or less where something just in front hides a part of the sky: limbs darken what they pass over."""
+    rows, columns = depth.shape
+    here = depth[y, x]
+    hidden = 0.0
+    for k in range(4):
+        i = y + (reach if k == 0 else -reach if k == 1 else 0)
+        j = x + (reach if k == 2 else -reach if k == 3 else 0)
+        if 0 <= i < rows and 0 <= j < columns:
+            ahead = 1.0 / here - 1.0 / max(depth[i, j], 1e-3)  # metres towards the camera
+            if 0.03 < ahead < 0.5:
+                hidden += min((ahead - 0.03) * 14.0, 1.0) * (1.0 - ahead * 2.0)
+    return 1.0 - 0.13 * hidden
 
 
 @inlined
@@ -237,6 +268,7 @@ def shade(
     mesh: Mesh,
     screen: Singles,
     ids: Ints,
+    depth: Singles,
     sun: Singles,
     sun_depth: Singles,
     palette: Floats,
@@ -249,18 +281,20 @@ def shade(
 
     Args:
         mesh: The scene.
-        screen: (VERTICES, 3) from `project`.
+        screen: (V, 3) from `project`.
         ids: (2 H, 2 W) from `fill`.
-        sun: (VERTICES, 3) from `project_light`.
+        depth: (2 H, 2 W) from `fill`.
+        sun: (V, 3) from `project_light`.
         sun_depth: (S, S) heights towards the light, from `fill`.
         palette: (32, 12) materials.
-        light: (17,) direction to the light (3), its colour (3), light from above (3), from below (3), rim strength,
-            unused (3), strength of shadows.
+        light: (17,) direction to the light (3), its colour (3), light from above (3), from below (3), rim
+            strength, unused (3), strength of shadows.
         camera: (15,) see `project`.
         image: (H, W, 3), read and written: pixels that surfaces cover in part keep that share of the room.
         mask: (H, W), written: whether the person covers at least half of the pixel.
     """
     height, width = mask.shape
+    reach = max(2, height // 24)
     for i in range(height):
         for j in range(width):
             part, same = -2, True
@@ -292,6 +326,9 @@ def shade(
                 number = ids[y, x]
                 if number >= 0:
                     sx, sy = (2.0 * j + 0.5, 2.0 * i + 0.5) if same else (float(x), float(y))
-                    dr, dg, db = _surface(number, sx, sy, mesh, screen, sun, sun_depth, palette, light, camera)
-                    r, g, b = r + share * dr, g + share * dg, b + share * db
+                    dr, dg, db = _surface(
+                        number, sx, sy, mesh, screen, sun, sun_depth, palette, light, camera
+                    )
+                    dark = share * _nearness(depth, y, x, reach)
+                    r, g, b = r + dark * dr, g + dark * dg, b + dark * db
             image[i, j, 0], image[i, j, 1], image[i, j, 2] = r, g, b

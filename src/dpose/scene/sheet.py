@@ -12,8 +12,22 @@ from dpose.errors import DposeError
 from dpose.scene.render import Scene
 
 EDGES = (
-    (0, 1), (1, 2), (2, 6), (6, 3), (3, 4), (4, 5), (6, 7), (7, 8), (8, 9), (7, 12), (12, 11), (11, 10), (7, 13), (13, 14), (14, 15),
-)  # fmt: skip
+    (0, 1),
+    (1, 2),
+    (2, 6),
+    (6, 3),
+    (3, 4),
+    (4, 5),
+    (6, 7),
+    (7, 8),
+    (8, 9),
+    (7, 12),
+    (12, 11),
+    (11, 10),
+    (7, 13),
+    (13, 14),
+    (14, 15),
+)
 _RIGHT, _LEFT, _MIDDLE = (255, 120, 40), (40, 170, 255), (250, 230, 60)
 
 
@@ -31,7 +45,8 @@ def contact_sheet(
         scenes: At least one, all of one size.
         columns: Pictures in a row.
         scale: Enlargement.
-        skeleton: Draw the bones (right side orange, left side blue), with hollow dots for joints that are hidden.
+        skeleton: Draw the bones (right side orange, left side blue), with hollow dots for joints that are
+            hidden.
 
     Raises:
         DposeError: no scenes, scenes of several sizes, or columns or scale below one.
@@ -48,7 +63,7 @@ def contact_sheet(
     for k, scene in enumerate(scenes):
         tile = cv2.resize(scene.image, (width * scale, height * scale), interpolation=cv2.INTER_CUBIC)
         if skeleton:
-            points = [tuple(int(round(v)) for v in (p + 0.5) * scale - 0.5) for p in scene.keypoints]
+            points = [tuple(round(v) for v in (p + 0.5) * scale - 0.5) for p in scene.keypoints]
             for a, b in EDGES:
                 cv2.line(tile, points[a], points[b], _edge_colour(a, b), 1, cv2.LINE_AA)
             for point, shown in zip(points, scene.visible, strict=True):

@@ -1,8 +1,9 @@
 """The articulated skeleton: degrees of freedom and their limits, bones, forward kinematics.
 
 World axes: x to the left of a person who faces the camera, y up, z towards the camera; metres and radians. A
-person of yaw 0 looks along +z. All joints are hinges or Euler triples of *anatomical* angles: flexion, abduction and
-rotation are positive in the same sense on both sides of the body, so mirroring a pose swaps two blocks of numbers.
+person of yaw 0 looks along +z. All joints are hinges or Euler triples of *anatomical* angles: flexion,
+abduction and rotation are positive in the same sense on both sides of the body, so mirroring a pose swaps
+two blocks of numbers.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SIDE = (
 _ROOT = ("x", "lift", "z")
 
 DOFS: tuple[str, ...] = (*_TRUNK, *(f"r_{n}" for n in _SIDE), *(f"l_{n}" for n in _SIDE), *_ROOT)
-"""The degrees of freedom of a pose, in the order of a pose array: 33 angles in radians, 3 lengths in metres."""
+"""The degrees of freedom of a pose, in the order of a pose array: 33 angles in radians, 3 lengths in m."""
 
 DOF: dict[str, int] = {name: i for i, name in enumerate(DOFS)}
 """Where each degree of freedom stands in a pose array."""
@@ -131,7 +132,7 @@ FRAMES = (
     "l_shank",
     "l_foot",
 )
-"""The rigid parts, in the order of the rotation matrices of forward kinematics (columns: left, up, forward)."""
+"""The rigid parts, in the order of the rotations of forward kinematics (columns: left, up, forward)."""
 
 FRAME: dict[str, int] = {name: i for i, name in enumerate(FRAMES)}
 
@@ -161,7 +162,7 @@ BONES: dict[str, float] = {
     "hip_half": 0.092,
     "lumbar": 0.14,
     "spine": 0.36,
-    "neck": 0.105,
+    "neck": 0.098,
     "head": 0.235,
     "shoulder_half": 0.178,
     "upper_arm": 0.29,
@@ -200,7 +201,7 @@ def mirror(pose: Floats) -> Floats:
 
 @kernel
 def _turn(parent: Floats, x: float, y: float, z: float, out: Floats) -> None:
-    """out = parent Rx(x) Rz(z) Ry(y): flexion, then abduction, then rotation about the bone."""
+    """Out = parent Rx(x) Rz(z) Ry(y): flexion, then abduction, then rotation about the bone."""
     cx, sx, cy, sy, cz, sz = math.cos(x), math.sin(x), math.cos(y), math.sin(y), math.cos(z), math.sin(z)
     # Rx Rz Ry, written out
     m00, m01, m02 = cz * cy, -sz, cz * sy
@@ -215,7 +216,7 @@ def _turn(parent: Floats, x: float, y: float, z: float, out: Floats) -> None:
 
 @kernel
 def _step(start: Floats, frame: Floats, x: float, y: float, z: float, out: Floats) -> None:
-    """out = start + frame (x, y, z)."""
+    """Out = start + frame (x, y, z)."""
     for i in range(3):
         out[i] = start[i] + frame[i, 0] * x + frame[i, 1] * y + frame[i, 2] * z
 
@@ -280,9 +281,7 @@ def forward(pose: Floats, bones: Floats, joints: Floats, frames: Floats) -> None
 
 
 CONTACT_RADII: Floats = np.array(
-    [0.1, 0.1, 0.1, 0.07, 0.03]
-    + [0.065, 0.045, 0.03, 0.015] * 2
-    + [0.10, 0.06, 0.045, 0.02, 0.02] * 2
+    [0.1, 0.1, 0.1, 0.07, 0.03] + [0.065, 0.045, 0.03, 0.015] * 2 + [0.10, 0.06, 0.045, 0.02, 0.02] * 2
 )
 """How far the body's surface lies from each joint, metres: what touches the ground first."""
 

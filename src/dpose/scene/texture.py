@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dpose.scene.jit import kernel
 
-
 _SIDE = 64
 _TABLE: NDArray[np.float32] = np.random.default_rng(20).random((_SIDE, _SIDE)).astype(np.float32)
 
@@ -17,7 +16,7 @@ _TABLE: NDArray[np.float32] = np.random.default_rng(20).random((_SIDE, _SIDE)).a
 @kernel
 def lattice(i: int, j: int, seed: int) -> float:
     """A number in [0, 1) that looks random, for a point of the integer lattice."""
-    return _TABLE[(i + 29 * seed) & 63, (j + 13 * seed) & 63]
+    return float(_TABLE[(i + 29 * seed) & 63, (j + 13 * seed) & 63])
 
 
 @kernel
@@ -29,7 +28,7 @@ def noise(x: float, y: float, seed: int) -> float:
     u, v = u * u * (3.0 - 2.0 * u), v * v * (3.0 - 2.0 * v)
     i0, i1, j0, j1 = i & 63, (i + 1) & 63, j & 63, (j + 1) & 63
     a, b, c, d = _TABLE[i0, j0], _TABLE[i1, j0], _TABLE[i0, j1], _TABLE[i1, j1]
-    return a + u * (b - a) + v * (c - a) + u * v * (a - b - c + d)
+    return float(a + u * (b - a) + v * (c - a) + u * v * (a - b - c + d))
 
 
 @kernel
@@ -41,7 +40,7 @@ def wave(x: float) -> float:
 
 @kernel
 def cloth_pattern(kind: int, u: float, v: float) -> float:
-    """Share of a cloth's second colour at (u, v), both in periods of the pattern. Kinds: `materials.PATTERNS`."""
+    """Share of a cloth's second colour at (u, v), in periods of the pattern; kinds: `materials.PATTERNS`."""
     if kind == 1:
         return 1.0 if wave(v) > 0.58 else 0.0
     if kind == 2:
@@ -66,7 +65,10 @@ def cloth_pattern(kind: int, u: float, v: float) -> float:
 
 @kernel
 def wall_pattern(kind: int, u: float, v: float) -> float:
-    """Share of a wall's second colour: 0 plain, 1 stripes, 2 panels, 3 bricks, 4 tiles, 5 blotches, 6 two-tone, 7 slats."""
+    """Share of a wall's second colour.
+
+    Kinds: 0 plain, 1 stripes, 2 panels, 3 bricks, 4 tiles, 5 blotches, 6 two-tone, 7 slats.
+    """
     if kind == 1:
         return 1.0 if wave(u) > 0.5 else 0.0
     if kind == 2:
@@ -88,12 +90,15 @@ def wall_pattern(kind: int, u: float, v: float) -> float:
 
 @kernel
 def floor_pattern(kind: int, u: float, v: float) -> float:
-    """Share of a floor's second colour: 0 plain, 1 chequers, 2 planks, 3 carpet, 4 tiles, 5 grass, 6 blotches."""
+    """Share of a floor's second colour.
+
+    Kinds: 0 plain, 1 chequers, 2 planks, 3 carpet, 4 tiles, 5 grass, 6 blotches.
+    """
     if kind == 1:
-        return float((int(math.floor(u)) + int(math.floor(v))) & 1)
+        return float((math.floor(u) + math.floor(v)) & 1)
     if kind == 2:
         row = math.floor(u * 2.0)
-        tone = 0.65 * lattice(int(row), int(math.floor(v * 0.3 + lattice(int(row), 7, 2))), 21)
+        tone = 0.65 * lattice(int(row), math.floor(v * 0.3 + lattice(int(row), 7, 2)), 21)
         seam = 1.0 if wave(u) < 0.05 or wave(u + 0.5) < 0.05 else 0.0
         return max(tone + 0.25 * noise(u * 8.0, v * 0.8, 22), seam)
     if kind == 3:

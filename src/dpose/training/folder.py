@@ -15,6 +15,7 @@ from safetensors.torch import save as save_tensors
 from dpose.files import explain_os_error, write_atomic
 from dpose.privacy.statement import PrivacyStatement
 
+
 def write_model_folder(
     folder: Path, model: torch.nn.Module, config: Mapping[str, Any], statement: PrivacyStatement, card: str
 ) -> None:

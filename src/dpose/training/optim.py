@@ -39,7 +39,9 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
-            raise DposeError(f"unknown schedule {self.schedule!r}", fix=f"choose one of {', '.join(SCHEDULES)}")
+            raise DposeError(
+                f"unknown schedule {self.schedule!r}", fix=f"choose one of {', '.join(SCHEDULES)}"
+            )
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise DposeError(f"the learning rate must be positive, not {self.lr:g}")
         if not 0 <= self.warmup < 1:
@@ -55,7 +57,9 @@ class OptimizerConfig:
         # LBFGS evaluates the loss again, on data that the step's sample did not draw
         found = known.get(self.name.lower())
         if found is None or found in (torch.optim.Optimizer, torch.optim.LBFGS):
-            raise DposeError(f"unknown optimizer {self.name!r}", fix="name a first-order class of torch.optim")
+            raise DposeError(
+                f"unknown optimizer {self.name!r}", fix="name a first-order class of torch.optim"
+            )
         return found
 
     def build(

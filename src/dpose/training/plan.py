@@ -145,7 +145,9 @@ class TrainingPlan:
                 fix="give nominal_units with add-or-remove, and only there",
             )
         if self.delta is None:
-            raise DposeError(f"{self.method} needs a delta", fix="give --delta, well below 1 / number of units")
+            raise DposeError(
+                f"{self.method} needs a delta", fix="give --delta, well below 1 / number of units"
+            )
         check_delta(self.delta)
         if (self.epsilon is None) == (self.noise_multiplier is None):
             raise DposeError(

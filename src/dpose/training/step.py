@@ -74,9 +74,7 @@ def private_gradient(
             sums[name] += value
         if on_micro_batch:
             on_micro_batch()
-    noisy = add_gaussian(
-        sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, engine.context)
-    )
+    noisy = add_gaussian(sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, engine.context))
     return {name: value / bound.divisor for name, value in noisy.items()}
 
 

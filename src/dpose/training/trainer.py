@@ -4,8 +4,8 @@
     print(run.statement.paragraph())
 
 What is private flows through `step.private_gradient` and nowhere else. What is printed, logged and saved is settings,
-public constants and post-processing of noised sums (PRIVACY: loss, norms before noise, the share clipped and the size of
-a sample are never computed for private data).
+public constants and post-processing of noised sums: loss, norms before noise, the share clipped and the size of a
+sample are never computed for private data.
 """
 
 from __future__ import annotations
@@ -123,9 +123,7 @@ def train(
         bound = plan.bind(len(private))
     params = _trainable(model, bound)
     noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
-    digest = hashlib.sha256(
-        bytes.fromhex(bound.sha256) + content_digest(private, threads, console)
-    ).digest()
+    digest = hashlib.sha256(bytes.fromhex(bound.sha256) + content_digest(private, threads, console)).digest()
     loader = Loader(task, private, noise, threads)
     model.train()
     if views_at_once is None:
@@ -136,9 +134,10 @@ def train(
         folder.mkdir(parents=True)
     except OSError as error:
         raise explain_os_error(error, folder) from error
+    described = getattr(model, "config", None)
     config: dict[str, Any] = {
         "task": task.name,
-        "model": model.config.to_dict() if hasattr(model, "config") else {},
+        "model": described.to_dict() if described else {},
         "run": {
             **(settings or {}),
             "plan": plan.to_dict(),
@@ -153,7 +152,10 @@ def train(
     loop.load_average()
     model.eval()
     if interrupted:
-        caveats = [*caveats, f"the run was stopped after {steps} of {bound.steps} steps; epsilon is the plan's"]
+        caveats = [
+            *caveats,
+            f"the run was stopped after {steps} of {bound.steps} steps; epsilon is the plan's",
+        ]
     statement = statement_of(bound, seeded=noise.seeded, head=head, public=public_facts, caveats=caveats)
     write_model_folder(folder, model, config, statement, model_card(task.name, statement, config))
     return Run(folder, statement, model, steps, interrupted)
@@ -207,15 +209,14 @@ class _Loop:
                     self._step(done, plain, log)
                     done += 1
                     bar.update(bar.task_ids[0], completed=done)
-                if ledger:
-                    if done > first:
-                        ledger.commit(first, done - first)
+                if ledger and done > first:
+                    ledger.commit(first, done - first)
                 if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS or done == bound.steps or asked():
                     self._save(done, ledger.head if ledger else "")
             return (ledger.head if ledger else ""), done, done < bound.steps
 
     def _step(self, step: int, plain: Iterator[Any], log: RunLog) -> None:
-        shown: dict[str, float] = {"lr": self.schedule.get_last_lr()[0]}
+        shown: dict[str, float] = {"lr": float(self.schedule.get_last_lr()[0])}
         if self.bound.event is not None:
             gradient = private_gradient(self.engine, self.params, step)
             shown["noisy_gradient_norm"] = global_norm(gradient)
@@ -317,7 +318,7 @@ def content_digest(dataset: UnitDataset, threads: int, console: Console) -> byte
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Any]:
-    """Turns the first Ctrl-C into a request that the loop sees at the next step boundary; a second one stops at once."""
+    """Turns the first Ctrl-C into a request, seen at the next step boundary; a second one stops at once."""
     asked = threading.Event()
 
     def note(signum: int, frame: FrameType | None) -> None:

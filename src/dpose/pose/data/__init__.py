@@ -2,6 +2,6 @@
 
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.spec import DataSpec, open_data
-from dpose.pose.data.units import Person, Picture, PoseUnits
+from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 
-__all__ = ["Augment", "DataSpec", "Person", "Picture", "PoseUnits", "open_data"]
+__all__ = ["Augment", "DataSpec", "Person", "Picture", "PoseUnits", "UnitKind", "open_data"]

@@ -7,9 +7,9 @@ where present, are unused.
 **Near copies.** The same photograph is in the dataset more than once, saved again, sometimes recoloured. A
 public picture that is also private would be protected in name only, and a validation picture that was
 trained on measures nothing. So public pictures near a private one are left out, and validation pictures
-near a private or a remaining public one. Private pictures are never left out: their number is public and
-must not depend on what they show. What is left of the public and validation splits does depend on the
-private pictures, so a guarantee for the private ones is conditional on that choice.
+near a private or a remaining public one. A private picture is never left out for its copies: the number of
+private pictures is public and must not depend on what they show. What is left of the public and validation
+splits does depend on the private pictures, so a guarantee for the private ones is conditional on that choice.
 
 `NEAR` was chosen on the real pictures. All 40 million pairs of the 9,000 were compared, and as a control
 every picture with every *mirrored* other: the dataset holds no mirrored copy (none was seen, and those
@@ -220,6 +220,5 @@ def _person(joints: NDArray[np.float64], visible: NDArray[np.bool_]) -> Person:
     if visible[_NECK] and visible[_HEAD_TOP]:
         length = float(np.linalg.norm(joints[_HEAD_TOP] - joints[_NECK]))
         head = length if length > 0 else np.nan
-    # hidden joints hold arbitrary numbers, which must not reach the derived ones
-    keypoints, seen = lsp_to_mpii(np.where(visible[:, None], joints, 0), visible)
+    keypoints, seen = lsp_to_mpii(joints, visible)
     return Person(keypoints, seen, np.concatenate([low - grow, high + grow]).astype(np.float32), head)

@@ -100,6 +100,11 @@ class DataSpec:
     def __str__(self) -> str:
         return ":".join(part for part in (self.name, self.root, self.split) if part)
 
+    @property
+    def public(self) -> bool:
+        """Whether nobody in it needs protection: a split called public, or the `studio` look, which is nobody."""
+        return self.split == "public" or (self.name, self.root) == ("synthetic", "studio")
+
     def for_purpose(self, purpose: Purpose) -> DataSpec:
         """The same spec with its split filled in."""
         return DataSpec(self.name, self.root, self.split or SOURCES[self.name].default[purpose])

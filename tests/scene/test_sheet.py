@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from dpose.errors import DposeError
+from dpose.scene import contact_sheet, render
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return [render("studio", seed, (40, 30)) for seed in range(5)]
+
+
+def test_shape_and_order(scenes):
+    sheet = contact_sheet(scenes, columns=3, scale=2, skeleton=False)
+    assert sheet.shape == (2 * 80, 3 * 60, 3)
+    assert sheet.dtype == np.uint8
+    plain = contact_sheet(scenes, columns=3, scale=1, skeleton=False)
+    assert np.array_equal(plain[40:80, :30], scenes[3].image)
+    assert (plain[40:80, 60:] == 24).all()
+
+
+def test_the_skeleton_is_drawn_at_the_joints(scenes):
+    plain, drawn = (contact_sheet(scenes[:1], 1, 4, skeleton) for skeleton in (False, True))
+    changed = (plain != drawn).any(axis=2)
+    assert 0.005 < changed.mean() < 0.3
+    for x, y in scenes[0].keypoints:
+        i, j = round((y + 0.5) * 4 - 0.5), round((x + 0.5) * 4 - 0.5)
+        if 0 <= i < changed.shape[0] and 0 <= j < changed.shape[1]:
+            assert changed[max(i - 2, 0) : i + 3, max(j - 2, 0) : j + 3].any()
+
+
+def test_the_scenes_are_not_drawn_upon(scenes):
+    before = scenes[0].image.copy()
+    contact_sheet(scenes, 2, 1)
+    assert np.array_equal(scenes[0].image, before)
+
+
+def test_mistakes_are_told(scenes):
+    with pytest.raises(DposeError, match="no scenes"):
+        contact_sheet([])
+    with pytest.raises(DposeError, match="sizes"):
+        contact_sheet([scenes[0], render("studio", 1, (32, 24))])
+    with pytest.raises(DposeError, match="at least one"):
+        contact_sheet(scenes, columns=0)

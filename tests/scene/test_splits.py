@@ -1,0 +1,48 @@
+import pytest
+
+from dpose.errors import DposeError
+from dpose.scene import LOOKS, SPLITS, render, scene_seed
+from dpose.scene.splits import IDENTITIES, people_of
+
+
+def test_sizes():
+    assert SPLITS == {"train": 8000, "val": 1000, "test": 1000, "public": 200}
+
+
+def test_no_seed_is_in_two_splits_or_looks():
+    seeds = [scene_seed(look, split, i) for look in LOOKS for split, n in SPLITS.items() for i in range(n)]
+    assert len(set(seeds)) == len(seeds) == 2 * sum(SPLITS.values())
+    assert min(seeds) >= 0
+
+
+def test_no_person_is_in_two_splits():
+    people = [set(r) for r in IDENTITIES.values()]
+    assert sum(len(p) for p in people) == len(set().union(*people)) == 2000
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_pictures_show_their_splits_people(split):
+    for look in LOOKS:
+        for i in (0, 1, SPLITS[split] - 1):
+            seed = scene_seed(look, split, i)
+            assert people_of(seed) == IDENTITIES[split]
+            assert render(look, seed, (32, 24)).identity in IDENTITIES[split]
+
+
+def test_a_split_shows_many_people():
+    shown = {render("studio", scene_seed("studio", "public", i), (16, 16)).identity for i in range(60)}
+    assert len(shown) > 35
+
+
+@pytest.mark.parametrize(
+    ("look", "split", "index", "named"),
+    [
+        ("studio", "dev", 0, "dev"),
+        ("hall", "val", 0, "hall"),
+        ("ward", "public", 200, "200"),
+        ("ward", "val", -1, "-1"),
+    ],
+)
+def test_mistakes_are_told(look, split, index, named):
+    with pytest.raises(DposeError, match=named):
+        scene_seed(look, split, index)
