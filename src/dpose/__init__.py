@@ -1,1 +1,57 @@
-"""dpose: differentially private human vision."""
+"""dpose: differentially private human vision in Python.
+
+    plan = dpose.TrainingPlan(method="dp-sgd", epsilon=0.8, delta=4e-5, epochs=25, expected_batch_size=1024)
+    run = dpose.train(task, model, private=units, plan=plan, out="runs/mpii")
+    print(run.statement.paragraph())
+
+The names below are the public ones; everything else may move. They are imported when first used, so that the command
+line answers at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpose.errors import DposeError as DposeError
+    from dpose.pose.data import open_data as open_data
+    from dpose.pose.folder import load_model as load_model
+    from dpose.pose.metrics import PCKh as PCKh
+    from dpose.pose.model import PoseConfig as PoseConfig
+    from dpose.pose.model import PoseModel as PoseModel
+    from dpose.pose.model import apply_strategy as apply_strategy
+    from dpose.pose.model import fold_batchnorm as fold_batchnorm
+    from dpose.pose.predict import predict_image as predict_image
+    from dpose.pose.task import PoseTask as PoseTask
+    from dpose.privacy.ledger import verify_run as verify_run
+    from dpose.privacy.statement import PrivacyStatement as PrivacyStatement
+    from dpose.training.optim import OptimizerConfig as OptimizerConfig
+    from dpose.training.plan import TrainingPlan as TrainingPlan
+    from dpose.training.trainer import train as train
+    from dpose.units import View as View
+
+_HOMES = {
+    "DposeError": "errors",  # the one error a user sees
+    "OptimizerConfig": "training.optim",  # any torch optimizer and its schedule
+    "PCKh": "pose.metrics",  # percentage of correct keypoints, update and compute
+    "PoseConfig": "pose.model",  # preset, input size, norm
+    "PoseModel": "pose.model",  # TinyViT with a coordinate classification head
+    "PoseTask": "pose.task",  # what the engine knows of poses
+    "PrivacyStatement": "privacy.statement",  # what is guaranteed, in words and JSON
+    "TrainingPlan": "training.plan",  # method, sampling, clipping, noise and event, bound together
+    "View": "units",  # one look at a unit: a picture and its labels
+    "apply_strategy": "pose.model",  # which parameters train
+    "fold_batchnorm": "pose.model",  # BatchNorm into its convolution, exactly
+    "load_model": "pose.folder",  # a model from its folder
+    "open_data": "pose.data",  # units from NAME[:ROOT][:SPLIT]
+    "predict_image": "pose.predict",  # the joints of a person in a picture
+    "train": "training.trainer",  # train a model as a plan says
+    "verify_run": "privacy.ledger",  # recompute epsilon from the ledger
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpose' has no attribute {name!r}")
+    return getattr(import_module(f"dpose.{_HOMES[name]}"), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from dpose.errors import DposeError
 
@@ -12,23 +13,24 @@ def main(arguments: list[str] | None = None) -> int:
 
     0: done. 2: a mistake, told in one line on standard error. 130: stopped by Ctrl-C after saving.
     """
-    import click
     import typer
 
     from dpose.cli.app import app
 
+    # typer brings its own copy of click in some releases and imports it in others: take the class from typer itself
+    complaint: Any = typer.BadParameter.__mro__[2]
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="dpose", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except DposeError as error:
         _complain(error.line())
         return 2
-    except click.exceptions.Exit as ended:
+    except typer.Exit as ended:
         return ended.exit_code
-    except click.ClickException as error:
+    except complaint as error:
         _complain(" ".join(error.format_message().split()))
-        return error.exit_code
-    except (KeyboardInterrupt, click.exceptions.Abort):
+        return int(error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
         _complain("stopped")
         return 130
     except MemoryError:

@@ -35,7 +35,14 @@ _DRAPED = np.array(
 
 @kernel
 def _drape(
-    joints: Floats, bones: Floats, grid: Floats, frame: Floats, base: float, scale: float, heights: Floats
+    joints: Floats,
+    bones: Floats,
+    grid: Floats,
+    frame: Floats,
+    base: float,
+    scale: float,
+    loose: float,
+    heights: Floats,
 ) -> None:
     rows, columns = heights.shape
     cy, sy = math.cos(frame[2]), math.sin(frame[2])
@@ -46,7 +53,7 @@ def _drape(
             x, z = frame[0] + cy * lx + sy * lz, frame[1] - sy * lx + cy * lz
             best = base + 0.012
             for k in range(bones.shape[0]):
-                a, b, radius = int(bones[k, 0]), int(bones[k, 1]), bones[k, 2] * scale + 0.03
+                a, b, radius = int(bones[k, 0]), int(bones[k, 1]), bones[k, 2] * scale + loose
                 ax, az, bx, bz = joints[a, 0], joints[a, 2], joints[b, 0], joints[b, 2]
                 ex, ez = bx - ax, bz - az
                 t = ((x - ax) * ex + (z - az) * ez) / (ex * ex + ez * ez + 1e-9)
@@ -71,12 +78,14 @@ class Blanket:
         grid: (4,) half widths and ends, see `mesh.add_cloth`.
         base: Height of the mattress, metres.
         scale: Body size, which scales what lies under it.
+        loose: How far clothes stand off the body, metres.
     """
 
     frame: Floats
     grid: Floats
     base: float
     scale: float
+    loose: float
 
 
 ROWS, COLUMNS = 22, 19
@@ -86,5 +95,5 @@ ROWS, COLUMNS = 22, 19
 def add_blanket(mesh: Mesh, blanket: Blanket, joints: Floats, part: int) -> None:
     """Append the blanket as it lies over a body in a pose."""
     heights = np.empty((ROWS, COLUMNS))
-    _drape(joints, _DRAPED, blanket.grid, blanket.frame, blanket.base, blanket.scale, heights)
+    _drape(joints, _DRAPED, blanket.grid, blanket.frame, blanket.base, blanket.scale, blanket.loose, heights)
     add_cloth(mesh, heights, blanket.grid, blanket.frame, BLANKET, part)

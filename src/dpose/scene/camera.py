@@ -40,17 +40,16 @@ class Camera:
 def axes_looking(azimuth: float, elevation: float, roll: float) -> Floats:
     """Rows right, down, forward of a camera that looks at the origin from this direction, radians."""
     ca, sa, ce, se = math.cos(azimuth), math.sin(azimuth), math.cos(elevation), math.sin(elevation)
-    forward = np.array([-sa * ce, -se, -ca * ce])
-    right = np.array([ca, 0.0, -sa])
-    down = np.array(
+    fx, fy, fz = -sa * ce, -se, -ca * ce
+    dx, dy, dz = se * sa, -ce, se * ca  # down = forward x right, right = (ca, 0, -sa)
+    cr, sr = math.cos(roll), math.sin(roll)
+    return np.array(
         [
-            forward[1] * right[2] - forward[2] * right[1],
-            forward[2] * right[0] - forward[0] * right[2],
-            forward[0] * right[1] - forward[1] * right[0],
+            [cr * ca + sr * dx, sr * dy, -cr * sa + sr * dz],
+            [cr * dx - sr * ca, cr * dy, cr * dz + sr * sa],
+            [fx, fy, fz],
         ]
     )
-    cr, sr = math.cos(roll), math.sin(roll)
-    return np.stack([cr * right + sr * down, cr * down - sr * right, forward])
 
 
 def frame_person(

@@ -12,6 +12,7 @@ from dpose.scene.materials import (
     SHOE,
     SKIN,
     SKIRT,
+    SLEEVE,
     SOCK,
     TOP,
     Palette,
@@ -72,7 +73,7 @@ def _shoe(shape: Shape, side: str, material: int, extra: float) -> list[Tube]:
     s = shape.scale * (1.0 - 0.05 * shape.feminine)
     rows = (
         # forward, height of the middle above the sole, half width, half height
-        (-0.072, 0.034, 0.008, 0.012),
+        (-0.072, 0.034, 0.001, 0.001),
         (-0.066, 0.037, 0.027, 0.032),
         (-0.040, 0.045, 0.035, 0.044),
         (0.000, 0.049, 0.037, 0.048),
@@ -81,7 +82,7 @@ def _shoe(shape: Shape, side: str, material: int, extra: float) -> list[Tube]:
         (0.130, 0.029, 0.049, 0.028),
         (0.170, 0.025, 0.043, 0.024),
         (0.194, 0.020, 0.026, 0.018),
-        (0.202, 0.018, 0.008, 0.008),
+        (0.202, 0.018, 0.001, 0.001),
     )
     base = -0.078 * s
     return [
@@ -108,27 +109,28 @@ def _shoe(shape: Shape, side: str, material: int, extra: float) -> list[Tube]:
 
 def _trunk(shape: Shape, outfit: Outfit) -> list[Tube]:
     """The torso: cloth of the bottom below, of the top above, and a loose top's tail over the hips."""
-    extra = outfit.loose
     low = TOP if outfit.bottom in ("dress", "gown") else SKIRT if outfit.skirt else BOTTOM
+    extra, end, untucked = outfit.loose, min(outfit.tail, 0.95), outfit.tail < 0.9
     rings: list[Ring] = []
-    s = shape.scale
-    for k, st in enumerate(torso(shape)):
-        top = st.s >= min(outfit.tail, 0.95)
-        off = 0.0 if k == 0 or st.s > 1.95 else extra if top else 0.008
-        if top and st.s < 1.3 and outfit.tail < 0.9:
+    s, below = shape.scale, None
+    for st in torso(shape):
+        top = st.s >= end
+        if top and below is not None and below.s < end:
+            hem = _between(below, st, end)
+            rings.append(_ring(hem, 0.006, low, hem.s * 0.31))
+            rings.append(_ring(hem, extra + (0.014 if untucked else 0.004), TOP, hem.s * 0.31))
+        off = 0.0 if below is None or st.s > 1.95 else extra if top else 0.008
+        if top and st.s < 1.3 and untucked:
             off += 0.010  # an untucked top hangs from the chest
-        rings.append(_ring(st, off, TOP if top else low, st.s * 0.31 * s))
-        if not top and k + 1 < len(torso(shape)) and torso(shape)[k + 1].s >= min(outfit.tail, 0.95):
-            hem = _between(st, torso(shape)[k + 1], min(outfit.tail, 0.95))
-            rings.append(_ring(hem, 0.006, low, hem.s * 0.31 * s))
-            rings.append(_ring(hem, extra + (0.014 if outfit.tail < 0.9 else 0.004), TOP, hem.s * 0.31 * s))
+        rings.append(_ring(st, off, TOP if top else low, st.s * 0.31))
+        below = st
     tubes: list[Tube] = [(rings, 16)]
     bare_neck = [_ring(st, 0.0, SKIN, 0.3 + 0.1 * st.s) for st in neck(shape)]
     tubes.append((bare_neck, 10))
     if outfit.top in ("shirt", "polo", "jacket", "hoodie"):
         thick = 0.018 if outfit.top == "hoodie" else 0.008
         collar = [
-            Ring("neck", t, 0.0, 0.0, z * s, (r + thick) * s, (r + thick) * 1.06 * s, TOP, 0.62 + 0.05 * t)
+            Ring("neck", t, 0.0, 0.0, z * s, (r + thick) * s, (r + thick) * 1.06 * s, SLEEVE, 0.62 + 0.05 * t)
             for t, z, r in (
                 (-0.1, -0.01, 0.052),
                 (0.18, -0.012, 0.058),
@@ -145,7 +147,7 @@ def _skirt(shape: Shape, outfit: Outfit, gown: bool) -> Tube:
     s, fat = shape.scale, 1.0 + 0.16 * shape.heavy
     out = outfit.loose + 0.006 if outfit.bottom in ("dress", "gown") else 0.013
     hips = [st for st in torso(shape) if 0.3 < st.s <= 1.0]
-    rows = [_ring(st, out, SKIRT, 0.31 * (1.0 - st.s) * s) for st in reversed(hips)]
+    rows = [_ring(st, out, SKIRT, 0.31 * (1.0 - st.s)) for st in reversed(hips)]
     first = rows[0]
     rows.insert(0, first._replace(across=first.across - out, along=first.along - out))
     flare = 0.055 if gown else 0.04
@@ -175,7 +177,7 @@ def dress(draws: Draws, shape: Shape, gown: bool, palette: Palette) -> tuple[lis
     for side in "rl":
         wide = 0.022 if gown else 0.0
         tubes.append(
-            (cover(arm(shape, side), outfit.sleeve, outfit.loose * 0.8, wide + 0.006, TOP, SKIN, 0.29), 10)
+            (cover(arm(shape, side), outfit.sleeve, outfit.loose * 0.8, wide + 0.006, SLEEVE, SKIN, 0.29), 10)
         )
         tubes += [
             ([_ring(st, 0.0, HAND, st.t) for st in part], sides)
@@ -195,6 +197,8 @@ def dress(draws: Draws, shape: Shape, gown: bool, palette: Palette) -> tuple[lis
         tubes += _shoe(shape, side, SHOE, -0.004 if outfit.barefoot else 0.0)
     if outfit.skirt:
         tubes.append(_skirt(shape, outfit, gown))
+    palette.table[SLEEVE] = palette.table[TOP]  # the same cloth without what is painted on a trunk
+    palette.table[SLEEVE, 8] = KINDS["cloth"]
     palette.table[HAND] = skin
     palette.table[HAND, 8] = KINDS["hand"]
     if outfit.barefoot:

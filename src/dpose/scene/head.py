@@ -16,7 +16,7 @@ GLASSES, BEARD, STUBBLE, MASK, LIPSTICK, BALD, BUZZ = 1, 2, 4, 8, 16, 32, 64
 
 _SKULL = (
     # height above the upper neck, forward offset, half width, half depth
-    (-0.012, 0.058, 0.012, 0.014),
+    (-0.012, 0.058, 0.001, 0.001),
     (-0.006, 0.056, 0.033, 0.031),
     (0.010, 0.046, 0.050, 0.048),
     (0.032, 0.032, 0.061, 0.064),
@@ -27,7 +27,7 @@ _SKULL = (
     (0.188, -0.003, 0.074, 0.093),
     (0.210, -0.005, 0.062, 0.078),
     (0.226, -0.005, 0.042, 0.052),
-    (0.235, 0.0, 0.004, 0.005),
+    (0.235, 0.0, 0.001, 0.001),
 )
 
 STYLES = ("short", "buzz", "bald", "side", "bob", "long", "ponytail", "bun", "afro", "headscarf", "cap")
@@ -120,14 +120,19 @@ def _curtain(h: float, length: float, material: int, wide: float = 1.0) -> list[
         y -= 0.05
     rows += [
         (-length, -0.062 - 0.12 * max(0.0, length - 0.05), 0.068, 0.030),
-        (-length - 0.012, -0.066, 0.02, 0.012),
+        (-length - 0.012, -0.066, 0.001, 0.001),
     ]
     return [Ring("head", 0.0, 0.0, y * h, z * h, a * wide * h, b * h, material, y) for y, z, a, b in rows]
 
 
 def _tail(h: float, length: float) -> list[Ring]:
     rows = [(0.168, -0.100, 0.012, 0.012), (0.160, -0.118, 0.022, 0.020), (0.13, -0.132, 0.028, 0.024)]
-    rows += [(0.06, -0.138, 0.026, 0.022), (0.0, -0.136, 0.022, 0.018), (-length, -0.128, 0.008, 0.008)]
+    rows += [
+        (0.06, -0.138, 0.026, 0.022),
+        (0.0, -0.136, 0.022, 0.018),
+        (-length, -0.128, 0.008, 0.008),
+        (-length - 0.006, -0.127, 0.001, 0.001),
+    ]
     return [Ring("head", 0.0, 0.0, y * h, z * h, a * h, b * h, HAIR, y) for y, z, a, b in rows]
 
 
@@ -138,6 +143,7 @@ def _brim(h: float, material: int) -> list[Ring]:
         (0.095, 0.170, 0.068, 0.006),
         (0.130, 0.164, 0.056, 0.005),
         (0.150, 0.160, 0.030, 0.003),
+        (0.158, 0.159, 0.001, 0.001),
     )
     return [Ring("head", 0.0, 0.0, y * h, z * h, a * h, b * h, material, z, UP) for z, y, a, b in rows]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Colour = tuple[float, float, float]
 """Red, green and blue in [0, 1], sRGB."""
 
-SKIN, FACE, TOP, BOTTOM, SHOE, HAIR, SOCK, SKIRT, HAND, TRIM, HAT, LEGWEAR = range(12)
+SKIN, FACE, TOP, BOTTOM, SHOE, HAIR, SOCK, SKIRT, HAND, TRIM, HAT, LEGWEAR, SLEEVE = range(13)
 FIRST_OBJECT = 16
 """Materials from here on are things, not the person."""
 FRAME_, SHEET, BLANKET, PILLOW, CHAIR, WOOD, PLAIN, METAL, LIMB, CUSHION, SCREEN, POT = range(16, 28)

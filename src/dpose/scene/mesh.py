@@ -108,16 +108,16 @@ class Mesh(NamedTuple):
     """The buffers of a scene's surfaces; `sizes` holds how many vertices and quads are in use.
 
     Attributes:
-        points: (V, 3) float32 world positions, metres.
-        normals: (V, 3) float32.
-        uv: (V, 2) float32 texture coordinates.
+        points: (V, 3) world positions, metres.
+        normals: (V, 3).
+        uv: (V, 2) texture coordinates.
         quads: (Q, 5) int32: first vertex, columns of its patch, material, part, two-sided.
         sizes: (2,) int64.
     """
 
-    points: NDArray[np.float32]
-    normals: NDArray[np.float32]
-    uv: NDArray[np.float32]
+    points: Floats
+    normals: Floats
+    uv: Floats
     quads: Ints
     sizes: NDArray[np.int64]
 
@@ -131,9 +131,9 @@ def tube_sizes(tubes: Ints) -> tuple[int, int]:
 def empty_mesh(vertices: int, quads: int) -> Mesh:
     """Buffers with room for this much and nothing in them; the kernels that append do not check."""
     return Mesh(
-        np.empty((vertices, 3), np.float32),
-        np.empty((vertices, 3), np.float32),
-        np.empty((vertices, 2), np.float32),
+        np.empty((vertices, 3)),
+        np.empty((vertices, 3)),
+        np.empty((vertices, 2)),
         np.empty((quads, 5), np.int32),
         np.zeros(2, np.int64),
     )

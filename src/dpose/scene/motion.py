@@ -262,7 +262,7 @@ def draw_motion(draws: Draws, name: str, heading: float, moment: bool, spread: f
     for side in "rl":
         column = poses[:, DOF[f"{side}_shoulder_abd"]]
         np.maximum(column, spread + 0.05, out=column)
-    poses = np.stack([clamp(p) for p in poses])
+    poses = clamp(poses)
     if action.cyclic:
         poses[-1] = poses[0]
     seconds = action.seconds * draws.uniform(0.85, 1.25)

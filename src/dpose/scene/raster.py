@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import kernel
+from dpose.scene.jit import inlined, kernel
 from dpose.scene.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ NEAR = 0.25
 
 
 @kernel
-def project(mesh: Mesh, camera: Floats, screen: Singles) -> None:
+def project(mesh: Mesh, camera: Floats, screen: Floats) -> None:
     """Screen position of every vertex, in samples, and its closeness 1 / depth (0 behind the camera).
 
     Args:
@@ -47,7 +47,7 @@ def project(mesh: Mesh, camera: Floats, screen: Singles) -> None:
 
 
 @kernel
-def project_light(mesh: Mesh, light: Floats, screen: Singles) -> None:
+def project_light(mesh: Mesh, light: Floats, screen: Floats) -> None:
     """The same for the light's parallel view: texels, and height towards the light.
 
     Args:
@@ -65,8 +65,22 @@ def project_light(mesh: Mesh, light: Floats, screen: Singles) -> None:
         screen[i, 2] = light[9] * x + light[10] * y + light[11] * z + 100.0  # positive: 0 means empty
 
 
+_SLACK = 1e-6  # samples; a sample on the edge between two triangles belongs to both rather than to neither
+
+
+@inlined
+def _clip(value: float, inverse: float, low: float, high: float) -> tuple[float, float]:
+    """The part of [low, high] where value + x / inverse >= 0."""
+    root = -value * inverse
+    if inverse > 0.0:
+        low = max(low, root)
+    else:
+        high = min(high, root)
+    return low, high
+
+
 @kernel
-def fill(mesh: Mesh, screen: Singles, depth: Singles, ids: Ints) -> None:
+def fill(mesh: Mesh, screen: Floats, depth: Singles, ids: Ints) -> None:
     """Draw every quad that faces the view or is two-sided: the closest triangle of each sample.
 
     Args:
@@ -98,20 +112,26 @@ def fill(mesh: Mesh, screen: Singles, depth: Singles, ids: Ints) -> None:
             bottom = min(math.floor(ay + max(0.0, max(by, cy))), height - 1)
             if left > right or top > bottom:
                 continue
-            inverse = np.float32(1.0) / area
+            inverse = 1.0 / area
             b_x, b_y, c_x, c_y = cy * inverse, -cx * inverse, -by * inverse, bx * inverse
             dz_b, dz_c = bz - az, cz - az
             number = 2 * q + k
+            a_x = -b_x - c_x
+            dz = b_x * dz_b + c_x * dz_c
+            # 1 / slope of each barycentric coordinate along a row; a level edge gets a huge one
+            b_run, c_run, a_run = 1.0 / (b_x + 1e-12), 1.0 / (c_x + 1e-12), 1.0 / (a_x + 1e-12)
             for y in range(top, bottom + 1):
-                py = np.float32(y) - ay
-                px = np.float32(left) - ax
+                py, px = y - ay, left - ax
                 wb = px * b_x + py * b_y
                 wc = px * c_x + py * c_y
-                for x in range(left, right + 1):
-                    if wb >= 0.0 and wc >= 0.0 and wb + wc <= 1.0:
-                        z = az + wb * dz_b + wc * dz_c
-                        if z > depth[y, x]:
-                            depth[y, x] = z
-                            ids[y, x] = number
-                    wb += b_x
-                    wc += c_x
+                z = az + wb * dz_b + wc * dz_c
+                # where the row enters and leaves the triangle
+                low, high = _clip(wb, b_run, 0.0, float(right - left))
+                low, high = _clip(wc, c_run, low, high)
+                low, high = _clip(1.0 - wb - wc, a_run, low, high)
+                first, step = np.float32(z), np.float32(dz)
+                for x in range(math.ceil(low - _SLACK), math.floor(high + _SLACK) + 1):
+                    here = first + np.float32(x) * step
+                    if here > depth[y, left + x]:
+                        depth[y, left + x] = here
+                        ids[y, left + x] = number

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.scene.bedding import COLUMNS, ROWS, add_blanket
+from dpose.scene.jit import kernel
 from dpose.scene.looks import look_index
 from dpose.scene.materials import FIRST_OBJECT
 from dpose.scene.mesh import SEGMENT_TABLE, Mesh, add_boxes, empty_mesh, sweep, tube_sizes
@@ -86,14 +87,16 @@ def _draw(stage: Stage, size: tuple[int, int], seed: int, frame: int) -> Scene:
     cover = cv2.blur((sun_depth > 0).astype(np.float32), (5, 5))
     radiance = np.empty((height, width, 3), np.float32)
     mask = np.empty((height, width), np.bool_)
-    paint_room(camera, stage.room, stage.light, stage.light_axes, cover, radiance)
+    paint_room(camera, stage.room, stage.light, stage.light_axes, cover, ids, radiance)
     shade(mesh, screen, ids, depth, sun, sun_depth, stage.palette, stage.light, camera, radiance, mask)
     pixels, distance = stage.camera.project(joints[KEYPOINT_ROWS])
-    skull, _ = stage.camera.project(mesh.points[slice(*stage.body.skull)].astype(np.float64))
+    visible = np.empty(len(pixels), np.bool_)
+    _visible(pixels, distance, depth, ids, mesh.quads, visible)
+    skull, _ = stage.camera.project(mesh.points[slice(*stage.body.skull)])
     return Scene(
         image=develop(radiance, stage.sensor, _grain_seed(seed, frame)),
         keypoints=pixels.astype(np.float32),
-        visible=_visible(pixels, distance, depth, ids, mesh.quads, size),
+        visible=visible,
         head_box=np.concatenate([skull.min(axis=0), skull.max(axis=0)]).astype(np.float32),
         mask=mask,
         identity=stage.body.identity,
@@ -108,25 +111,25 @@ def _grain_seed(seed: int, frame: int) -> int:
     return (seed * 0x9E3779B1 + frame * 0x85EBCA77 + 12345) & 0x7FFFFFFF
 
 
+@kernel
 def _visible(
     pixels: Floats,
     distance: Floats,
     depth: NDArray[np.float32],
     ids: NDArray[np.int32],
     quads: NDArray[np.int32],
-    size: tuple[int, int],
-) -> NDArray[np.bool_]:
+    visible: NDArray[np.bool_],
+) -> None:
     """Which joints are in the picture with no thing in front of them."""
-    height, width = size
-    visible = np.zeros(len(pixels), np.bool_)
-    for k, (x, y) in enumerate(pixels):
-        if not (-0.5 <= x < width - 0.5 and -0.5 <= y < height - 0.5):
-            continue
-        row, column = int((y + 0.5) * SAMPLES), int((x + 0.5) * SAMPLES)
-        number = ids[row, column]
-        thing = number >= 0 and quads[number // 2, 2] >= FIRST_OBJECT
-        visible[k] = not (thing and depth[row, column] * distance[k] > 1.0)
-    return visible
+    height, width = depth.shape
+    for k in range(len(pixels)):
+        x, y = (pixels[k, 0] + 0.5) * SAMPLES, (pixels[k, 1] + 0.5) * SAMPLES
+        visible[k] = 0.0 <= x < width and 0.0 <= y < height
+        if visible[k]:
+            row, column = int(y), int(x)
+            number = ids[row, column]
+            thing = number >= 0 and quads[number >> 1, 2] >= FIRST_OBJECT
+            visible[k] = not (thing and depth[row, column] * distance[k] > 1.0)
 
 
 def _check(

@@ -10,6 +10,7 @@ from dpose.scene.texture import floor_pattern, wall_pattern
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
+Ints = NDArray[np.int32]
 
 
 @kernel
@@ -46,13 +47,21 @@ def _trace_row(y: float, camera: Floats, room: Floats, hits: Singles) -> None:
 
 
 @kernel
-def _texture_row(room: Floats, axes: Floats, cover: Singles, hits: Singles, tone: Singles) -> None:
-    """Share of the surface's second colour and of hidden light, for a row: `tone` (2, W)."""
+def _texture_row(
+    room: Floats, axes: Floats, cover: Singles, above: Ints, below: Ints, hits: Singles, tone: Singles
+) -> None:
+    """Share of the surface's second colour and of hidden light, for a row: `tone` (2, W).
+
+    `above` and `below` (2 W,) are the row's samples: pixels that surfaces cover wholly are left out.
+    """
     floor, wall = int(room[0]), int(room[8])
     floor_scale, wall_scale = room[1], room[9]
     rows, columns = cover.shape
     scale, half = axes[12], axes[13]
     for j in range(hits.shape[1]):
+        if above[2 * j] >= 0 and above[2 * j + 1] >= 0 and below[2 * j] >= 0 and below[2 * j + 1] >= 0:
+            tone[0, j] = tone[1, j] = 0.0
+            continue
         wx, wy, wz = hits[1, j], hits[2, j], hits[3, j]
         if hits[0, j] == 0.0:
             tone[0, j] = floor_pattern(floor, hits[4, j] * floor_scale, hits[5, j] * floor_scale)
@@ -117,7 +126,7 @@ def _light_row(room: Floats, light: Floats, hits: Singles, tone: Singles, row: S
 
 @kernel
 def paint_room(
-    camera: Floats, room: Floats, light: Floats, axes: Floats, cover: Singles, image: Singles
+    camera: Floats, room: Floats, light: Floats, axes: Floats, cover: Singles, ids: Ints, image: Singles
 ) -> None:
     """Fill the picture with the empty room, in linear light.
 
@@ -127,11 +136,12 @@ def paint_room(
         light: (17,) see `shader.shade`.
         axes: (14,) the light's view, see `raster.project_light`.
         cover: (S, S) blurred outline of all things, seen from the light, 0 to 1.
+        ids: (2 H, 2 W) from `raster.fill`: what surfaces cover need not be painted.
         image: (H, W, 3), written.
     """
     height, width, _ = image.shape
     hits, tone = np.empty((6, width), np.float32), np.empty((2, width), np.float32)
     for i in range(height):
         _trace_row((i - camera[14]) / camera[12], camera, room, hits)
-        _texture_row(room, axes, cover, hits, tone)
+        _texture_row(room, axes, cover, ids[2 * i], ids[2 * i + 1], hits, tone)
         _light_row(room, light, hits, tone, image[i])

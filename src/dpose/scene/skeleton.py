@@ -180,7 +180,7 @@ BONE: dict[str, int] = {name: i for i, name in enumerate(BONES)}
 
 
 def clamp(pose: Floats) -> Floats:
-    """`pose` (36,) with every angle brought inside its limits."""
+    """`pose` (..., 36) with every angle brought inside its limits."""
     return np.minimum(np.maximum(pose, LIMITS[:, 0]), LIMITS[:, 1])
 
 

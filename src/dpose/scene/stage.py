@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ Floats = NDArray[np.float64]
 SHADOW_MAP = 80
 """Side of the light's map, texels."""
 
+_GOWN_STREAM = 77  # names the stream that decides who wears a gown
 _REACH = 1.45  # metres around the person that the light's map covers
 
 
@@ -80,8 +82,7 @@ def build_stage(
     people = people_of(seed)
     drawn = people[draws.integer(len(people))]
     who = drawn if identity is None else identity
-    gown = Draws(number, who, 77).chance(GOWNS[look])
-    body = body_of(who, gown)
+    body = body_of(who, _wears_gown(look, who))
     chosen = draws.weighted(ACTION_WEIGHTS[look])
     name = chosen if action is None else action
     view = draw_view(draws, look, action_named(name).support)
@@ -127,6 +128,12 @@ def build_stage(
     )
 
 
+@lru_cache(maxsize=8192)
+def _wears_gown(look: str, identity: int) -> bool:
+    """Whether this person wears a hospital gown in this look: always or never."""
+    return Draws(look_index(look), identity, _GOWN_STREAM).chance(GOWNS[look])
+
+
 def _seated(body: Body, motion: Motion) -> Floats:
     """Joints of the pose in which the person sits."""
     frame = {"sit_down": 1e6, "stand_up": -1e6}.get(motion.action, 0.0)
@@ -152,23 +159,16 @@ def _bed(
     top = draws.weighted({0.75: 1.6, 0.45: 1.4, 0.1: 1.0, -0.25: 0.5})
     start = top * knee if top > 0 else top
     grid = np.array([-0.56, 0.56, start, foot - 0.02])
-    return Blanket(
-        np.array([0.0, 0.0, yaw]),
-        grid,
-        BED_HEIGHT[look],
-        body.bones[BONE["thigh"]] / 0.43 * (1.0 + 2.0 * (body.arm_spread - 0.03)),
-    )
+    bulk = body.bones[BONE["thigh"]] / 0.43 * (1.0 + 2.0 * (body.arm_spread - 0.03))
+    skirted = body.attributes["bottom"].endswith(("gown", "dress", "skirt"))
+    loose = 0.075 if skirted else 0.03
+    return Blanket(np.array([0.0, 0.0, yaw]), grid, BED_HEIGHT[look], bulk, loose)
 
 
 def _light_axes(light: Floats, middle: Floats) -> Floats:
-    towards = light[:3]
-    across = np.array([towards[2], 0.0, -towards[0]])
-    across /= np.linalg.norm(across) + 1e-9
-    down = np.array(
-        [
-            across[1] * towards[2] - across[2] * towards[1],
-            across[2] * towards[0] - across[0] * towards[2],
-            across[0] * towards[1] - across[1] * towards[0],
-        ]
-    )
-    return np.concatenate([middle, across, down, towards, [SHADOW_MAP / (2 * _REACH), SHADOW_MAP / 2]])
+    """The light's parallel view of what stands around `middle`, see `raster.project_light`."""
+    x, y, z = (float(v) for v in light[:3])
+    flat = math.hypot(x, z) + 1e-9
+    ax, az = z / flat, -x / flat  # across: level, at right angles to the light
+    down = (-az * y, az * x - ax * z, ax * y)
+    return np.array([*middle, ax, 0.0, az, *down, x, y, z, SHADOW_MAP / (2 * _REACH), SHADOW_MAP / 2])

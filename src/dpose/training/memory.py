@@ -11,7 +11,7 @@ from torch import Tensor
 from dpose.training.gradients import clipped_sum, trainable_params
 from dpose.units import Task, UnitBatch
 
-LARGEST = {"cpu": 16, "cuda": 256}
+LARGEST = {"cpu": 32, "cuda": 256}
 """Beyond these a micro-batch gains no speed (CPU: what fits the caches; see docs/results.md)."""
 SHARE = 0.5
 """Share of the free memory that a micro-batch may take."""
