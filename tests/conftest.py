@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import dpose  # noqa: F401  (before torch: it settles how torch's threads wait)
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

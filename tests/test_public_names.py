@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-import dpose
 import pytest
+
+import dpose
 
 
 @pytest.mark.parametrize("name", dpose.__all__)

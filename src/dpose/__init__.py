@@ -8,8 +8,13 @@ The names below are the public ones; everything else may move. They are imported
 line answers at once.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# torch's OpenMP threads wait for each other by spinning. Where anything else wants a core (a second run, a test, a
+# browser) that costs up to ten times the speed; asleep they cost nothing measurable. Must precede torch's import.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from dpose.errors import DposeError as DposeError

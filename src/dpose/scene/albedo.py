@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.scene.jit import kernel
+from dpose.scene.materials import FIRST_OBJECT
 from dpose.scene.texture import cloth_pattern, noise
 
 Floats = NDArray[np.float64]
 RGB = tuple[float, float, float]
-
-_FIRST_OBJECT = 16
 
 
 @kernel
@@ -87,9 +86,7 @@ def _face(r: float, g: float, b: float, m: Floats, u: float, v: float) -> RGB:
 
 
 @kernel
-def _torso(
-    r: float, g: float, b: float, m: Floats, skin: Floats, trim: Floats, u: float, v: float, scale: float
-) -> RGB:
+def _torso(r: float, g: float, b: float, m: Floats, skin: Floats, trim: Floats, u: float, v: float) -> RGB:
     """Necklines, buttons, open jackets and prints on the trunk; v is the height over the crotch, metres."""
     flags = int(m[11])
     x = (u - 0.25) * 2.0 * math.pi
@@ -125,7 +122,7 @@ def albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
         return _face(r, g, b, m, u, v)
     if kind == 0 or kind == 3:
         girth = 0.9 if kind == 3 else 0.5
-        if material >= _FIRST_OBJECT:
+        if material >= FIRST_OBJECT:
             girth = 1.0
         if pattern > 0:
             k = cloth_pattern(pattern, u * girth / m[7], v / m[7])
@@ -134,7 +131,7 @@ def albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
             fold = 1.0 + m[9] * 0.5 * (noise(u * girth * 9.0 + v * 5.0, v * 14.0, 17) - 0.5)
             r, g, b = r * fold, g * fold, b * fold
         if kind == 3:
-            return _torso(r, g, b, m, palette[0], palette[9], u, v, 1.0)
+            return _torso(r, g, b, m, palette[0], palette[9], u, v)
     elif kind == 4:
         if 0.64 < u < 0.86:
             r, g, b = m[3], m[4], m[5]

@@ -11,7 +11,7 @@ Colour = tuple[float, float, float]
 SKIN, FACE, TOP, BOTTOM, SHOE, HAIR, SOCK, SKIRT, HAND, TRIM, HAT, LEGWEAR, SLEEVE = range(13)
 FIRST_OBJECT = 16
 """Materials from here on are things, not the person."""
-FRAME_, SHEET, BLANKET, PILLOW, CHAIR, WOOD, PLAIN, METAL, LIMB, CUSHION, SCREEN, POT = range(16, 28)
+FRAME_, SHEET, BLANKET, PILLOW, CHAIR, WOOD, PLAIN, METAL, CUSHION, SCREEN = range(16, 26)
 MATERIALS = 32
 
 KINDS = {"cloth": 0, "skin": 1, "face": 2, "torso": 3, "shoe": 4, "hair": 5, "thing": 6, "wood": 7, "hand": 8}

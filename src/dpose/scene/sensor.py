@@ -62,7 +62,7 @@ def draw_sensor(draws: Draws, look: str) -> Sensor:
         draws.uniform(0.4, 0.9),
         draws.uniform(0.1, 0.45),
         draws.uniform(0.0015, 0.0060),
-        draws.uniform(0.015, 0.040),
+        draws.uniform(0.012, 0.034),
     )
 
 

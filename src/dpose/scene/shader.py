@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from dpose.scene.albedo import RGB, albedo
 from dpose.scene.jit import inlined, kernel
+from dpose.scene.materials import FIRST_OBJECT
 from dpose.scene.mesh import Mesh
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Ints = NDArray[np.int32]
-
-_FIRST_OBJECT = 16
 
 
 @inlined
@@ -185,7 +184,7 @@ def shade(
                     continue
                 quad = number >> 1
                 parts[k] = mesh.quads[quad, 3]
-                if mesh.quads[quad, 2] < _FIRST_OBJECT:
+                if mesh.quads[quad, 2] < FIRST_OBJECT:
                     person += 1
                 # the first sample of a part stands for all of its samples in this pixel
                 first = k
