@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.scene.jit import kernel
-from dpose.scene.materials import FIRST_OBJECT
+from dpose.scene.materials import FACE, FIRST_OBJECT, SKIN, TOP, TRIM
 from dpose.scene.texture import cloth_pattern, noise
 
 Floats = NDArray[np.float64]
@@ -23,14 +23,14 @@ def _oval(x: float, y: float, cx: float, cy: float, rx: float, ry: float, soft: 
 
 
 @kernel
-def _face(r: float, g: float, b: float, m: Floats, u: float, v: float) -> RGB:
+def _face(r: float, g: float, b: float, palette: Floats, u: float, v: float) -> RGB:
     """Paint a face.
 
     u is the angle around the head over 2 pi (0.25 in front), v the height over the chin in an adult's metres.
     """
-    flags = int(m[11])
+    flags = int(palette[FACE, 11])
     x = (u - 0.25) * 2.0 * math.pi
-    hr, hg, hb = m[3], m[4], m[5]
+    hr, hg, hb = palette[FACE, 3], palette[FACE, 4], palette[FACE, 5]
     ax = abs(x)
     # warm cheeks and nose
     blush = 0.28 * (
@@ -86,27 +86,27 @@ def _face(r: float, g: float, b: float, m: Floats, u: float, v: float) -> RGB:
 
 
 @kernel
-def _torso(r: float, g: float, b: float, m: Floats, skin: Floats, trim: Floats, u: float, v: float) -> RGB:
+def _torso(r: float, g: float, b: float, palette: Floats, u: float, v: float) -> RGB:
     """Necklines, buttons, open jackets and prints on the trunk; v is the height over the crotch, metres."""
-    flags = int(m[11])
+    flags = int(palette[TOP, 11])
     x = (u - 0.25) * 2.0 * math.pi
     ax = abs(x)
     s = v / 0.31
     if flags & 2 and ax < 0.36 + 0.16 * (s - 1.4):
-        r, g, b = trim[0], trim[1], trim[2]
+        r, g, b = palette[TRIM, 0], palette[TRIM, 1], palette[TRIM, 2]
         if ax < 0.05 * (s - 1.0):
             r, g, b = 0.8 * r, 0.8 * g, 0.8 * b
     if flags & 4 and ax < 0.035:
         r, g, b = 0.72 * r, 0.72 * g, 0.72 * b
     if flags & 32 and ax < 0.5 and 1.42 < s < 1.66 and noise(x * 7.0 + 3.0, s * 16.0, 31) > 0.42:
-        r, g, b = m[3], m[4], m[5]
+        r, g, b = palette[TOP, 3], palette[TOP, 4], palette[TOP, 5]
     if flags & 8 and s < 1.06:
         r, g, b = 0.02, 0.015, 0.01
     neck = 1.90 - (0.22 if flags & 1 else 0.05) * max(0.0, 1.0 - ax / (0.5 if flags & 1 else 0.9))
     if flags & 16:
         neck = 1.80
     if (s > neck and ax < 2.0) or s > 1.93:
-        r, g, b = skin[0], skin[1], skin[2]
+        r, g, b = palette[SKIN, 0], palette[SKIN, 1], palette[SKIN, 2]
     elif s > neck - 0.035 and ax < 2.0:
         r, g, b = 0.75 * r, 0.75 * g, 0.75 * b
     return r, g, b
@@ -115,26 +115,29 @@ def _torso(r: float, g: float, b: float, m: Floats, skin: Floats, trim: Floats, 
 @kernel
 def albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
     """Colour of a material of the palette (32, 12) at texture coordinates u, v; linear light."""
-    m = palette[material]
-    kind, pattern = int(m[8]), int(m[6])
-    r, g, b = m[0], m[1], m[2]
+    kind, pattern = int(palette[material, 8]), int(palette[material, 6])
+    r, g, b = palette[material, 0], palette[material, 1], palette[material, 2]
     if kind == 2:
-        return _face(r, g, b, m, u, v)
+        return _face(r, g, b, palette, u, v)
     if kind == 0 or kind == 3:
         girth = 0.9 if kind == 3 else 0.5
         if material >= FIRST_OBJECT:
             girth = 1.0
         if pattern > 0:
-            k = cloth_pattern(pattern, u * girth / m[7], v / m[7])
-            r, g, b = r + k * (m[3] - r), g + k * (m[4] - g), b + k * (m[5] - b)
-        if m[9] > 0.0:  # folds: brighter and darker creases
-            fold = 1.0 + m[9] * 0.5 * (noise(u * girth * 9.0 + v * 5.0, v * 14.0, 17) - 0.5)
+            k = cloth_pattern(pattern, u * girth / palette[material, 7], v / palette[material, 7])
+            r, g, b = (
+                r + k * (palette[material, 3] - r),
+                g + k * (palette[material, 4] - g),
+                b + k * (palette[material, 5] - b),
+            )
+        if palette[material, 9] > 0.0:  # folds: brighter and darker creases
+            fold = 1.0 + palette[material, 9] * 0.5 * (noise(u * girth * 9.0 + v * 5.0, v * 14.0, 17) - 0.5)
             r, g, b = r * fold, g * fold, b * fold
         if kind == 3:
-            return _torso(r, g, b, m, palette[0], palette[9], u, v)
+            return _torso(r, g, b, palette, u, v)
     elif kind == 4:
         if 0.64 < u < 0.86:
-            r, g, b = m[3], m[4], m[5]
+            r, g, b = palette[material, 3], palette[material, 4], palette[material, 5]
     elif kind == 5:
         k = 1.0 + 0.5 * (noise(u * 34.0, v * 8.0, 19) - 0.5)
         r, g, b = r * k, g * k, b * k
@@ -148,6 +151,10 @@ def albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
             if gap < 0.13:
                 r, g, b = 0.62 * r, 0.55 * g, 0.55 * b
     elif kind == 6 and pattern > 0:
-        k = cloth_pattern(pattern, u / m[7], v / m[7])
-        r, g, b = r + k * (m[3] - r), g + k * (m[4] - g), b + k * (m[5] - b)
+        k = cloth_pattern(pattern, u / palette[material, 7], v / palette[material, 7])
+        r, g, b = (
+            r + k * (palette[material, 3] - r),
+            g + k * (palette[material, 4] - g),
+            b + k * (palette[material, 5] - b),
+        )
     return r, g, b

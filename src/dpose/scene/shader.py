@@ -174,31 +174,47 @@ def shade(
     parts, weights = np.empty(4, np.int32), np.empty(4)
     for i in range(height):
         for j in range(width):
-            person, kinds = 0, 0
-            empty = 0.0
-            for k in range(4):
-                number = ids[2 * i + (k >> 1), 2 * j + (k & 1)]
-                weights[k] = 0.0
-                if number < 0:
-                    empty += 0.25
-                    continue
-                quad = number >> 1
-                parts[k] = mesh.quads[quad, 3]
-                if mesh.quads[quad, 2] < FIRST_OBJECT:
-                    person += 1
-                # the first sample of a part stands for all of its samples in this pixel
-                first = k
-                for earlier in range(k):
-                    if weights[earlier] > 0.0 and parts[earlier] == parts[k]:
-                        first = earlier
-                weights[first] += 0.25
-                if first == k:
-                    kinds += 1
-            mask[i, j] = person >= 2
-            if kinds == 0:
+            n0, n1, n2, n3 = (
+                ids[2 * i, 2 * j],
+                ids[2 * i, 2 * j + 1],
+                ids[2 * i + 1, 2 * j],
+                ids[2 * i + 1, 2 * j + 1],
+            )
+            if n0 & n1 & n2 & n3 == -1:
+                mask[i, j] = False
                 continue
+            person = 0
+            empty = 0.0
+            whole = False
+            weights[1], weights[2], weights[3] = 0.0, 0.0, 0.0
+            if n0 >= 0 and n1 >= 0 and n2 >= 0 and n3 >= 0:
+                part = mesh.quads[n0 >> 1, 3]
+                whole = (
+                    mesh.quads[n1 >> 1, 3] == part
+                    and mesh.quads[n2 >> 1, 3] == part
+                    and mesh.quads[n3 >> 1, 3] == part
+                )
+            if whole:  # one look at the middle of the pixel is enough
+                weights[0] = 1.0
+                person = 4 if mesh.quads[n0 >> 1, 2] < FIRST_OBJECT else 0
+            else:
+                weights[0] = 0.0
+                for k in range(4):
+                    number = ids[2 * i + (k >> 1), 2 * j + (k & 1)]
+                    if number < 0:
+                        empty += 0.25
+                        continue
+                    parts[k] = mesh.quads[number >> 1, 3]
+                    if mesh.quads[number >> 1, 2] < FIRST_OBJECT:
+                        person += 1
+                    # the first sample of a part stands for all of its samples in this pixel
+                    first = k
+                    for earlier in range(k):
+                        if weights[earlier] > 0.0 and parts[earlier] == parts[k]:
+                            first = earlier
+                    weights[first] += 0.25
+            mask[i, j] = person >= 2
             r, g, b = empty * image[i, j, 0], empty * image[i, j, 1], empty * image[i, j, 2]
-            whole = kinds == 1 and empty == 0.0
             for k in range(4):
                 if weights[k] > 0.0:
                     y, x = 2 * i + (k >> 1), 2 * j + (k & 1)
