@@ -20,7 +20,14 @@ def test_the_demo_runs_and_adds_up(tmp_path):
         run = run_demo(None, None, Console(file=file, width=60), Recipe(1, 1, 20))
     printed = (tmp_path / "printed.txt").read_text()
     assert run.folder.as_posix() == "runs/demo"
-    for words in ("public model", "private, epsilon 8", "ward:test", "Wrist", "epsilon", "dpose verify runs/demo"):
+    for words in (
+        "public model",
+        "private, epsilon 8",
+        "ward:test",
+        "Wrist",
+        "epsilon",
+        "dpose verify runs/demo",
+    ):
         assert words in printed.replace("\n", " ")
     assert run.statement.kind == "private"
     assert run.statement.epsilon <= EPSILON

@@ -161,7 +161,7 @@ def _bed(
     grid = np.array([-0.56, 0.56, start, foot - 0.02])
     bulk = body.bones[BONE["thigh"]] / 0.43 * (1.0 + 2.0 * (body.arm_spread - 0.03))
     skirted = body.attributes["bottom"].endswith(("gown", "dress", "skirt"))
-    loose = 0.075 if skirted else 0.03
+    loose = 0.11 if skirted else 0.03
     return Blanket(np.array([0.0, 0.0, yaw]), grid, BED_HEIGHT[look], bulk, loose)
 
 
