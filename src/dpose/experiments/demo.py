@@ -33,10 +33,10 @@ class Recipe:
         lr: Of the private run.
     """
 
-    public_epochs: float = 4.0
-    private_epochs: float = 2.5
+    public_epochs: float = 2.5
+    private_epochs: float = 2.0
     batch_size: int = 512
-    lr: float = 1e-3
+    lr: float = 3e-3
 
 
 def run_demo(out: Path | None, seed: int | None, console: Console, recipe: Recipe | None = None) -> Run:
@@ -97,7 +97,7 @@ def _public(recipe: Recipe, seed: int | None) -> RunConfig:
             "plan": {
                 "method": "non-private",
                 "epochs": recipe.public_epochs,
-                "expected_batch_size": 64,
+                "expected_batch_size": 32,
                 "ema_decay": 0.99,
             },
             "optimizer": {"name": "adamw", "lr": 2e-3, "options": {"weight_decay": 0.01}},
