@@ -26,7 +26,6 @@ from dpose.privacy.accounting import (
     check_delta,
     check_epsilon,
     epsilon,
-    epsilon_curve,
     merge,
     noise_multiplier,
 )
@@ -202,18 +201,6 @@ def test_pld_needs_less_noise_than_rdp(target):
     by_pld = noise_multiplier(target, 4e-5, q, steps)
     by_rdp = noise_multiplier(target, 4e-5, q, steps, accountant=Accountant.RDP)
     assert 0.88 < by_pld / by_rdp < 0.95
-
-
-def test_the_curve_is_epsilon_at_every_point():
-    event = Event(0.05, 2.0, 100, 1.0)
-    for accountant, relation in PAIRS:
-        points = epsilon_curve(event, 1e-5, relation, [0, 10, 100], accountant)
-        assert [k for k, _ in points] == [0, 10, 100]
-        for k, value in points:
-            events = [Event(0.05, 2.0, k, 1.0)] if k else []
-            assert value == pytest.approx(epsilon(events, 1e-5, relation, accountant), rel=1e-9)
-    with pytest.raises(DposeError, match="negative"):
-        epsilon_curve(event, 1e-5, Relation.ZERO_OUT, [-1])
 
 
 @pytest.fixture

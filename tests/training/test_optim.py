@@ -21,7 +21,8 @@ def test_any_torch_optimizer_by_name():
     [
         ({"name": "adamx"}, "unknown optimizer"),
         ({"name": "lbfgs"}, "unknown optimizer"),  # it would evaluate the loss again, off the sample
-        ({"schedule": "step"}, "unknown schedule"),
+        ({"schedule": "steps"}, "unknown schedule"),
+        ({"schedule": "ReduceLROnPlateau"}, "unknown schedule"),  # it would follow a score
         ({"lr": -1.0}, "learning rate"),
         ({"lr": math.nan}, "learning rate"),
         ({"warmup": 1.0}, "warmup"),
@@ -60,3 +61,19 @@ def test_weight_average_against_the_recurrence():
         expected = decay * expected + (1 - decay) * value
         assert float(average.values["w"]) == pytest.approx(expected)
     assert float(weights["w"]) == 5.0
+
+
+def test_any_torch_schedule_by_name():
+    weight = torch.nn.Parameter(torch.ones(3))
+    config = OptimizerConfig(
+        "sgd", lr=0.1, schedule="StepLR", schedule_options={"step_size": 2, "gamma": 0.5}
+    )
+    optimizer, schedule = config.build([weight], 10)
+    rates = []
+    for _ in range(5):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025])
+    with pytest.raises(DposeError, match="StepLR refuses its options"):
+        OptimizerConfig(schedule="StepLR").build([weight], 10)

@@ -221,46 +221,6 @@ def noise_multiplier(
     return sigma
 
 
-def epsilon_curve(
-    event: Event,
-    delta: float,
-    relation: Relation,
-    points: Sequence[int],
-    accountant: Accountant = Accountant.PLD,
-) -> list[tuple[int, float]]:
-    """Epsilon spent after each number of steps in `points`: for plotting.
-
-    The single step's loss distribution is made once and composed for every point.
-
-    Args:
-        event: The run; its own `steps` are not used.
-        delta: In (0, 1).
-        relation: The neighbouring relation.
-        points: Numbers of steps, each >= 0.
-        accountant: PLD or RDP.
-
-    Returns:
-        (steps, epsilon) in the order of `points`.
-
-    Raises:
-        DposeError: as `epsilon`, or a point is negative.
-    """
-    relation, accountant = Relation(relation), Accountant(accountant)
-    _check_accountant(delta, relation, accountant)
-    if any(point < 0 for point in points):
-        raise DposeError("a number of steps cannot be negative", f"points={list(points)}")
-    longest = _prefix(event, max(points, default=0))
-    closed_form = accountant is Accountant.RDP or event.q == 1
-    if closed_form or _beyond_use(longest, delta, relation):
-        return [(k, epsilon(_prefix(event, k), delta, relation, accountant)) for k in points]
-    from dp_accounting.pld import privacy_loss_distribution
-
-    single = privacy_loss_distribution.from_gaussian_mechanism(
-        event.sigma, sampling_prob=event.q, neighboring_relation=_library_relation(relation)
-    )
-    return [(k, float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0) for k in points]
-
-
 def check_epsilon(value: float) -> None:
     """Refuse an epsilon that is not a positive, finite number.
 
@@ -364,10 +324,6 @@ def _library_event(q: float, sigma: float, steps: int) -> Any:
     # at q = 1 the plain Gaussian: dp-accounting then composes in closed form
     once = gaussian if q == 1 else dp_event.PoissonSampledDpEvent(q, gaussian)
     return dp_event.SelfComposedDpEvent(once, steps)
-
-
-def _prefix(event: Event, steps: int) -> list[Event]:
-    return [Event(event.q, event.sigma, steps, event.sensitivity, event.type)] if steps else []
 
 
 def _library_relation(relation: Relation) -> Any:

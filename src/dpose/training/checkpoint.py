@@ -34,7 +34,7 @@ class Checkpoint:
         average: Their moving average by name.
         average_updates: How many steps the average has seen.
         optimizer: As `torch.optim.Optimizer.state_dict()`.
-        schedule: As `LambdaLR.state_dict()`.
+        schedule: As the schedule's `state_dict()`.
         ledger_head: Hash of the ledger's last line; empty without a ledger.
         plan_sha256: Digest of the plan.
     """
@@ -131,7 +131,7 @@ def apply_checkpoint(
     params: dict[str, Tensor],
     average: dict[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LambdaLR,
+    schedule: torch.optim.lr_scheduler.LRScheduler,
 ) -> None:
     """Copy the saved state into a run's live objects.
 

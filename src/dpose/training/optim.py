@@ -9,14 +9,19 @@ import inspect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.optim import lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
 
 from dpose.errors import DposeError
 
 SCHEDULES = ("constant", "cosine", "linear")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,11 @@ class OptimizerConfig:
     Attributes:
         name: Case does not matter: "sgd", "adam", "adamw", "rmsprop", ...
         lr: The highest learning rate.
-        schedule: "constant", "cosine" (to zero) or "linear" (to zero), after the warm-up.
-        warmup: Share of the steps over which the learning rate rises linearly, in [0, 1).
+        schedule: "constant", "cosine" (to zero) or "linear" (to zero), after the warm-up; or the name of a class in
+            `torch.optim.lr_scheduler`, stepped once a training step.
+        warmup: Share of the steps over which the learning rate rises linearly, in [0, 1). Not with torch's schedules.
         options: Further arguments of the optimizer's class (`weight_decay`, `momentum`, `betas`, ...).
+        schedule_options: Arguments of torch's schedule.
     """
 
     name: str = "adamw"
@@ -36,11 +43,13 @@ class OptimizerConfig:
     schedule: str = "cosine"
     warmup: float = 0.05
     options: dict[str, Any] = field(default_factory=dict)
+    schedule_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.schedule not in SCHEDULES:
+        if self.schedule not in SCHEDULES and self._torch_schedule() is None:
             raise DposeError(
-                f"unknown schedule {self.schedule!r}", fix=f"choose one of {', '.join(SCHEDULES)}"
+                f"unknown schedule {self.schedule!r}",
+                fix=f"choose one of {', '.join(SCHEDULES)}, or a class of torch.optim.lr_scheduler",
             )
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise DposeError(f"the learning rate must be positive, not {self.lr:g}")
@@ -49,32 +58,36 @@ class OptimizerConfig:
         self._class()
 
     def _class(self) -> type[torch.optim.Optimizer]:
-        known = {
-            name.lower(): value
-            for name, value in vars(torch.optim).items()
-            if inspect.isclass(value) and issubclass(value, torch.optim.Optimizer)
-        }
+        found = _named(torch.optim, self.name, torch.optim.Optimizer)
         # LBFGS evaluates the loss again, on data that the step's sample did not draw
-        found = known.get(self.name.lower())
-        if found is None or found in (torch.optim.Optimizer, torch.optim.LBFGS):
+        if found is None or found is torch.optim.LBFGS:
             raise DposeError(
                 f"unknown optimizer {self.name!r}", fix="name a first-order class of torch.optim"
             )
         return found
 
-    def build(
-        self, params: Iterable[Tensor], steps: int
-    ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
+    def _torch_schedule(self) -> type[LRScheduler] | None:
+        found = _named(lr_scheduler, self.schedule, LRScheduler)
+        # it follows a validation score: of private data that is a release, of public data not this engine's business
+        return None if found is lr_scheduler.ReduceLROnPlateau else found
+
+    def build(self, params: Iterable[Tensor], steps: int) -> tuple[torch.optim.Optimizer, LRScheduler]:
         """The optimizer over `params` and its schedule over `steps`.
 
         Raises:
-            DposeError: the optimizer refuses an option.
+            DposeError: the optimizer or the schedule refuses an option.
         """
         try:
             optimizer = self._class()(params, lr=self.lr, **self.options)  # type: ignore[call-arg]
         except (TypeError, ValueError) as error:
             raise DposeError(f"{self.name} refuses its options: {error}") from error
-        return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: self.factor(step, steps))
+        torchs = self._torch_schedule()
+        if torchs is None:
+            return optimizer, lr_scheduler.LambdaLR(optimizer, lambda step: self.factor(step, steps))
+        try:
+            return optimizer, torchs(optimizer, **self.schedule_options)
+        except (TypeError, ValueError) as error:
+            raise DposeError(f"{self.schedule} refuses its options: {error}") from error
 
     def factor(self, step: int, steps: int) -> float:
         """The learning rate of `step` (from 0) relative to `lr`."""
@@ -85,6 +98,19 @@ class OptimizerConfig:
         if self.schedule == "cosine":
             return 0.5 * (1 + math.cos(math.pi * done))
         return 1 - done if self.schedule == "linear" else 1.0
+
+
+def _named(module: ModuleType, name: str, base: type[T]) -> type[T] | None:
+    """The subclass of `base` in `module` of that name, whatever its case."""
+    for known, value in vars(module).items():
+        if (
+            inspect.isclass(value)
+            and issubclass(value, base)
+            and value is not base
+            and known.lower() == name.lower()
+        ):
+            return value
+    return None
 
 
 class WeightAverage:
