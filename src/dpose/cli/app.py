@@ -34,7 +34,12 @@ Relation = Annotated[
     typer.Option(help="Neighbours: zero-out (the number of units is public), replace or add-or-remove."),
 ]
 Accountant = Annotated[str, typer.Option(help="pld (tight) or rdp (as in the papers).")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use only the first so many units.")]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Use only so many units: a fixed choice by name, always the same.")
+]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Makes the run reproducible and takes its guarantee away.")
+]
 MethodOption = Annotated[str, typer.Option(help="dp-sgd or non-private.")]
 
 
@@ -87,6 +92,9 @@ def train(
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 10,
     batch_size: BatchSize = 256,
     clip_norm: ClipNorm = 1.0,
+    normalise: Annotated[
+        bool, typer.Option(help="Divide clipped gradients by C, so that C does not scale the step.")
+    ] = True,
     preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
     init: Annotated[
         Path | None, typer.Option(help="A model folder to start from; public or private.")
@@ -97,7 +105,9 @@ def train(
     ] = None,
     optimizer: Annotated[str, typer.Option(help="Any optimizer of torch.optim.")] = "adamw",
     lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
-    schedule: Annotated[str, typer.Option(help="constant, cosine or linear.")] = "cosine",
+    schedule: Annotated[
+        str, typer.Option(help="constant, cosine, linear, or a class of torch.optim.lr_scheduler.")
+    ] = "cosine",
     ema: Annotated[float, typer.Option(help="Weight averaging, in [0, 1); 0 turns it off.")] = 0.0,
     unit: Annotated[
         str, typer.Option(help="What is protected: image (all its people) or crop (one person).")
@@ -109,8 +119,9 @@ def train(
     ] = None,
     augment: Annotated[str | None, typer.Option(help="none, private (mild) or public (strong).")] = None,
     limit: Limit = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Makes the run reproducible and takes its guarantee away.")
+    seed: Seed = None,
+    views_at_once: Annotated[
+        int | None, typer.Option(min=1, help="Views in memory at once; by default as many as fit.")
     ] = None,
 ) -> None:
     """Train a pose model; with dp-sgd, under a guarantee that its statement carries."""
@@ -128,6 +139,7 @@ def train(
                 "epochs": epochs,
                 "expected_batch_size": batch_size,
                 "clip_norm": clip_norm,
+                "normalise": normalise,
                 "relation": relation,
                 "accountant": accountant,
                 "nominal_units": nominal_units,
@@ -141,7 +153,7 @@ def train(
         "options",
     )
     console = _console()
-    run = train_pose(config, out, console)
+    run = train_pose(config, out, console, views_at_once)
     console.print()
     console.print(run.statement.paragraph(), highlight=False)
     console.print(f"\nModel, statement and ledger are in {run.folder}", highlight=False)
@@ -202,9 +214,7 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(help="The run folder; default: runs/demo, runs/demo-2, ...")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Makes the demo reproducible and takes its guarantee away.")
-    ] = None,
+    seed: Seed = None,
 ) -> None:
     """Train a public model on rendered people, then privately on a ward nobody may see; print both scores."""
     from dpose.experiments.demo import run_demo

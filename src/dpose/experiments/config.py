@@ -21,7 +21,7 @@ class DataChoice(BaseModel):
     Attributes:
         private: The data spec to train on, `NAME[:ROOT][:SPLIT]`.
         public: Extra data nobody needs protected.
-        limit: Use only the first so many units.
+        limit: Use only so many units, a fixed choice by name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -28,8 +28,14 @@ from dpose.training.score import score
 from dpose.training.trainer import Run, train
 
 
-def train_pose(config: RunConfig, out: Path, console: Console) -> Run:
+def train_pose(config: RunConfig, out: Path, console: Console, views_at_once: int | None = None) -> Run:
     """Train a pose model as `config` says and write the run folder `out`.
+
+    Args:
+        config: The run.
+        out: Must not exist.
+        console: Where progress goes.
+        views_at_once: The micro-batch in views; fitted to memory when None.
 
     Raises:
         DposeError: data, model or plan are not possible.
@@ -57,6 +63,7 @@ def train_pose(config: RunConfig, out: Path, console: Console) -> Run:
         settings=config.to_dict(),
         public_facts=facts,
         caveats=caveats,
+        views_at_once=views_at_once,
         console=console,
     )
 
@@ -149,7 +156,7 @@ def evaluate_run(
     Args:
         folder: A run or model folder.
         data: A data spec; the split defaults to validation.
-        limit: Use only the first so many units.
+        limit: Use only so many units, a fixed choice by name.
         console: Where progress goes.
         record: Write the score into the folder; False for a model folder that is not a run of one's own.
 
