@@ -17,12 +17,12 @@ import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's
 import argparse
 import json
 import platform
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -111,10 +111,17 @@ def measure_memory(arguments) -> None:
             step()
         print((torch.cuda.max_memory_allocated() - before) / 2**20)
         return
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak that importing made
     for _ in range(3):
         step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10)
+    print((memory("VmHWM") - before) / 2**10)
+
+
+def memory(field: str) -> int:
+    """KiB: the resident size now (VmRSS) or at its highest (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def main() -> None:
@@ -166,7 +173,7 @@ def main() -> None:
             f"{min(ratios):.2f} to {max(ratios):.2f}",
             "" if mib is None else f"{mib:.0f}",
         )
-    console = Console()
+    console = Console(width=100)
     console.print(table)
     device = (
         torch.cuda.get_device_name()

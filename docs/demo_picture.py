@@ -1,7 +1,7 @@
 """The README's picture: predictions of the demo's models on rendered people whom nobody trained on.
 
     dpose demo --out runs/demo
-    python docs/demo_picture.py runs/demo docs/demo.png
+    python docs/demo_picture.py runs/demo docs/demo.jpg
 
 Three rows: the truth, the public model (`RUN-public`), the private one. The people are the first eight of `ward:val`
 of whom no joint is hidden; nobody chose them by how well they came out.

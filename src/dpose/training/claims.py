@@ -42,7 +42,7 @@ def statement_of(
         delta=plan.delta,
         accountant=plan.accountant,
         n=bound.n,
-        public=(f"the {counted}, {bound.n}", "all settings of the run", *public),
+        public=(f"the {counted}, {bound.n:,}", "all settings of the run", *public),
         events=(bound.event,),
         caveats=(*CAVEATS, *caveats),
         ledger_head=head,
