@@ -136,3 +136,13 @@ def test_collate_refuses_what_it_cannot_bound(dots):
     for units in ([], [[]], [[view] * 9], [[View(view.image, view.target, 0.0)]]):
         with pytest.raises(ValueError, match=r"units|views|weight"):
             dots.task.collate(units)
+
+
+@pytest.mark.parametrize("size", [1, 2047, 2048, 1_228_800])
+def test_norms_in_float32_err_far_less_than_the_margin(size):
+    """Or a unit of a million parameters could pass the clip with more than C."""
+    torch.manual_seed(size)
+    rows = torch.rand(3, size) * torch.tensor([1e-6, 1.0, 1e4])[:, None]
+    exact = rows.double().square().sum(1).sqrt()
+    scales = clip_scales({"a": rows}, 1e-7).double()
+    assert ((scales * exact / 1e-7 - (1 - CLIP_MARGIN)).abs() < CLIP_MARGIN / 5).all()

@@ -68,10 +68,10 @@ ACTION_WEIGHTS: dict[str, dict[str, float]] = {
         sit=3.2,
         sit_down=0.8,
         stand_up=0.8,
-        lie=3.4,
-        lie_side=1.6,
-        sit_bed=3.0,
-        turn=1.2,
+        lie=2.6,
+        lie_side=1.2,
+        sit_bed=2.3,
+        turn=0.9,
     ),
 }
 """How common each action is when none is asked for."""
@@ -127,7 +127,7 @@ def draw_view(draws: Draws, look: str, support: str) -> View:
         # a person lying along the view fills an upright frame; one lying across it is small
         heading = draws.weighted({0.0: 5.0, 180.0: 1.2, 90.0: 0.6, -90.0: 0.6}) + draws.normal(22.0)
         elevation = draws.uniform(34, 72) if ward else draws.uniform(28, 66)
-    fill = draws.uniform(0.68, 0.86) if not ward else draws.uniform(0.66, 0.86)
+    fill = draws.uniform(0.68, 0.86) if not ward else draws.uniform(0.64, 0.82)
     return View(
         math.radians(heading),
         math.radians(elevation),

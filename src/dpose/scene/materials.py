@@ -31,8 +31,12 @@ COLUMNS = 12
 
 def linear(colour: Colour) -> Colour:
     """SRGB to linear light."""
-    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
-    return r, g, b
+    r, g, b = colour
+    return _linear(r), _linear(g), _linear(b)
+
+
+def _linear(value: float) -> float:
+    return float(value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4)
 
 
 class Palette:
@@ -70,9 +74,10 @@ class Palette:
             gloss: Strength of highlights.
             flags: What the shader of this kind makes of it (glasses, beard, neckline).
         """
+        first = linear(colour)
         self.table[material] = (
-            *linear(colour),
-            *linear(second or colour),
+            *first,
+            *(linear(second) if second else first),
             PATTERNS[pattern],
             size,
             KINDS[kind],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import cv2
@@ -126,7 +127,8 @@ def develop(image: Singles, sensor: Sensor, seed: int) -> NDArray[np.uint8]:
     height, width, _ = image.shape
     sigma = sensor.blur * height
     if sigma > 0.2:
-        image = cv2.GaussianBlur(image, (0, 0), sigma)
+        side = 2 * math.ceil(2.5 * sigma) + 1  # OpenCV's own choice for floats reaches 4 sigma
+        image = cv2.GaussianBlur(image, (side, side), sigma)
     settings = np.array(
         [
             sensor.exposure,

@@ -56,8 +56,7 @@ def clip_scales(gradients: Params, clip_norm: float, *, normalise: bool = False)
     A unit whose gradient is not finite gets 0. With `normalise` the factors are divided by `clip_norm`: the
     clipped gradients then have norm at most 1 whatever C is, and C no longer scales the optimizer's step.
     """
-    squares = [g.flatten(1).square().sum(1, dtype=_accumulate(g.dtype)) for g in gradients.values()]
-    norms = torch.stack(squares).sum(0).sqrt()
+    norms = torch.stack([_square_norms(g.flatten(1)) for g in gradients.values()]).sum(0).sqrt()
     bound = clip_norm * (1 - CLIP_MARGIN)
     scales = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
     if normalise:
@@ -83,14 +82,15 @@ def clipped_sum(
     """
     gradients = per_unit_gradients(task, model, params, batch)
     scales = clip_scales(gradients, clip_norm, normalise=normalise)
-    keep = scales > 0
-    summed = {}
-    for name, gradient in gradients.items():
-        flat = gradient.flatten(1)
+    dropped = scales == 0
+    if bool(dropped.any()):
         # 0 * inf is nan: a unit that is dropped must be zeroed, not scaled
-        finite = torch.where(keep[:, None], flat, torch.zeros_like(flat))
-        summed[name] = (scales.to(flat.dtype) @ finite).view(gradient.shape[1:])
-    return summed
+        for gradient in gradients.values():
+            gradient[dropped] = 0
+    return {
+        name: (scales.to(gradient.dtype) @ gradient.flatten(1)).view(gradient.shape[1:])
+        for name, gradient in gradients.items()
+    }
 
 
 def sensitivity(clip_norm: float, normalise: bool) -> float:
@@ -120,5 +120,18 @@ def mean_gradient(
     return dict(zip(leaves, gradients, strict=True)), loss.detach()
 
 
-def _accumulate(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
+_BLOCK = 2048
+
+
+def _square_norms(rows: Tensor) -> Tensor:
+    """The squared L2 norm of each row, (U,), in blocks.
+
+    `vector_norm` over a whole row adds a million squares one after the other: in float32 an error of 2e-5, more than
+    `CLIP_MARGIN`. Over blocks it is below 1e-6, in one pass and without the copy that squaring makes.
+    """
+    whole = rows.shape[1] - rows.shape[1] % _BLOCK
+    squares: Tensor = torch.linalg.vector_norm(rows[:, whole:], dim=1).square()
+    if whole:
+        blocks: Tensor = rows[:, :whole].reshape(len(rows), -1, _BLOCK)
+        squares = squares + torch.linalg.vector_norm(blocks, dim=2).square().sum(1)
+    return squares
