@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from dpose.training.trainer import Run
 
 app = typer.Typer(
     name="dpose",
@@ -45,6 +48,16 @@ MethodOption = Annotated[str, typer.Option(help="dp-sgd or non-private.")]
 
 def _console() -> Console:
     return Console()
+
+
+def _stop_if_interrupted(run: Run, console: Console) -> None:
+    if run.interrupted:
+        console.print(
+            f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
+            f"To go on from these weights as a new, separately counted run: --init {run.folder}",
+            highlight=False,
+        )
+        raise typer.Exit(130)
 
 
 @app.command(
@@ -157,13 +170,7 @@ def train(
     console.print()
     console.print(run.statement.paragraph(), highlight=False)
     console.print(f"\nModel, statement and ledger are in {run.folder}", highlight=False)
-    if run.interrupted:
-        console.print(
-            f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
-            f"To go on from these weights as a new, separately counted run: --init {run.folder}",
-            highlight=False,
-        )
-        raise typer.Exit(130)
+    _stop_if_interrupted(run, console)
 
 
 @app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --limit 500")
@@ -219,4 +226,5 @@ def demo(
     """Train a public model on rendered people, then privately on a ward nobody may see; print both scores."""
     from dpose.experiments.demo import run_demo
 
-    run_demo(out, seed, _console())
+    console = _console()
+    _stop_if_interrupted(run_demo(out, seed, console), console)

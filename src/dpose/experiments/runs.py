@@ -51,7 +51,11 @@ def train_pose(config: RunConfig, out: Path, console: Console, views_at_once: in
         unit=_unit(config.plan.unit),
         limit=config.data.limit,
     )
-    show_report(data, console)
+    if METHODS[config.plan.method].private:
+        # what a dataset says of itself counts labels and people: of private data the number of units is enough
+        console.print(f"{config.data.private}: {len(data):,} units", highlight=False)
+    else:
+        show_report(data, console)
     return train(
         PoseTask(model.config.skeleton, model.config.split_ratio),
         model,
