@@ -5,7 +5,7 @@
 
 What is private flows through `step.private_gradient` and nowhere else. What is printed, logged and saved is settings,
 public constants and post-processing of noised sums: loss, norms before noise, the share clipped and the size of a
-sample are never computed for private data.
+sample never leave the step where data is private.
 """
 
 from __future__ import annotations
