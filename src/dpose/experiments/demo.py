@@ -33,7 +33,7 @@ class Recipe:
         lr: Of the private run.
     """
 
-    public_epochs: float = 2.5
+    public_epochs: float = 2.0
     private_epochs: float = 2.0
     batch_size: int = 512
     lr: float = 3e-3
