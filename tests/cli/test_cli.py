@@ -83,7 +83,9 @@ class TestRun:
         cv2.imwrite("person.png", np.full((60, 40, 3), 90, np.uint8))
         capsys.readouterr()
         assert main(["predict", str(run), "person.png", "--box", "2,3,38,57"]) == 0
-        assert "r_wrist" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert "r_wrist" in shown
+        assert "knows nothing" in shown  # two steps of training
         assert cv2.imread("person-pose.png").shape == (60, 40, 3)
 
     def test_scores_on_public_data_are_no_query(self, run):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
 from dpose.pose.folder import load_model
 from dpose.pose.predict import draw_prediction, predict_image
+from dpose.pose.simcc import REACH, bins
 from dpose.pose.skeletons import SKELETONS
 
 
-def predict_file(folder: Path, picture: Path, out: Path, box: str | None = None) -> Table:
+def predict_file(folder: Path, picture: Path, out: Path, box: str | None = None) -> RenderableType:
     """Draw the joints that the model in `folder` finds in `picture` into `out`.
 
     Args:
@@ -24,7 +27,7 @@ def predict_file(folder: Path, picture: Path, out: Path, box: str | None = None)
         box: "x0,y0,x1,y1" around the person; the whole picture when None.
 
     Returns:
-        Joint, x, y (pixels of the picture) and score, ready to print.
+        Joint, x, y (pixels of the picture) and score, ready to print; with a word where the scores mean nothing.
 
     Raises:
         DposeError: a file cannot be read or written, or the box is none.
@@ -40,7 +43,12 @@ def predict_file(folder: Path, picture: Path, out: Path, box: str | None = None)
         table.add_column(name, justify="left" if name == "joint" else "right")
     for joint, (x, y), score in zip(skeleton.joints, prediction.keypoints, prediction.scores, strict=True):
         table.add_row(joint, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}")
-    return table
+    chance = 2 * REACH * model.config.sigma / bins(min(model.config.input_size), model.config.split_ratio)
+    if float(np.median(prediction.scores)) > 2 * chance:
+        return table
+    return Group(
+        table, f"Most scores are near {chance:.2f}, what a model gives that knows nothing: train it longer."
+    )
 
 
 def parse_box(text: str) -> tuple[float, float, float, float]:
