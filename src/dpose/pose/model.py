@@ -211,20 +211,6 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
     return copied.requires_grad_()
 
 
-def assert_no_batchnorm(model: nn.Module) -> None:
-    """Refuse a model whose examples would mix.
-
-    Raises:
-        DposeError: there is a BatchNorm layer, named.
-    """
-    for name in tinyvit.batch_norms(model):
-        raise DposeError(
-            "BatchNorm mixes examples and keeps their statistics without noise",
-            name,
-            "use fold_batchnorm after public training, or norm: group from scratch",
-        )
-
-
 def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     """Set which parameters train, and name them.
 

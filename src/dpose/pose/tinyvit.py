@@ -13,7 +13,7 @@ Transformers"), none of them in the names or the meaning of the weights:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import timm
@@ -187,13 +187,6 @@ def fold(pair: nn.Module) -> nn.Module:
         folded.weight.copy_(conv.weight.double() * scale[:, None, None, None])
         cast(Tensor, folded.bias).copy_(bn.bias.double() - mean * scale)
     return folded.train(pair.training)
-
-
-def batch_norms(module: nn.Module) -> Iterator[str]:
-    """The names of the BatchNorm layers inside `module`."""
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            yield name
 
 
 def _with_group_norm(pair: nn.Module) -> nn.Module:
