@@ -134,27 +134,20 @@ class TestLabels:
         assert "im00006.jpg" not in names(units)
         assert "1 left out: people without a visible joint" in units.report
 
-    def test_nan_at_a_visible_joint_drops_the_joint(self, root):
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_a_visible_joint_that_is_not_a_number_is_refused(self, root, value):
         labels = make_labels()
-        labels[4, 0, 4] = np.nan
+        labels[4, 0, 4] = value
         save(root, labels)
-        units = opened(root)
-        (view,) = load(units, 0)
-        assert np.flatnonzero(view.target["labelled"] == 0).tolist() == [4]
-        assert np.isfinite(view.target["keypoints"]).all()
-        assert any(line.startswith("1 not used") for line in units.report)
+        with pytest.raises(DposeError, match=r"joints.mat: a visible joint of im00005.jpg is not a number"):
+            opened(root)
 
-    def test_nan_at_every_joint_drops_the_person(self, root):
-        labels = make_labels()
-        labels[:, 0, 4] = np.nan
-        save(root, labels)
-        assert len(opened(root)) == 4
-
-    def test_nan_as_a_flag_means_hidden(self, root):
+    def test_a_flag_that_is_not_a_number_is_refused(self, root):
         labels = make_labels()
         labels[4, 2, 4] = np.nan
         save(root, labels)
-        assert load(opened(root), 0)[0].target["labelled"][4] == 0
+        with pytest.raises(DposeError, match=r"joints.mat: visibility flags"):
+            opened(root)
 
     @pytest.mark.parametrize(("x", "kept"), [(-10.0, True), (-10.1, False), (109.0, True), (109.1, False)])
     def test_labels_far_outside_the_picture_are_not_used(self, root, x, kept):

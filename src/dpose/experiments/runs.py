@@ -66,6 +66,7 @@ def train_pose(config: RunConfig, out: Path, console: Console, views_at_once: in
         seed=config.seed,
         settings=config.to_dict(),
         public_facts=facts,
+        conditional_on=_conditions(config),
         caveats=caveats,
         views_at_once=views_at_once,
         console=console,
@@ -122,6 +123,13 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
     return model.to(device).to(memory_format=torch.channels_last), facts, caveats
+
+
+def _conditions(config: RunConfig) -> list[str]:
+    """What a guarantee takes as given: because of the data, and because of what the first weights learnt from."""
+    own = DataSpec.parse(config.data.private).for_purpose("train").condition
+    earlier = _statement(Path(config.model.init)) if config.model.init else None
+    return sorted({*([own] if own else []), *(earlier.conditional_on if earlier else ())})
 
 
 def _inherited(init: Path) -> list[str]:

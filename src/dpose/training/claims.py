@@ -14,7 +14,13 @@ CAVEATS = (
 
 
 def statement_of(
-    bound: BoundPlan, *, seeded: bool, head: str, public: Sequence[str], caveats: Sequence[str]
+    bound: BoundPlan,
+    *,
+    seeded: bool,
+    head: str,
+    public: Sequence[str],
+    conditional_on: Sequence[str],
+    caveats: Sequence[str],
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -26,12 +32,18 @@ def statement_of(
         seeded: Whether the noise came from a seed.
         head: The ledger's last hash; empty without a ledger.
         public: Facts that the guarantee treats as public.
+        conditional_on: What the guarantee takes as given.
         caveats: What the reader must know besides `CAVEATS`.
     """
     plan = bound.plan
     if bound.event is None or bound.epsilon is None:
         return PrivacyStatement(
-            kind=Kind.NONE, unit=plan.unit, n=bound.n, caveats=tuple(caveats), plan_sha256=bound.sha256
+            kind=Kind.NONE,
+            unit=plan.unit,
+            n=bound.n,
+            conditional_on=tuple(conditional_on),  # for whoever starts from these weights
+            caveats=tuple(caveats),
+            plan_sha256=bound.sha256,
         )
     counted = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
@@ -43,6 +55,7 @@ def statement_of(
         accountant=plan.accountant,
         n=bound.n,
         public=(f"the {counted}, {bound.n:,}", "all settings of the run", *public),
+        conditional_on=tuple(conditional_on),
         events=(bound.event,),
         caveats=(*CAVEATS, *caveats),
         ledger_head=head,

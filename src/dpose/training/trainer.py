@@ -81,6 +81,7 @@ def train(
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
     public_facts: Sequence[str] = (),
+    conditional_on: Sequence[str] = (),
     caveats: Sequence[str] = (),
     state_dir: Path | None = None,
     views_at_once: int | None = None,
@@ -104,6 +105,7 @@ def train(
         seed: Makes the run reproducible and takes its guarantee away.
         settings: Written to `config.json` under "run".
         public_facts: Further lines for the statement's list of what is public (where the first weights are from, ...).
+        conditional_on: What the guarantee takes as given, for the statement.
         caveats: Further caveats for the statement.
         state_dir: Where the ledger's head is kept apart; the user's state folder by default.
         views_at_once: The micro-batch in views; fitted to memory when None.
@@ -156,7 +158,14 @@ def train(
             *caveats,
             f"the run was stopped after {steps} of {bound.steps} steps; epsilon is the plan's",
         ]
-    statement = statement_of(bound, seeded=noise.seeded, head=head, public=public_facts, caveats=caveats)
+    statement = statement_of(
+        bound,
+        seeded=noise.seeded,
+        head=head,
+        public=public_facts,
+        conditional_on=conditional_on,
+        caveats=caveats,
+    )
     write_model_folder(folder, model, config, statement, model_card(task.name, statement, config))
     return Run(folder, statement, model, steps, interrupted)
 

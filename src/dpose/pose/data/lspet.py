@@ -133,10 +133,7 @@ def open_lspet(
     for count, what in (
         (int(copies.sum()), "left out: pictures that are near copies of one in another split"),
         (unseen, "left out: people without a visible joint"),
-        (
-            unused,
-            f"not used: joints marked visible over {FAR_OUTSIDE:g} pixels outside the picture, or not finite",
-        ),
+        (unused, f"not used: joints marked visible over {FAR_OUTSIDE:g} pixels outside the picture"),
         (headless, "not in PCKh: people without a labelled length from neck to head top"),
     ):
         if count:
@@ -169,8 +166,15 @@ def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
         )
     rows = joints.transpose(2, 0, 1).astype(np.float64)
     flags = rows[:, :, 2]
-    if not np.isin(flags[np.isfinite(flags)], (0, 1)).all():
+    if not np.isin(flags, (0, 1)).all():
         raise DposeError("visibility flags other than 0 and 1", str(path), _GET_IT)
+    broken = np.flatnonzero(((flags == 1) & ~np.isfinite(rows[:, :, :2]).all(axis=2)).any(axis=1))
+    if len(broken):
+        raise DposeError(
+            f"a visible joint of im{broken[0] + 1:05d}.jpg is not a number",
+            str(path),
+            "mend the label, or mark the joint invisible",
+        )
     return _Labels(rows[:, :, :2], flags == 1)
 
 

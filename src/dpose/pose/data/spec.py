@@ -6,7 +6,7 @@ A new dataset is a module of this folder and an entry in `SOURCES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -27,12 +27,15 @@ class Source:
         splits: The names a SPLIT may have.
         default: The split of each purpose.
         open: Called with root and split, and `input_size`, `augment` and `unit` by name.
+        conditions: For a split whose content depends on private pictures, what a guarantee that builds on it takes as
+            given.
     """
 
     root: str
     splits: tuple[str, ...]
     default: Mapping[Purpose, str]
     open: Callable[..., PoseUnits]
+    conditions: Mapping[str, str] = field(default_factory=dict)
 
 
 def _open_lspet(
@@ -58,7 +61,11 @@ _SCENE_SPLITS = ("train", "val", "test", "public")
 
 SOURCES: Mapping[str, Source] = {
     "lspet": Source(
-        "a folder", tuple(lspet.SPLITS), {"train": "private", "evaluate": "validation"}, _open_lspet
+        "a folder",
+        tuple(lspet.SPLITS),
+        {"train": "private", "evaluate": "validation"},
+        _open_lspet,
+        {"public": "which public pictures of LSPET were left out as near copies of private ones"},
     ),
     "synthetic": Source("a look", _SCENE_SPLITS, {"train": "train", "evaluate": "val"}, _open_look),
 }
@@ -104,6 +111,11 @@ class DataSpec:
     def public(self) -> bool:
         """Whether nobody in it needs protection: a split called public, or the `studio` look, which is nobody."""
         return self.split == "public" or (self.name, self.root) == ("synthetic", "studio")
+
+    @property
+    def condition(self) -> str:
+        """What a guarantee takes as given that builds on these data; "" where nothing."""
+        return SOURCES[self.name].conditions.get(self.split, "")
 
     def for_purpose(self, purpose: Purpose) -> DataSpec:
         """The same spec with its split filled in."""
