@@ -36,7 +36,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
     write_atomic(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
 
 
-def load_model(folder: Path, device: str = "cpu") -> PoseModel:
+def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     """The model in `folder`, in float32 and evaluation mode.
 
     Weights of another floating-point type (half precision) are converted.
@@ -45,6 +45,7 @@ def load_model(folder: Path, device: str = "cpu") -> PoseModel:
         DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is
             missing, unknown or of another shape.
     """
+    folder = Path(folder)
     model = PoseModel(_read_config(folder / CONFIG))
     path = folder / WEIGHTS
     tensors = _read_tensors(path)

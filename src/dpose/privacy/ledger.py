@@ -270,7 +270,9 @@ class Verification:
     lines: tuple[str, ...]
 
 
-def verify_run(folder: Path, state_dir: Path | None = None, statement_only: bool = False) -> Verification:
+def verify_run(
+    folder: str | Path, state_dir: Path | None = None, statement_only: bool = False
+) -> Verification:
     """Check a run folder: that its statement adds up, and that its ledger bears the statement out.
 
     Args:
@@ -281,7 +283,7 @@ def verify_run(folder: Path, state_dir: Path | None = None, statement_only: bool
     Raises:
         DposeError: something is missing, altered or does not add up; one line that says what.
     """
-    file, ledger = folder / "privacy.json", folder / "ledger.jsonl"
+    file, ledger = Path(folder) / "privacy.json", Path(folder) / "ledger.jsonl"
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,0 +1,31 @@
+"""The README's Python runs as it stands, on a small rendered dataset in place of a real one."""
+
+import re
+from pathlib import Path
+
+import dpose.pose.data.synthetic as synthetic_module
+from dpose.pose.folder import save_model
+from dpose.pose.model import PoseConfig, PoseModel
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(synthetic_module, "SPLITS", {"train": 12, "val": 4, "test": 4, "public": 4})
+    (tmp_path / "runs" / "public").mkdir(parents=True)
+    save_model(PoseModel(PoseConfig(preset="nano")), tmp_path / "runs" / "public")
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    for there, here in (("lspet:/data/lspet:private", "synthetic:ward"), ("epochs=20", "epochs=1")):
+        assert there in code
+        code = code.replace(there, here)
+    exec(code, {})
+    assert "This protects each single image among the 12" in capsys.readouterr().out
+
+
+def test_the_pages_and_pictures_it_links_are_there():
+    text = (ROOT / "README.md").read_text()
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link
