@@ -157,9 +157,7 @@ def show_report(data: PoseUnits, console: Console) -> None:
         console.print(line, highlight=False)
 
 
-def evaluate_run(
-    folder: Path, data: str, *, limit: int | None = None, console: Console, record: bool = True
-) -> PCKhResult:
+def evaluate_run(folder: Path, data: str, *, limit: int | None = None, console: Console) -> PCKhResult:
     """PCKh of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
 
     A score on private data is a release without noise. On data the model was trained on it would undo the guarantee
@@ -170,7 +168,6 @@ def evaluate_run(
         data: A data spec; the split defaults to validation.
         limit: Use only so many units, a fixed choice by name.
         console: Where progress goes.
-        record: Write the score into the folder; False for a model folder that is not a run of one's own.
 
     Raises:
         DposeError: no model, no data, or the data are the ones the run protects.
@@ -192,8 +189,7 @@ def evaluate_run(
     show_report(units, console)
     task = PoseTask(model.config.skeleton, model.config.split_ratio)
     result = cast(PCKhResult, score(task, model, units, console=console))
-    if record:
-        _record(folder, spec, units, result, statement)
+    _record(folder, spec, units, result, statement)
     return result
 
 
