@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from dpose.errors import DposeError
+
 if TYPE_CHECKING:
     from dpose.training.trainer import Run
 
@@ -52,12 +54,23 @@ def _console() -> Console:
 
 def _stop_if_interrupted(run: Run, console: Console) -> None:
     if run.interrupted:
+        how = (
+            f"To go on: dpose train --resume {run.folder}"
+            if run.statement.kind == "none"
+            else f"To go on from these weights as a new, separately counted run: --init {run.folder}"
+        )
         console.print(
-            f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
-            f"To go on from these weights as a new, separately counted run: --init {run.folder}",
+            f"Stopped after step {run.steps}; what is saved is complete and its statement true. {how}",
             highlight=False,
         )
         raise typer.Exit(130)
+
+
+def _told(run: Run, console: Console) -> None:
+    console.print()
+    console.print(run.statement.paragraph(), highlight=False)
+    console.print(f"\nModel, statement and ledger are in {run.folder}", highlight=False)
+    _stop_if_interrupted(run, console)
 
 
 @app.command(
@@ -97,8 +110,14 @@ def plan(
     epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
 )
 def train(
-    data: Annotated[str, typer.Option(help="The data: NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private.")],
-    out: Annotated[Path, typer.Option(help="The run folder to make; must not exist.")],
+    data: Annotated[
+        str | None, typer.Option(help="The data: NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make; must not exist.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="A stopped non-private run to go on with, by itself: its settings are its own."),
+    ] = None,
     method: MethodOption = "dp-sgd",
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -139,8 +158,14 @@ def train(
 ) -> None:
     """Train a pose model; with dp-sgd, under a guarantee that its statement carries."""
     from dpose.experiments.config import RunConfig
-    from dpose.experiments.runs import train_pose
+    from dpose.experiments.runs import resume_pose, train_pose
 
+    console = _console()
+    if resume is not None:
+        _told(resume_pose(resume, console), console)
+        return
+    if data is None or out is None:
+        raise DposeError("training needs --data and --out", fix="see dpose train --help")
     config = RunConfig.from_dict(
         {
             "data": {"private": data, "limit": limit},
@@ -165,12 +190,7 @@ def train(
         },
         "options",
     )
-    console = _console()
-    run = train_pose(config, out, console, views_at_once)
-    console.print()
-    console.print(run.statement.paragraph(), highlight=False)
-    console.print(f"\nModel, statement and ledger are in {run.folder}", highlight=False)
-    _stop_if_interrupted(run, console)
+    _told(train_pose(config, out, console, views_at_once), console)
 
 
 @app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --limit 500")

@@ -28,19 +28,22 @@ from dpose.training.score import score
 from dpose.training.trainer import Run, train
 
 
-def train_pose(config: RunConfig, out: Path, console: Console, views_at_once: int | None = None) -> Run:
+def train_pose(
+    config: RunConfig, out: Path, console: Console, views_at_once: int | None = None, resume: bool = False
+) -> Run:
     """Train a pose model as `config` says and write the run folder `out`.
 
     Args:
         config: The run.
-        out: Must not exist.
+        out: Must not exist, unless `resume`.
         console: Where progress goes.
         views_at_once: The micro-batch in views; fitted to memory when None.
+        resume: Go on from the last checkpoint in `out`, which `config` began.
 
     Raises:
-        DposeError: data, model or plan are not possible.
+        DposeError: data, model or plan are not possible; or there is nothing to resume.
     """
-    if out.exists():
+    if out.exists() and not resume:
         raise DposeError("already exists", str(out), "choose another --out, or remove it first")
     model, facts, caveats = build_model(config)
     data = open_data(
@@ -62,6 +65,7 @@ def train_pose(config: RunConfig, out: Path, console: Console, views_at_once: in
         private=data,
         plan=config.plan,
         out=out,
+        resume=resume,
         optimizer=config.optimizer,
         seed=config.seed,
         settings=config.to_dict(),
@@ -71,6 +75,30 @@ def train_pose(config: RunConfig, out: Path, console: Console, views_at_once: in
         views_at_once=views_at_once,
         console=console,
     )
+
+
+def resume_pose(folder: Path, console: Console) -> Run:
+    """Go on with the run in `folder` from its last checkpoint, with the settings it began with.
+
+    Raises:
+        DposeError: there is no run to go on with.
+    """
+    return train_pose(run_config(folder), folder, console, resume=True)
+
+
+def run_config(folder: Path) -> RunConfig:
+    """The configuration of the run in `folder`.
+
+    Raises:
+        DposeError: it has none.
+    """
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
+    known = {key: value for key, value in values.items() if key in RunConfig.model_fields}
+    return RunConfig.from_dict(known, str(path))
 
 
 def _unit(name: str) -> UnitKind:

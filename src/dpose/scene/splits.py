@@ -5,8 +5,8 @@ from __future__ import annotations
 from dpose.errors import DposeError
 from dpose.scene.looks import LOOKS, look_index
 
-SPLITS: dict[str, int] = {"train": 8000, "val": 1000, "test": 1000, "public": 200}
-"""Number of pictures in each split of a synthetic look."""
+SPLITS: dict[str, int] = {"train": 8000, "val": 1000, "test": 1000, "public": 200, "large": 32000}
+"""Number of pictures in each split of a synthetic look. `large` is more of what `train` is, with the same people."""
 
 IDENTITIES: dict[str, range] = {
     "train": range(0, 1400),
@@ -14,16 +14,17 @@ IDENTITIES: dict[str, range] = {
     "test": range(1600, 1800),
     "public": range(1800, 2000),
 }
-"""Who may appear in each split: no person is in two."""
+"""Who may appear in the pictures: no person is in two of these groups."""
 
-_ORDER = tuple(SPLITS)
+_ORDER = tuple(IDENTITIES)
+_PLACES = {name: (name, 0) for name in IDENTITIES} | {"large": ("train", SPLITS["train"])}
 _LOOK_STRIDE = 1 << 20
 
 
 def scene_seed(look: str, split: str, index: int) -> int:
     """The seed of picture `index` of a split; no two looks, splits or pictures share one.
 
-    A seed's remainder modulo four tells its split, and with it the people it may show.
+    A seed's remainder modulo four tells which people it may show.
 
     Raises:
         DposeError: unknown look or split, or an index outside the split.
@@ -35,7 +36,8 @@ def scene_seed(look: str, split: str, index: int) -> int:
         raise DposeError(
             f"there is no picture {index} in {split}", "index", f"choose 0 to {SPLITS[split] - 1}"
         )
-    return 4 * (number * _LOOK_STRIDE + index) + _ORDER.index(split)
+    people, first = _PLACES[split]
+    return 4 * (number * _LOOK_STRIDE + first + index) + _ORDER.index(people)
 
 
 def people_of(seed: int) -> range:

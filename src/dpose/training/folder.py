@@ -16,6 +16,15 @@ from dpose.files import explain_os_error, write_atomic
 from dpose.privacy.statement import PrivacyStatement
 
 
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write `config.json`: the task, the model and all settings of the run.
+
+    Raises:
+        DposeError: the disk is full or may not be written to.
+    """
+    write_atomic(folder / "config.json", json.dumps(config, indent=2) + "\n")
+
+
 def write_model_folder(
     folder: Path, model: torch.nn.Module, config: Mapping[str, Any], statement: PrivacyStatement, card: str
 ) -> None:
@@ -28,7 +37,7 @@ def write_model_folder(
     """
     weights = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
     write_atomic(folder / "privacy.json", statement.to_json())
-    write_atomic(folder / "config.json", json.dumps(config, indent=2) + "\n")
+    write_config(folder, config)
     write_atomic(folder / "README.md", card)
     write_atomic(folder / "model.safetensors", save_tensors(weights))
 

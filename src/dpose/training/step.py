@@ -6,6 +6,8 @@ Gaussian noise, division by a constant. Whatever is done with its result is post
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -78,13 +80,19 @@ def private_gradient(
     return {name: value / bound.divisor for name, value in noisy.items()}
 
 
-def plain_batches(engine: Engine) -> Iterator[NDArray[np.int64]]:
-    """Shuffled batches for ever, each epoch in a new order; for data that nobody needs protected."""
-    epoch = 0
+def plain_batches(engine: Engine, first: int = 0) -> Iterator[NDArray[np.int64]]:
+    """Shuffled batches for ever, each epoch in a new order; for data that nobody needs protected.
+
+    Args:
+        engine: The run's.
+        first: The step to begin with; the same key gives it the same batch as a run from the start.
+    """
+    size = engine.bound.plan.expected_batch_size
+    epoch, skipped = divmod(first, math.ceil(engine.bound.n / size))
     while True:
         stream = engine.noise.stream(Purpose.PUBLIC_SAMPLER, epoch, engine.context)
-        yield from shuffled_batches(engine.bound.n, engine.bound.plan.expected_batch_size, stream)
-        epoch += 1
+        yield from itertools.islice(shuffled_batches(engine.bound.n, size, stream), skipped, None)
+        epoch, skipped = epoch + 1, 0
 
 
 def plain_gradient(

@@ -33,9 +33,15 @@ from dpose.files import explain_os_error
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.training.checkpoint import Checkpoint, save_checkpoint
+from dpose.training.checkpoint import (
+    Checkpoint,
+    apply_checkpoint,
+    checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+)
 from dpose.training.claims import statement_of
-from dpose.training.folder import RunLog, model_card, write_model_folder
+from dpose.training.folder import RunLog, model_card, write_config, write_model_folder
 from dpose.training.gradients import Params, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.memory import fit_views_at_once
@@ -76,6 +82,7 @@ def train(
     private: UnitDataset,
     plan: TrainingPlan,
     out: str | Path,
+    resume: bool = False,
     public: UnitDataset | None = None,
     optimizer: OptimizerConfig | None = None,
     seed: int | None = None,
@@ -99,7 +106,9 @@ def train(
         model: Trained in place; its parameters that require gradients are trained. Moved by the caller.
         private: The units the plan protects (or, for a method without guarantee, simply the data).
         plan: The method and its budget.
-        out: The run folder; must not exist.
+        out: The run folder; must not exist, unless `resume`.
+        resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. For methods
+            without guarantee.
         public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
         optimizer: AdamW with a cosine schedule by default.
         seed: Makes the run reproducible and takes its guarantee away.
@@ -113,11 +122,12 @@ def train(
         console: Where progress goes; None for the terminal.
 
     Raises:
-        DposeError: `out` exists, the plan does not fit the data, a unit cannot be read, or the model cannot be trained
-            privately as it is.
+        DposeError: `out` exists (or holds nothing to resume), the plan does not fit the data, a unit cannot be read, or
+            the model cannot be trained privately as it is.
     """
     folder = Path(out)
-    if folder.exists():
+    saved = _resumable(folder, plan) if resume else None
+    if folder.exists() and not resume:
         raise DposeError("already exists", str(folder), "choose another --out, or remove it first")
     console = console or Console()
     optimizer = optimizer or OptimizerConfig()
@@ -133,7 +143,7 @@ def train(
         views_at_once = fit_views_at_once(task, model, example)
     engine = Engine(task, model, loader, bound, noise, digest, views_at_once)
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=resume)
     except OSError as error:
         raise explain_os_error(error, folder) from error
     described = getattr(model, "config", None)
@@ -149,6 +159,10 @@ def train(
         },
     }
     loop = _Loop(engine, params, optimizer, folder, config, console)
+    if saved:
+        loop.restore(saved)
+    else:
+        write_config(folder, config)
     with contextlib.closing(loader), RunLog(folder / "log.jsonl") as log:
         head, steps, interrupted = loop.run(log, state_dir)
     loop.load_average()
@@ -195,20 +209,40 @@ class _Loop:
         decay = self.bound.plan.ema_decay
         self.average = WeightAverage(_followed(engine.model, params, self.bound), decay) if decay else None
         self.saved_at = time.monotonic()
+        self.done = 0
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take up the state that a checkpoint holds.
+
+        Raises:
+            DposeError: it belongs to another plan or another model.
+        """
+        if checkpoint.plan_sha256 != self.bound.sha256:
+            raise DposeError("the checkpoint is of another plan or other data", str(self.folder))
+        followed = _followed(self.engine.model, self.params, self.bound)
+        average = self.average.values if self.average else {}
+        apply_checkpoint(checkpoint, followed, average, self.optimizer, self.schedule)
+        if self.average:
+            self.average.updates = checkpoint.average_updates
+        self.done = checkpoint.step
 
     def run(self, log: RunLog, state_dir: Path | None) -> tuple[str, int, bool]:
         """All steps, block by block. Returns the ledger's head, the steps taken and whether Ctrl-C ended it."""
         bound, event = self.bound, self.bound.event
-        log.write("start", n=bound.n, steps=bound.steps, plan_sha256=bound.sha256, **self.config["run"])
+        if self.done:
+            log.write("resume", step=self.done)
+        else:
+            log.write("start", n=bound.n, steps=bound.steps, plan_sha256=bound.sha256, **self.config["run"])
         block = math.ceil(bound.steps / BLOCKS)
         ledger = None
         if event is not None:
             ledger = Ledger.create(
                 self.folder / "ledger.jsonl", bound.sha256, self.engine.noise.key_id, state_dir=state_dir
             )
-        plain = plain_batches(self.engine)
-        done = 0
+        done = self.done
+        plain = plain_batches(self.engine, done)
         with ledger or contextlib.nullcontext(), _interruptible() as asked, self._progress() as bar:
+            bar.update(bar.task_ids[0], completed=done)
             while done < bound.steps and not asked():
                 count = min(block, bound.steps - done)
                 if ledger and event is not None:
@@ -278,6 +312,21 @@ class _Loop:
         )
         bar.add_task("steps", total=self.bound.steps)
         return bar
+
+
+def _resumable(folder: Path, plan: TrainingPlan) -> Checkpoint:
+    """The last checkpoint of the run in `folder`."""
+    if plan.kind.private:
+        # its noise must not be drawn twice, and a fresh key would have to be counted twice
+        raise DposeError(
+            f"a {plan.method} run cannot be resumed",
+            str(folder),
+            "start a new run from its weights, with --init",
+        )
+    found = checkpoints(folder)
+    if not found:
+        raise DposeError("holds no checkpoint to resume from", str(folder), "start the run again")
+    return load_checkpoint(found[-1])
 
 
 def _trainable(model: torch.nn.Module, bound: BoundPlan) -> Params:

@@ -57,7 +57,7 @@ def _open_look(
     return open_synthetic(look, split, input_size=input_size, augment=augment, unit=unit)
 
 
-_SCENE_SPLITS = ("train", "val", "test", "public")
+_SCENE_SPLITS = ("train", "val", "test", "public", "large")
 
 SOURCES: Mapping[str, Source] = {
     "lspet": Source(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -9,11 +10,12 @@ from numpy.typing import NDArray
 
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
+from dpose.pose.data.units import DEFAULT_CACHE_BYTES, Person, Picture, PoseUnits, UnitKind
 from dpose.scene import SPLITS, render, scene_seed
 
 HEAD_SHARE = 0.6
 """MPII's head length as a share of the head box's diagonal."""
+MOST_CACHE_BYTES = 2 * 2**30
 
 
 def open_synthetic(
@@ -46,6 +48,10 @@ def open_synthetic(
         augment=augment,
         unit=unit,
         padding=1.0,
+        # rendering costs more than memory: a split stays there whole, 1.1 GiB at the most at 128x96
+        cache_bytes=max(
+            DEFAULT_CACHE_BYTES, min(len(pictures) * 3 * math.prod(input_size), MOST_CACHE_BYTES)
+        ),
         report=[f"synthetic:{look}:{split}: {len(pictures):,} rendered pictures, one person in each"],
     )
 
