@@ -314,9 +314,15 @@ def _transform(
     The weights are whole numbers, and no sum passes 2^53: float64 holds every one exactly, in whatever order it
     is added up. Dividing rounds once, and the exact quotient is either whole or farther than that from it.
     """
-    *lead, height, width, channels = image.shape
-    half = rows @ image.astype(np.float64).reshape(*lead, height, width * channels)
-    sums = columns @ half.reshape(*lead, len(rows), width, channels)
+    *lead, height, _, channels = image.shape
+    enlarges = len(rows) > height
+    sums = image.astype(np.float64)
+    # the other axis is many small products: taken where there are fewest
+    if enlarges:
+        sums = columns @ sums
+    sums = (rows @ sums.reshape(*lead, height, -1)).reshape(*lead, len(rows), -1, channels)
+    if not enlarges:
+        sums = columns @ sums
     total = (rows.sum(1)[:, None] * columns.sum(1))[..., None]
     rounded: NDArray[np.uint8] = np.clip(np.floor((sums + total / 2) / total), 0, 255).astype(np.uint8)
     return rounded
