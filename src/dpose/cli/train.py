@@ -58,7 +58,7 @@ def train(
         ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"{METHODS}. [default: dp-sgd]", rich_help_panel=METHOD)
+        str | None, typer.Option(help=f"{METHODS}. Default: dp-sgd.", rich_help_panel=METHOD)
     ] = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -70,7 +70,7 @@ def train(
         str | None,
         typer.Option(
             help="What is protected: image (all its people), crop (one person in one image) or subject (all "
-            "images of a person, where the data know who is who). [default: image]",
+            "images of a person, where the data know who is who). Default: image.",
             rich_help_panel=GUARANTEE,
         ),
     ] = None,
@@ -78,7 +78,7 @@ def train(
         str | None,
         typer.Option(
             help="Neighbours: zero-out (the number of units is public), replace or add-or-remove. "
-            "[default: zero-out]",
+            "Default: zero-out.",
             rich_help_panel=GUARANTEE,
         ),
     ] = None,
@@ -92,35 +92,35 @@ def train(
     ] = None,
     accountant: Annotated[
         str | None,
-        typer.Option(help="pld (tight) or rdp (as in the papers). [default: pld]", rich_help_panel=GUARANTEE),
+        typer.Option(help="pld (tight) or rdp (as in the papers). Default: pld.", rich_help_panel=GUARANTEE),
     ] = None,
     epochs: Annotated[
-        float | None, typer.Option(help="Passes over the data. [default: 10]", rich_help_panel=LEARNING)
+        float | None, typer.Option(help="Passes over the data. Default: 10.", rich_help_panel=LEARNING)
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
-            help="Units in a batch on average. Large batches suffer less from noise. [default: 256]",
+            help="Units in a batch on average. Large batches suffer less from noise. Default: 256.",
             rich_help_panel=LEARNING,
         ),
     ] = None,
     clip_norm: Annotated[
         float | None,
         typer.Option(
-            help="Clipping norm C: the bound on one unit's gradient. [default: 1]", rich_help_panel=METHOD
+            help="Clipping norm C: the bound on one unit's gradient. Default: 1.", rich_help_panel=METHOD
         ),
     ] = None,
     normalise: Annotated[
         bool | None,
         typer.Option(
-            help="Divide clipped gradients by C, so that C does not scale the step. [default: normalise]",
+            help="Divide clipped gradients by C, so that C does not scale the step. Default: normalise.",
             rich_help_panel=METHOD,
         ),
     ] = None,
     copies: Annotated[
         int | None,
         typer.Option(
-            help="Augmented copies of each unit in one gradient: time, no noise. [default: 1]",
+            help="Augmented copies of each unit in one gradient: time, no noise. Default: 1.",
             rich_help_panel=METHOD,
         ),
     ] = None,
@@ -133,77 +133,77 @@ def train(
     subspace: Annotated[
         str | None,
         typer.Option(
-            help="public, or the controls random and identity. [default: public]", rich_help_panel=METHOD
+            help="public, or the controls random and identity. Default: public.", rich_help_panel=METHOD
         ),
     ] = None,
     subspace_rank: Annotated[
-        int | None, typer.Option(help="Directions, k. [default: 50]", rich_help_panel=METHOD)
+        int | None, typer.Option(help="Directions, k. Default: 50.", rich_help_panel=METHOD)
     ] = None,
     subspace_units: Annotated[
-        int | None, typer.Option(help="Public units to fit on, m. [default: 100]", rich_help_panel=METHOD)
+        int | None, typer.Option(help="Public units to fit on, m. Default: 100.", rich_help_panel=METHOD)
     ] = None,
     refresh: Annotated[
-        int | None, typer.Option(help="Steps between fits. [default: 20]", rich_help_panel=METHOD)
+        int | None, typer.Option(help="Steps between fits. Default: 20.", rich_help_panel=METHOD)
     ] = None,
     public_view: Annotated[
         str | None,
         typer.Option(
-            help="What feature methods take for public: blur or pixelize. [default: blur]",
+            help="What feature methods take for public: blur or pixelize. Default: blur.",
             rich_help_panel=METHOD,
         ),
     ] = None,
     private_loss: Annotated[
         str | None,
         typer.Option(
-            help="With public views: plain, or residual (less the public view's). [default: plain]",
+            help="With public views: plain, or residual (less the public view's). Default: plain.",
             rich_help_panel=METHOD,
         ),
     ] = None,
     public_weight: Annotated[
         float | None,
-        typer.Option(help="Weight of the public views' gradient. [default: 1]", rich_help_panel=METHOD),
+        typer.Option(help="Weight of the public views' gradient. Default: 1.", rich_help_panel=METHOD),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="nano (CPU), 5m, 11m or 21m. [default: nano]", rich_help_panel=MODEL)
+        str | None, typer.Option(help="nano (CPU), 5m, 11m or 21m. Default: nano.", rich_help_panel=MODEL)
     ] = None,
     init: Annotated[
         str | None,
         typer.Option(
             help="A model folder to start from, or the name of public weights that come with dpose. "
-            "[default: those of the preset, where there are some]",
+            "Default: those of the preset, where there are some.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="finetune, full, or scratch (from nothing). [default: finetune, if there are first weights]",
+            help="finetune, full, or scratch (from nothing). Default: finetune, if there are first weights.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     optimizer: Annotated[
-        str | None, typer.Option(help="Any of torch.optim. [default: adamw]", rich_help_panel=LEARNING)
+        str | None, typer.Option(help="Any of torch.optim. Default: adamw.", rich_help_panel=LEARNING)
     ] = None,
     lr: Annotated[
-        float | None, typer.Option(help="Highest learning rate. [default: 0.001]", rich_help_panel=LEARNING)
+        float | None, typer.Option(help="Highest learning rate. Default: 0.001.", rich_help_panel=LEARNING)
     ] = None,
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="constant, cosine, linear, or a class of torch.optim.lr_scheduler. [default: cosine]",
+            help="constant, cosine, linear, or a class of torch.optim.lr_scheduler. Default: cosine.",
             rich_help_panel=LEARNING,
         ),
     ] = None,
     ema: Annotated[
         float | None,
         typer.Option(
-            help="Weight averaging, in [0, 1); 0 turns it off. [default: 0]", rich_help_panel=LEARNING
+            help="Weight averaging, in [0, 1); 0 turns it off. Default: 0.", rich_help_panel=LEARNING
         ),
     ] = None,
     augment: Annotated[
         str | None,
         typer.Option(
-            help="none, private (mild) or public (strong). [default: by the method]", rich_help_panel=DATA
+            help="none, private (mild) or public (strong). Default: by the method.", rich_help_panel=DATA
         ),
     ] = None,
     limit: Limit = None,
@@ -211,7 +211,7 @@ def train(
         str | None,
         typer.Option(
             help="Public or held-out data to score while training; none for none. "
-            "[default: the dataset's public split]",
+            "Default: the dataset's public split.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -219,7 +219,7 @@ def train(
     views_at_once: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Views in memory at once. [default: as many as fit]", rich_help_panel=RUNNING
+            min=1, help="Views in memory at once. Default: as many as fit.", rich_help_panel=RUNNING
         ),
     ] = None,
 ) -> None:

@@ -216,7 +216,7 @@ def _horizontals(plane: Plane, values: Sequence[float], *, percent: bool = False
         parts.append(
             tag("path", d=f"M{plane.left} {y:.1f}H{plane.right}", class_="axis" if value == 0 else "grid")
         )
-        label = f"{value:.0%}" if percent else brief(value) if abs(value) < 1e5 else tidy(f"{value:.3g}")
+        label = f"{value:.0%}" if percent else _tick(value)
         parts.append(tag("text", label, x=plane.left - 8, y=f"{y + 4:.1f}", text_anchor="end"))
     return parts
 
@@ -287,6 +287,14 @@ def _thinned(
     high = [(x, max(y for _, y in chunk)) for x, chunk in zip(middle, chunks, strict=True)]
     low = [(x, min(y for _, y in chunk)) for x, chunk in zip(middle, chunks, strict=True)]
     return line, [*high, *reversed(low)]
+
+
+def _tick(value: float) -> str:
+    """Short enough for the margin."""
+    if value == 0 or 0.01 <= abs(value) < 1e5:
+        return brief(value)
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return tidy(f"{mantissa.removesuffix('.0')}e{exponent}")
 
 
 def _short(value: float) -> float:

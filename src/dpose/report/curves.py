@@ -85,9 +85,7 @@ def _watched_figure(run: RunRecord, watched: Watched) -> Html:
     known = [(m.step, value) for m in watched.moments if (value := m.score.columns.get(main)) is not None]
     if not known:
         return Html("")
-    spent = [
-        (float(m.step), brief(float(f"{m.epsilon:.3g}"))) for m in watched.moments if m.epsilon is not None
-    ]
+    spent = [(float(m.step), brief(m.epsilon)) for m in watched.moments if m.epsilon is not None]
     title = f"{main[:1].lower()}{main[1:]} {watched.moments[-1].score.title}"
     percent = ", %" if watched.moments[-1].score.metric == "PCKh" else ""
     describes = (

@@ -113,6 +113,12 @@ def _title(run: RunRecord) -> str:
     return f"{task}, {run.method} training" if run.method else task
 
 
+def _sentence(text: str) -> str:
+    # a method's name keeps its small letter
+    named = text.split(",")[0] in METHODS
+    return f"{text if named else text[:1].upper() + text[1:]}."
+
+
 def _header(run: RunRecord, now: datetime) -> Html:
     method = METHODS.get(run.method)
     model = run.model.get("preset")
@@ -131,9 +137,7 @@ def _header(run: RunRecord, now: datetime) -> Html:
         "header",
         tag("p", "dpose training report", class_="eyebrow"),
         tag("h1", _title(run)),
-        tag("p", f"{method.summary[:1].upper()}{method.summary[1:]}.", class_="summary")
-        if method
-        else Html(""),
+        tag("p", _sentence(method.summary), class_="summary") if method else Html(""),
         plain_fact(run),
         tag("dl", *(tag("div", tag("dt", k), tag("dd", str(v))) for k, v in facts if v), class_="facts"),
     )
