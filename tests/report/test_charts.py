@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.wording import true_positives
@@ -75,6 +75,7 @@ def test_the_second_scale_keeps_its_last_label_and_its_distance():
     assert min(abs(a - b) for a in scale for b in scale if a != b) >= 50
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=30),
     st.integers(0, 10**6),

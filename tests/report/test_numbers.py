@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.report.numbers import MINUS, MISSING, brief, change, day, score, ticks
@@ -37,6 +37,7 @@ def test_scores_and_changes():
     assert change(None, 1.0) == change(1.0, None) == MISSING
 
 
+@settings(deadline=None)
 @given(st.floats(0, 100), st.floats(0, 100))
 def test_a_change_is_the_difference_of_the_numbers_beside_it(before, after):
     shown = change(before, after).replace(MINUS, "-")
@@ -48,6 +49,7 @@ def test_day():
     assert day(datetime(2026, 5, 3, 23, 59)) == "3 May 2026"
 
 
+@settings(deadline=None)
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.integers(1, 8))
 def test_ticks_enclose_their_range(low, span, count):
     found = ticks(low, low + span, count)

@@ -48,6 +48,16 @@ def test_a_private_method_with_an_empty_statement_shows_no_loss(make_run, steps)
     assert "loss" not in read_run(private.path).series
 
 
+def test_without_a_statement_no_method_is_taken_at_its_word(make_run):
+    run = make_run("non-private", statement=False).log(
+        {"type": "step", "step": 1, "lr": 0.1, "loss": 987.125}
+    )
+    run.evaluated("synthetic:ward:train")
+    record = read_run(run.path)
+    assert set(record.series) == {"lr"}
+    assert record.refused == ("synthetic:ward:train",)
+
+
 def test_the_loss_is_shown_where_nothing_is_guaranteed(make_run):
     run = make_run("non-private").log({"type": "step", "step": 1, "lr": 0.1, "loss": 2.5, "batch_size": 3})
     assert read_run(run.path).series == {"loss": ((1, 2.5),), "lr": ((1, 0.1),)}

@@ -85,43 +85,36 @@ def card(run: Path, scores: dict[str, float]) -> str:
     """The model card of the shipped weights."""
     settings = json.loads((run / "config.json").read_text())["run"]
     plan = settings["plan"]
-    size = SPLITS["large"]
-    lines = [f"| `{data}` | {value:.1f} |" for data, value in scores.items()]
-    return "\n".join(
-        [
-            "# nano: public weights",
-            "",
-            "A 2D pose model for one person in a picture of 128x96: TinyViT `nano` (1.2 M parameters) with a",
-            "coordinate classification head, 16 joints in MPII's order. It is where private training starts, not a",
-            "product: it has never seen a photograph.",
-            "",
-            "## What it learnt from",
-            "",
-            f"`synthetic:studio:large`: {size:,} pictures that dpose renders itself, people who do not exist in a",
-            "bright room. No photograph of anyone went into it, so it owes nobody a guarantee, and its statement",
-            "(`privacy.json`) claims none. Everything about it is public.",
-            "",
-            "## How well it does",
-            "",
-            "| data | mean PCKh@0.5 |",
-            "|---|---|",
-            *lines,
-            "",
-            "The rendered people are of every colour of skin and of several builds and ages, but they move, dress",
-            "and sit as a program thinks people do. On photographs it is far worse than these numbers: evaluate it on",
-            "yours.",
-            "",
-            "## How it was made",
-            "",
-            f"    {COMMAND}",
-            "",
-            f"{plan['epochs']:g} epochs, batches of {plan['expected_batch_size']}, seed {settings['seed']}; all",
-            "settings are in `config.json`. Batch normalisation is folded into the convolutions, and the numbers are",
-            "rounded to half precision. The command goes on where it was stopped. Two machines do not get the same",
-            "last digits.",
-            "",
-        ]
-    )
+    scored = "\n".join(f"| `{data}` | {value:.1f} |" for data, value in scores.items())
+    return f"""# nano: public weights
+
+A 2D pose model for one person in a picture of 128x96: TinyViT `nano` (1.2 M parameters) with a coordinate
+classification head, 16 joints in MPII's order. It is where private training starts, not a product: it has never seen
+a photograph.
+
+## What it learnt from
+
+`synthetic:studio:large`: {SPLITS["large"]:,} pictures that dpose renders itself, people who do not exist in a bright
+room. No photograph of anyone went into it, so it owes nobody a guarantee, and its statement (`privacy.json`) claims
+none. Everything about it is public.
+
+## How well it does
+
+| data | mean PCKh@0.5 |
+|---|---|
+{scored}
+
+The rendered people are of every colour of skin and of several builds and ages, but they move, dress and sit as a
+program thinks people do. On photographs it is far worse than these numbers: evaluate it on yours.
+
+## How it was made
+
+    {COMMAND}
+
+{plan["epochs"]:g} epochs in batches of {plan["expected_batch_size"]}, seed {settings["seed"]}: all settings are in
+`config.json`. Batch normalisation is folded into the convolutions, and the numbers are rounded to half precision. The command goes
+on where it was stopped. Two machines do not get the same last digits.
+"""
 
 
 def main(
