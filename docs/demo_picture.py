@@ -3,8 +3,8 @@
     dpose demo --out runs/demo
     python docs/demo_picture.py runs/demo docs/demo.jpg
 
-Three rows: the truth, the public weights that come with dpose, the private run. The people are the first eight of `ward:val`
-of whom no joint is hidden; nobody chose them by how well they came out.
+Three rows: the truth, the public weights that come with dpose, the private run. The people are the first eight of
+`ward:val` of whom no joint is hidden; nobody chose them by how well they came out.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def test_the_demo_runs_and_adds_up(tmp_path):
     assert run.folder.as_posix() == "runs/demo"
     for words in (
         "public weights",
-        "private, epsilon 8",
+        "epsilon 8",
         "non-private",
         "ward:test",
         "Wrist",

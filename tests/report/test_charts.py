@@ -129,6 +129,13 @@ def test_joints_before_and_after():
     assert {"Head", "Knee", "80.0", "40.0", "50.0", "–", "before", "after"} <= set(texts(svg))
 
 
+@pytest.mark.parametrize(("value", "end"), [(0.0, 1), (99.0, 100), (100.0, 100), (130.0, 150)])
+def test_the_joints_axis_holds_them_and_ends_with_a_hundred_percent(value, end):
+    svg = joints_chart([("Head", 0.0, value)], "x", before="before", after="after", x_title="%")
+    assert dots(svg, "dot")[1][0] <= WIDTH
+    assert max(float(t) for t in texts(svg) if t.isdigit()) == end
+
+
 def test_without_a_before_there_is_no_hollow_dot():
     svg = joints_chart([("Head", None, 80.0)], "x", before="", after="this model", x_title="%")
     assert dots(svg, "hollow") == []

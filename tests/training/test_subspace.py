@@ -275,6 +275,5 @@ def test_memory_stays_near_that_of_the_basis():
         [sys.executable, "-c", textwrap.dedent(PEAK)], capture_output=True, text=True, check=True
     )
     bounded, whole = (int(word) for word in done.stdout.split())
-    print(bounded, whole)
     assert 40e6 < bounded < 75e6
     assert whole > 120e6

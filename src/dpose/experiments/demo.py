@@ -39,7 +39,7 @@ class Recipe:
         ema_decay: Of the weights' average.
     """
 
-    epochs: float = 2.0
+    epochs: float = 1.5
     batch_size: int = 512
     lr: float = 3e-3
     ema_decay: float = 0.9

@@ -112,8 +112,8 @@ program thinks people do. On photographs it is far worse than these numbers: eva
     {COMMAND}
 
 {plan["epochs"]:g} epochs in batches of {plan["expected_batch_size"]}, seed {settings["seed"]}: all settings are in
-`config.json`. Batch normalisation is folded into the convolutions, and the numbers are rounded to half precision. The command goes
-on where it was stopped. Two machines do not get the same last digits.
+`config.json`. Batch normalisation is folded into the convolutions, and the numbers are rounded to half precision.
+The command goes on where it was stopped. Two machines do not get the same last digits.
 """
 
 

@@ -53,7 +53,6 @@ def line_chart(
     describes: str,
     *,
     y_title: str = "",
-    last_step: int | None = None,
     above: Sequence[tuple[float, str]] = (),
     above_title: str = "",
     height: int = 214,
@@ -64,14 +63,13 @@ def line_chart(
         points: (step, value), in the order of the steps; at least one.
         describes: What a reader who cannot see the chart should know.
         y_title: What is drawn, with its unit; empty where the caption says so.
-        last_step: Where the axis ends; the last point's step where None.
         above: Labels of a second scale over the chart: (step, text).
         above_title: What that scale is.
         height: Of the picture; the width is 400.
     """
     values = [y for _, y in points]
     y_ticks = ticks(min(0.0, *values), max(0.0, *values))
-    end = max(last_step or 0, points[-1][0], 1)
+    end = max(points[-1][0], 1)
     plane = Plane(
         46, WIDTH - 58, 62 if above else 34 if y_title else 16, height - 24, 0, end, y_ticks[0], y_ticks[-1]
     )
@@ -168,7 +166,8 @@ def joints_chart(
         x_title: What is drawn.
     """
     values = [v for _, *pair in rows for v in pair if v is not None]
-    x_ticks = [t for t in ticks(0.0, max([*values, 1.0])) if t <= 100]
+    highest = max([*values, 1.0])
+    x_ticks = [t for t in ticks(0.0, highest) if t <= 100 or highest > 100]
     top, height = 58, 58 + ROW * len(rows) + 28
     plane = Plane(112, WIDTH - 48, top, top + ROW * len(rows), 0, x_ticks[-1], 0, 1)
     parts = [tag("text", x_title, x=2, y=14, class_="title"), *_legend(before, after)]
