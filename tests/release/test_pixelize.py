@@ -128,11 +128,11 @@ class TestStatement:
     def test_an_objects_epsilon_is_always_there(self):
         big = np.zeros((200, 300), np.uint8)
         text = pixelize(big, 5, "pixels:1", 16).statement.paragraph()
-        assert "an object of 100 x 100 pixels (a face) is protected with epsilon 5e+04" in text
+        assert "an object of 100 x 100 pixels (a face) is protected with epsilon 50,000" in text
         clip = np.zeros((4, 200, 300, 1), np.uint8)
         text = pixelize(clip, 5, "pixels:1", 16).statement.paragraph()
-        assert "5e+04 for each frame it appears in" in text
-        assert "in all 4 frames that object has epsilon 2e+05" in text
+        assert "50,000 for each frame it appears in" in text
+        assert "in all 4 frames that object has epsilon 200,000" in text
 
     def test_a_gaussian_object_is_calibrated_again(self):
         plan = Plan.of(Setting.of(1, 16, 16, 1e-6), 200, 300, 1, 255)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from dpose.cli import release
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -226,12 +227,14 @@ def predict(
 
 @app.command(epilog="Example: dpose verify runs/a")
 def verify(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
-    """Recompute epsilon from the ledger; refuse a ledger that was altered, reordered or shortened."""
+    """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
     from dpose.privacy.ledger import verify_run
 
     console = _console()
+    if release.verified(run, console):
+        return
     for line in verify_run(run).lines:
         console.print(line, highlight=False)
 
@@ -248,3 +251,6 @@ def demo(
 
     console = _console()
     _stop_if_interrupted(run_demo(out, seed, console), console)
+
+
+release.register(app)

@@ -62,6 +62,7 @@ def paragraph(statement: PrivacyStatement) -> str:
         whole = statement.neighbours.scope == "unit"
         blocks.append(_guarantee(statement) if whole else _release_guarantee(statement))
     for title, items in (
+        ("How it was released:", [f"{name}: {value}" for name, value in statement.release.items()]),
         ("Treated as public:", statement.public),
         ("Taken as given:", statement.conditional_on),
         ("Also computed from private data:", [_query(query) for query in statement.queries]),

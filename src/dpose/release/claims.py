@@ -72,7 +72,7 @@ def description(plan: Plan) -> dict[str, str]:
     if isinstance(setting.regions, PrivateRegions):
         found |= {
             "regions": "private",
-            "rule": setting.regions.rule,
+            "complex": setting.regions.rule,
             "stage one": f"{_share(setting.regions.share)} of the budget",
         }
     return found
@@ -90,18 +90,23 @@ def object_lines(plan: Plan) -> tuple[str, ...]:
     )
     where = " for each frame it appears in" if plan.frames else ""
     grows = "" if plan.setting.delta or not plan.frames else "; frames add up"
-    lines = [f"{name} is protected with epsilon {plan.object_epsilon(face):,.4g}{where}{grows}"]
+    lines = [f"{name} is protected with epsilon {number(plan.object_epsilon(face))}{where}{grows}"]
     if plan.frames:
         lines.append(
-            f"in all {frames} frames that object has epsilon {plan.object_epsilon(face, frames):,.4g}"
+            f"in all {frames} frames that object has epsilon {number(plan.object_epsilon(face, frames))}"
         )
     whole = "clip" if plan.frames else "picture"
-    lines.append(f"the {whole} as a whole has epsilon {plan.object_epsilon(pixels, frames):,.4g}")
+    lines.append(f"the {whole} as a whole has epsilon {number(plan.object_epsilon(pixels, frames))}")
     if plan.setting.m * 4 < face:
         lines.append(
-            "so this hides details of a few pixels, not that a person is there nor what they broadly look like"
+            "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
         )
     return tuple(lines)
+
+
+def number(value: float) -> str:
+    """Four digits, and no exponent where a person reads it."""
+    return f"{value:,.0f}" if 1000 <= value < 1e15 else f"{value:.4g}"
 
 
 def _share(share: Fraction) -> str:

@@ -130,6 +130,8 @@ class Plan:
         Raises:
             DposeError: the picture is too small, a mask has another size, or no noise meets the budget.
         """
+        if setting.paper is not None:
+            raise ValueError("the paper's algorithms have a plan of their own")
         setting.check_picture(height, width, frames or 1)
         neighbours = setting.neighbours(clip=frames is not None)
         blocks = BlockSums(height, width, setting.block, channels, peak)

@@ -6,7 +6,8 @@ release.picture, release.statement.paragraph()
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.claims import statement_of
 from dpose.release.mechanism import Plan, Released
-from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.paper import PaperPlan
+from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.setting import Number, Regions, Setting
 
 PEAKS = {"uint8": 255, "uint16": 65535}
@@ -49,8 +51,10 @@ def pixelize(
     delta: Number = 0,
     subdivide: int = 1,
     regions: Regions | NDArray[Any] | str | None = None,
+    paper: int | None = None,
     seed: int | None = None,
     source: NoiseSource | None = None,
+    caveats: Sequence[str] = (),
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
 
@@ -70,14 +74,17 @@ def pixelize(
         delta: 0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise.
         subdivide: n: complex blocks are divided into n x n parts.
         regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
-            *public* mask (H, W) that was not made from the picture.
+            *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
+        paper: 1, 2 or 3 runs seed 002's algorithm of that number as printed, with floating-point noise and no
+            guarantee; the statement says what does not hold.
         seed: Makes the noise repeatable and takes the guarantee away.
         source: Where the noise comes from; a fresh key from the operating system by default.
+        caveats: What the statement tells its reader besides.
 
     Raises:
         DposeError: the picture or a setting is out of range.
     """
-    setting = Setting.of(epsilon, neighbours, block, delta, subdivide, as_regions(regions))
+    setting = Setting.of(epsilon, neighbours, block, delta, subdivide, as_regions(regions), paper)
     if seed is not None and source is not None:
         raise DposeError("a seed and a source of noise exclude each other", "seed")
     noise = source or AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
@@ -85,14 +92,36 @@ def pixelize(
     height, width = frames[0].shape[:2]
     channels = frames[0].shape[2] if frames[0].ndim == 3 else 1
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
-    plan = Plan.of(setting, height, width, channels, peak, len(frames) if clip else None)
+    plan = bind(setting, height, width, channels, peak, len(frames) if clip else None)
     released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
     if isinstance(image, Tensor):
         shown: Any = torch.stack([one.picture(image.device) for one in released])
     else:
         shown = np.stack([one.picture() for one in released])
     picture = shown.reshape(tuple(image.shape))
-    return Release(picture, statement_of(plan, seeded=noise.seeded), released)
+    return Release(picture, claim(plan, seeded=noise.seeded, caveats=caveats), released)
+
+
+def bind(
+    setting: Setting, height: int, width: int, channels: int, peak: int, frames: int | None = None
+) -> Plan | PaperPlan:
+    """The plan for pictures of this size: the mechanism's, or paper mode's.
+
+    Raises:
+        DposeError: the picture is too small, or a mask has another size.
+    """
+    kind = Plan if setting.paper is None else PaperPlan
+    return kind.of(setting, height, width, channels, peak, frames)
+
+
+def claim(
+    plan: Plan | PaperPlan, *, seeded: bool, caveats: Sequence[str] = (), conditional_on: Sequence[str] = ()
+) -> PrivacyStatement:
+    """The statement of what `plan` releases."""
+    if isinstance(plan, PaperPlan):
+        made = plan.statement()
+        return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
+    return statement_of(plan, seeded=seeded, caveats=caveats, conditional_on=conditional_on)
 
 
 def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:
@@ -101,7 +130,7 @@ def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:
     Raises:
         DposeError: it is another word than "private", or no mask.
     """
-    if regions is None or isinstance(regions, PublicRegions | PrivateRegions):
+    if regions is None or isinstance(regions, PublicRegions | PrivateRegions | PaperRegions):
         return regions
     if isinstance(regions, str):
         if regions != "private":

@@ -152,6 +152,45 @@ class PrivateRegions:
         return above
 
 
+@dataclass(frozen=True)
+class PaperRegions:
+    """Complex regions as seed 002 has them, for paper mode alone: from a mask that may come from the picture itself.
+
+    Attributes:
+        pixels: bool, (H, W), True where complex; None for Sobel energy of the original picture's blocks.
+    """
+
+    pixels: Mask | None = None
+
+    def blocks(self, picture: NDArray[Any], block: int) -> Mask:
+        """Algorithm 3, lines 3 to 6: the mask is mirrored to whole blocks; a block is complex where half of it is.
+
+        Args:
+            picture: The original, (H, W, C).
+            block: b, pixels.
+
+        Raises:
+            DposeError: the mask has another size than the picture.
+        """
+        height, width = picture.shape[:2]
+        if self.pixels is None:
+            padded = mirrored(picture, block)
+            means = block_sums(padded, block) // block**2
+            energy = sobel_energy(means)
+            above: Mask = energy > np.quantile(energy, PrivateRegions.quantile)
+            return above
+        PublicRegions(self.pixels).blocks(height, width, block)  # refuses another size
+        inside = block_sums(mirrored(self.pixels[:, :, None].astype(np.uint8), block), block)[:, :, 0]
+        mask: Mask = 2 * inside >= block**2
+        return mask
+
+
+def mirrored(picture: NDArray[Any], block: int) -> NDArray[Any]:
+    """The picture with its border mirrored to a whole number of blocks, (H', W', C): the papers' padding."""
+    height, width = picture.shape[:2]
+    return np.pad(picture, ((0, -height % block), (0, -width % block), (0, 0)), mode="symmetric")
+
+
 def sobel_energy(grid: NDArray[Any]) -> NDArray[np.int64]:
     """Squared Sobel gradient of each block, summed over channels; edges are repeated.
 

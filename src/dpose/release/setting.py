@@ -12,13 +12,13 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
 from dpose.privacy.exact import parse_exact
 from dpose.privacy.statement import Neighbours
-from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 
 MAX_BUDGET = 10**6
 """No picture is released for a larger epsilon: it would protect nobody."""
 
 Number = str | int | float | Fraction | Decimal
-Regions = PublicRegions | PrivateRegions
+Regions = PublicRegions | PrivateRegions | PaperRegions
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Setting:
         delta: 0 for discrete Laplace noise and pure differential privacy; above 0 for discrete Gaussian noise.
         subdivide: n, parts along each side of a block in a complex region.
         regions: Where regions are complex; None for blocks of one size.
+        paper: 1, 2 or 3 for seed 002's algorithm of that number as printed, which guarantees nothing; None for the
+            mechanism that does.
 
     Raises:
         DposeError: a value is out of range, or two do not go together.
@@ -45,6 +47,7 @@ class Setting:
     delta: float = 0.0
     subdivide: int = 1
     regions: Regions | None = None
+    paper: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MAX_BUDGET:
@@ -70,6 +73,20 @@ class Setting:
             )
         if self.delta:
             check_delta(self.delta)
+        self._check_paper()
+
+    def _check_paper(self) -> None:
+        if self.paper not in (None, 1, 2, 3):
+            raise DposeError(f"must be 1, 2 or 3, not {self.paper}", "paper")
+        own = isinstance(self.regions, PaperRegions)
+        if (self.paper == 3) != own or (self.paper is not None and self.regions is not None and not own):
+            raise DposeError(
+                "the paper's Algorithm 3 and the paper's regions go together",
+                "paper",
+                "give paper 3 with regions paper:MASK, or neither",
+            )
+        if self.paper is not None and self.delta:
+            raise DposeError("the paper's algorithms have no delta", "delta")
 
     @classmethod
     def of(
@@ -80,6 +97,7 @@ class Setting:
         delta: Number = 0,
         subdivide: int = 1,
         regions: Regions | None = None,
+        paper: int | None = None,
     ) -> Setting:
         """A setting from what a caller or the command line gives.
 
@@ -91,6 +109,7 @@ class Setting:
             delta: As epsilon.
             subdivide: n.
             regions: Where regions are complex.
+            paper: 1, 2, 3 or None.
 
         Raises:
             DposeError: a value is out of range or not a number.
@@ -107,6 +126,7 @@ class Setting:
             float(exact(delta, "delta")),
             subdivide,
             regions,
+            paper,
         )
 
     def check_picture(self, height: int, width: int, frames: int = 1) -> None:
