@@ -3,20 +3,15 @@
     python benchmarks/pixelize.py
     python benchmarks/pixelize.py --video clip.mp4      # and the video pipeline, a second at a time
 
-One thread. Frames of 1920 x 1080 gray pixels, block 16, m 16, epsilon 0.5. A pool of frames larger than any cache is walked
-through, so that each call finds its frame in memory only. Rounds alternate between the candidates and the table shows
-medians over all calls, so that a machine that slows down slows all. The paper's Algorithm 1 is the loop that it prints, in
-NumPy. OpenDP's sampler is timed where `opendp` is installed.
+One thread. Frames of 1920 x 1080 gray pixels, block 16, m 16, epsilon 0.5. A pool of frames larger than any cache is
+walked through, so that each call finds its frame in memory only. Rounds alternate between the candidates and the table
+shows medians over all calls, so that a machine that slows down slows all. The paper's Algorithm 1 is the loop that it
+prints, in NumPy. OpenDP's sampler is timed where `opendp` is installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"
-
 import itertools
 import platform
 import statistics
@@ -80,7 +75,7 @@ def frames_beyond_the_cache(count):
 def medians(candidates: dict[str, Callable], frames, rounds, slow):
     """Milliseconds a call; candidates take turns, and the slow ones one call a round."""
     taken = {name: [] for name in candidates}
-    for name, run in candidates.items():
+    for run in candidates.values():
         run(frames[0])
     for number in range(rounds):
         for name, run in candidates.items():
@@ -140,7 +135,7 @@ def time_noise(table, arguments):
         table.add_row("OpenDP's discrete Laplace", "not installed", "pip install opendp")
     for n in (8160, 129_600):
         taken = {name: [] for name in candidates}
-        for name, draw in candidates.items():
+        for draw in candidates.values():
             draw(64)
         for _ in range(arguments.rounds):
             for name, draw in candidates.items():
@@ -198,7 +193,7 @@ def main():
     parser.add_argument("--video", type=Path, help="also time the pipeline on this video's first 120 frames")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
-    title = f"1920 x 1080, b = {BLOCK}, m = {M}, epsilon = {EPSILON}; one thread of {platform.processor() or 'this CPU'}"
+    title = f"1920 x 1080, b = {BLOCK}, m = {M}, epsilon = {EPSILON}; {platform.machine()}, one thread"
     table = Table("what", "median", "compared", title=title)
     time_frames(table, arguments)
     table.add_section()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.privacy.coins import WORD, decay, draw_words, exp_bounds, logistic, settle, settle_each, toss
+from dpose.privacy.coins import WORD, Coins, decay, draw_words, exp_bounds, logistic, toss
 from dpose.privacy.noise import AesNoise, Key, Purpose
 
 fractions = st.fractions(min_value=Fraction(1, 10**9), max_value=500)
@@ -52,27 +52,27 @@ class Scripted:
         self.words = list(words)
 
     def bytes(self, count):
-        assert count == 4
-        return int(self.words.pop(0)).to_bytes(4, "little")
+        assert count == 2
+        return int(self.words.pop(0)).to_bytes(2, "little")
 
 
 def test_a_tie_is_settled_by_the_next_digits():
     coin = decay(Fraction(1, 3))
     first = coin.digits(WORD)
-    second = coin.digits(2 * WORD) & 0xFFFFFFFF
-    third = coin.digits(3 * WORD) & 0xFFFFFFFF
-    tied = np.array([first], np.uint32)
-    table = np.array([first], np.uint32)
+    second = coin.digits(2 * WORD) & 0xFFFF
+    third = coin.digits(3 * WORD) & 0xFFFF
+    tied = np.array([first], np.uint16)
+    coins = Coins.of([coin])
     for words, heads in (
         ([second - 1], True),
         ([second + 1], False),
         ([second, third - 1], True),
         ([second, third + 1], False),
     ):
-        assert settle(tied, coin, Scripted(*words)).tolist() == [heads]
-        assert settle_each(tied, np.array([0]), [coin], table, Scripted(*words)).tolist() == [heads]
-    for word, heads in ((0, True), (first - 1, True), (first + 1, False), (2**32 - 1, False)):
-        assert settle(np.array([word], np.uint32), coin, Scripted()).tolist() == [heads]
+        assert coins.settle_rows(tied[None], Scripted(*words)).tolist() == [[heads]]
+        assert coins.settle_each(tied, np.array([0]), Scripted(*words)).tolist() == [heads]
+    for word, heads in ((0, True), (first - 1, True), (first + 1, False), (2**16 - 1, False)):
+        assert coins.settle_rows(np.array([[word]], np.uint16), Scripted()).tolist() == [[heads]]
 
 
 def test_frequencies():
@@ -83,4 +83,4 @@ def test_frequencies():
 
 
 def test_words_are_the_streams_own_bytes():
-    assert draw_words(5, stream()).tobytes() == stream().bytes(20)
+    assert draw_words(5, stream()).tobytes() == stream().bytes(10)

@@ -54,10 +54,9 @@ def test_by_enumeration_the_tosses_give_the_discrete_laplace_law(scale):
         def chance(coin):
             return mpmath.mpf(coin.digits(250)) / mpmath.mpf(2) ** 250
 
-        levels = max(0, math.ceil(discrete.TAIL * scale) - 1).bit_length()
-        digits = [chance(discrete._digit_coin(scale, level)) for level in range(levels)]
-        beyond = chance(coins.decay(Fraction(1 << levels) / scale))
-        negative = chance(discrete._digit_coin(scale, 0))
+        used, levels = discrete._laplace_coins(scale)
+        *digits, beyond, negative = (chance(coin) for coin in used.coins)
+        assert len(digits) == levels
         for size in [*range(20), (1 << levels) - 1, 1 << levels, (3 << levels) + 5]:
             low, loops = size % (1 << levels), size >> levels
             magnitude = beyond**loops * (1 - beyond)
@@ -115,8 +114,13 @@ def test_each_draw_is_independent_of_the_others():
 def test_what_lies_beyond_the_digits_is_drawn_again(monkeypatch):
     """With few digits the loop runs often, and the law stays the same."""
     monkeypatch.setattr(discrete, "TAIL", 1)
-    scale = Fraction(7, 2)
-    assert fits(discrete_laplace(scale, 400_000, stream(5)), lambda x: laplace_pmf(scale, x), 400) > 1e-4
+    scale = Fraction(9, 2)
+    discrete._laplace_coins.cache_clear()
+    assert discrete._laplace_coins(scale)[1] == 3
+    drawn = discrete_laplace(scale, 400_000, stream(5))
+    discrete._laplace_coins.cache_clear()
+    assert (abs(drawn) >= 16).any()
+    assert fits(drawn, lambda x: laplace_pmf(scale, x), 400) > 1e-4
 
 
 @pytest.mark.parametrize("draw", [discrete_laplace, discrete_gaussian])

@@ -2,8 +2,8 @@
 
     heads = toss(logistic(Fraction(1, 3)), 1000, stream)
 
-A coin with probability p falls heads when a uniform number in [0, 1) is below p. Both are compared 32 bits at a
-time, so almost every toss is settled by one word. Where word and digits agree (once in 2^32 words) the next 32
+A coin with probability p falls heads when a uniform number in [0, 1) is below p. Both are compared 16 bits at a
+time, so almost every toss is settled by one word. Where word and digits agree (once in 65,536 words) the next 16
 bits of both are compared, and so on. The digits of p are computed with integers and rounding in a known
 direction, as many as are needed: no toss depends on how a floating-point number was rounded.
 """
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from dpose.privacy.noise import Stream
 
-WORD = 32
-"""Bits compared at a time."""
+WORD = 16
+"""Bits compared at a time. Few, since most of a toss's cost is in drawing them; ties are seldom all the same."""
 
 Heads: TypeAlias = NDArray[np.bool_]
-Words: TypeAlias = NDArray[np.uint32]
+Words: TypeAlias = NDArray[np.uint16]
 
 
 @dataclass(frozen=True)
@@ -60,48 +60,70 @@ def logistic(exponent: Fraction) -> Coin:
     return Coin(exponent, odds=True)
 
 
+@dataclass(frozen=True)
+class Coins:
+    """Several coins, with the first `WORD` digits of each at hand.
+
+    Attributes:
+        coins: The coins.
+        table: Their digits, uint16, (len(coins),).
+    """
+
+    coins: tuple[Coin, ...]
+    table: Words
+
+    @classmethod
+    def of(cls, coins: Sequence[Coin]) -> Coins:
+        """These coins."""
+        return cls(tuple(coins), np.array([coin.digits(WORD) for coin in coins], np.uint16))
+
+    def settle_rows(self, words: Words, stream: Stream) -> Heads:
+        """One toss for each word of a matrix, all of a row of the same coin.
+
+        Args:
+            words: Uniform words, (len(coins), N).
+            stream: For further bits.
+        """
+        heads = np.empty(words.shape, np.bool_)
+        # row by row: short vectors stay in the processor's nearest cache
+        for row, (line, digits) in enumerate(zip(words, self.table, strict=True)):
+            np.less(line, digits, out=heads[row])
+            ties = line == digits
+            if ties.any():
+                for index in np.flatnonzero(ties):
+                    heads[row, index] = _settle_slowly(int(line[index]), self.coins[row], stream)
+        return heads
+
+    def settle_each(self, words: Words, which: NDArray[np.int64], stream: Stream) -> Heads:
+        """One toss for each word, each of the coin that `which` names.
+
+        Args:
+            words: Uniform words, (N,).
+            which: Index of each word's coin, (N,).
+            stream: For further bits.
+        """
+        digits = self.table[which]
+        heads: Heads = words < digits
+        for index in np.flatnonzero(words == digits):
+            heads[index] = _settle_slowly(int(words[index]), self.coins[which[index]], stream)
+        return heads
+
+
 def toss(coin: Coin, count: int, stream: Stream) -> Heads:
     """`count` independent tosses of one coin."""
-    return settle(draw_words(count, stream), coin, stream)
+    heads: Heads = Coins.of([coin]).settle_rows(draw_words(count, stream)[None], stream)[0]
+    return heads
 
 
 def draw_words(count: int, stream: Stream) -> Words:
-    """`count` uniform 32-bit words."""
-    return np.frombuffer(stream.bytes(4 * count), dtype="<u4")
-
-
-def settle(words: Words, coin: Coin, stream: Stream) -> Heads:
-    """One toss for each word; `stream` gives further bits to the few that one word leaves open."""
-    digits = coin.digits(WORD)
-    heads: Heads = words < digits
-    for index in np.flatnonzero(words == digits):
-        heads[index] = _settle_slowly(int(words[index]), coin, stream)
-    return heads
-
-
-def settle_each(
-    words: Words, which: NDArray[np.int64], coins: Sequence[Coin], table: NDArray[np.uint32], stream: Stream
-) -> Heads:
-    """One toss for each word, each of the coin that `which` names.
-
-    Args:
-        words: Uniform words.
-        which: For each word, the index of its coin.
-        coins: The coins.
-        table: Each coin's first `WORD` digits.
-        stream: For further bits.
-    """
-    digits = table[which]
-    heads: Heads = words < digits
-    for index in np.flatnonzero(words == digits):
-        heads[index] = _settle_slowly(int(words[index]), coins[which[index]], stream)
-    return heads
+    """`count` uniform words."""
+    return np.frombuffer(stream.bytes(WORD // 8 * count), dtype="<u2")
 
 
 def _settle_slowly(drawn: int, coin: Coin, stream: Stream) -> bool:
     bits = WORD
     while drawn == coin.digits(bits):
-        drawn = (drawn << WORD) + int.from_bytes(stream.bytes(4), "little")
+        drawn = (drawn << WORD) + int.from_bytes(stream.bytes(WORD // 8), "little")
         bits += WORD
     return drawn < coin.digits(bits)
 

@@ -78,9 +78,11 @@ def _sum_blocks(
                     total += np.int64(column[x])
                 out[row, cell, 0] = total
             else:
-                for x in range(start, stop, channels):
-                    for channel in range(channels):
-                        out[row, cell, channel] += np.int64(column[x + channel])
+                for channel in range(channels):
+                    total = np.int64(0)
+                    for x in range(start + channel, stop, channels):
+                        total += np.int64(column[x])
+                    out[row, cell, channel] = total
 
 
 @kernel

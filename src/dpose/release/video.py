@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.media.video import Frame, VideoInfo, open_writer, probe, read_frames, settle
-from dpose.privacy.noise import AesNoise, Key, NoiseSource
+from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.carry import bound_to, file_digest, sidecar_of
 from dpose.release.mechanism import Plan
@@ -41,8 +41,8 @@ def release_video(
 ) -> PrivacyStatement:
     """Release a video: duration, frame rate and time stamps kept, sound and metadata dropped.
 
-    **Guarantee.** As `Plan.of` says, for the clip's decoded frames; each frame's noise has a stream of its own, derived
-    from one fresh key by the frame's number, so that the number of workers changes nothing. Encoding is
+    **Guarantee.** As `Plan.of` says, for the clip's decoded frames; each frame's noise has a key of its own, derived
+    from one fresh key in the order of the frames, so that the number of workers changes nothing. Encoding is
     post-processing. Public: size, number of frames and their time stamps. Sound that is kept is not protected, and
     the statement says so.
 
@@ -83,12 +83,17 @@ def released_frames(
 ) -> Iterator[tuple[Frame, NDArray[np.uint8]]]:
     """Released frames in order, `workers` of them in work at a time. Memory does not grow with the clip.
 
+    Each frame has a key of its own: the next 32 bytes of one stream of `source`, drawn in the order of the frames.
+
     Raises:
         DposeError: there are more frames than the plan was made for.
     """
+    keys = source.stream(Purpose.RELEASE, 0, b"frames")
 
-    def work(number: int, frame: Frame) -> tuple[Frame, NDArray[np.uint8]]:
-        return replace(frame, pixels=frame.pixels[:0]), plan.release(frame.pixels, source, number).picture()
+    def work(number: int, frame: Frame, key: Key) -> tuple[Frame, NDArray[np.uint8]]:
+        return replace(frame, pixels=frame.pixels[:0]), plan.release(
+            frame.pixels, AesNoise(key), number
+        ).picture()
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
         waiting: deque[Future[tuple[Frame, NDArray[np.uint8]]]] = deque()
@@ -96,7 +101,8 @@ def released_frames(
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:
                     raise DposeError(f"the video has more frames than the {plan.frames} it declares")
-                waiting.append(pool.submit(work, number, frame))
+                key = Key(keys.bytes(KEY_BYTES), seeded=source.seeded)
+                waiting.append(pool.submit(work, number, frame, key))
                 if len(waiting) > workers:
                     yield waiting.popleft().result()
             while waiting:
