@@ -1,5 +1,6 @@
 """Frames, time stamps and sound survive the way through; videos that end early do not pass."""
 
+import struct
 from fractions import Fraction
 from pathlib import Path
 
@@ -106,6 +107,38 @@ def test_odd_sizes(tmp_path, size):
             out.mux(packet)
     _, after = copy(source, tmp_path / "b.mp4")
     assert (after.width, after.height, after.frames) == (*size, 3)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "shape", "corner"),
+    [
+        ((0, 1, -1, 0), (64, 32), (2, -3)),  # a phone held upright: a quarter turn clockwise
+        ((-1, 0, 0, -1), (32, 64), (-3, -3)),
+        ((0, -1, 1, 0), (64, 32), (-3, 2)),
+    ],
+)
+def test_a_turned_video_is_released_as_it_is_shown(tmp_path, matrix, shape, corner):
+    source = tmp_path / "a.mp4"
+    with av.open(str(source), "w") as out:
+        stream = out.add_stream("libx264", rate=5)
+        stream.width, stream.height, stream.pix_fmt = 64, 32, "yuv420p"
+        pixels = np.zeros((32, 64, 3), np.uint8)
+        pixels[:16, :16] = 255
+        for packet in [
+            *stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")),
+            *stream.encode(None),
+        ]:
+            out.mux(packet)
+    data = bytearray(source.read_bytes())
+    a, b, c, d = (value << 16 for value in matrix)
+    struct.pack_into(">9i", data, data.index(b"tkhd") + 44, a, b, 0, c, d, 0, 0, 0, 1 << 30)
+    source.write_bytes(data)
+    _, after = copy(source, tmp_path / "b.mp4")
+    assert after.rotation == 0
+    shown = next(iter(read_frames(after))).pixels
+    assert shown.shape[:2] == shape
+    assert shown[corner].mean() > 200
+    assert shown.mean() < 80
 
 
 def test_grey_stays_grey_in_its_channels(tmp_path):
