@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli import scene
+from dpose.cli import release, scene
 from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, typed
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.errors import DposeError
@@ -146,12 +146,14 @@ def report(
 
 @app.command(epilog="Example: dpose verify runs/a")
 def verify(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
-    """Recompute epsilon from the ledger; refuse a ledger that was altered, reordered or shortened."""
+    """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
     from dpose.privacy.ledger import verify_run
 
     console = _console()
+    if release.verified(run, console):
+        return
     for line in verify_run(run).lines:
         console.print(line, highlight=False)
 
@@ -168,3 +170,6 @@ def demo(
 
     console = _console()
     stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)
+
+
+release.register(app)

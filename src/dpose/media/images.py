@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -41,6 +42,23 @@ def read_image(path: str | Path) -> Image:
     return decode_image(_read_bytes(path), str(path))
 
 
+def read_pixels(path: str | Path) -> NDArray[Any]:
+    """Decode a picture file as it is: grey stays one channel, 16 bits stay 16.
+
+    EXIF orientation is applied and an alpha channel dropped, as by `read_image`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        uint8 or uint16, (H, W) grey or (H, W, 3) RGB, contiguous.
+
+    Raises:
+        DposeError: as `read_image`.
+    """
+    return _decoded(_read_bytes(path), str(path), cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
+
+
 def image_size(path: str | Path) -> tuple[int, int]:
     """(H, W) of a picture file as stored, without decoding it; EXIF orientation is not applied.
 
@@ -57,15 +75,20 @@ def decode_image(data: bytes, name: str) -> Image:
     Raises:
         DposeError: as `read_image`.
     """
+    image: Image = _decoded(data, name, cv2.IMREAD_COLOR)
+    return image
+
+
+def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
     _checked_header(data, name)
     try:
-        decoded = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+        decoded = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:
         raise DposeError("the picture cannot be decoded", name) from error
     if decoded is None:
         raise DposeError("the picture cannot be decoded", name, "it is damaged; copy or download it again")
-    image: Image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
-    return image
+    pixels: NDArray[Any] = decoded if decoded.ndim == 2 else cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
+    return pixels
 
 
 def _read_bytes(path: str | Path) -> bytes:
@@ -93,20 +116,24 @@ def _checked_header(data: bytes, name: str) -> Header:
     return header
 
 
-def encode_image(image: Image, suffix: str, quality: int = 95) -> bytes:
+def encode_image(image: NDArray[Any], suffix: str, quality: int = 95) -> bytes:
     """A picture's file content.
 
     Args:
-        image: uint8, (H, W, 3) RGB or (H, W) grey.
+        image: uint8, (H, W, 3) RGB or (H, W) grey; uint16 too, of which a JPEG keeps the high byte.
         suffix: ".png" (lossless), ".jpg" or ".jpeg".
         quality: JPEG quality, 1 to 100; PNG ignores it.
 
     Raises:
         DposeError: another suffix.
-        ValueError: the array is not a uint8 picture.
+        ValueError: the array is not such a picture.
     """
-    if image.dtype != np.uint8 or image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] != 3):
-        raise ValueError(f"expected uint8 (H, W, 3) or (H, W), got {image.dtype} {image.shape}")
+    if (
+        image.dtype not in (np.uint8, np.uint16)
+        or image.ndim not in (2, 3)
+        or image.shape[2:] not in ((), (3,))
+    ):
+        raise ValueError(f"expected uint8 or uint16, (H, W, 3) or (H, W), got {image.dtype} {image.shape}")
     if image.size == 0:
         raise ValueError("an empty picture cannot be written")
     suffix = suffix.lower()
@@ -115,6 +142,8 @@ def encode_image(image: Image, suffix: str, quality: int = 95) -> bytes:
             f"cannot write pictures as {suffix or 'a file without suffix'!r}", fix="use .png or .jpg"
         )
     options = [] if suffix == ".png" else [cv2.IMWRITE_JPEG_QUALITY, quality]
+    if image.dtype == np.uint16 and suffix != ".png":
+        image = (image >> 8).astype(np.uint8)
     shown = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
     done, encoded = cv2.imencode(suffix, shown, options)
     if not done:

@@ -296,7 +296,9 @@ def verify_run(
     if recomputed is None:
         lines.append(f"nothing is claimed: the statement is of kind {statement.kind.value}")
     else:
-        lines.append(f"the recorded events cost epsilon {recomputed:.6g}; {statement.epsilon:.6g} is claimed")
+        lines.append(
+            f"the recorded events cost epsilon {recomputed:.6g}; {float(statement.epsilon or 0):.6g} is claimed"
+        )
     if statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
     if not ledger.exists():
@@ -309,7 +311,7 @@ def verify_run(
     _check_belongs(statement, entries, ledger)
     cost = None
     if recomputed is not None:
-        cost = statement.cost(spent(entries))
+        cost = float(statement.cost(spent(entries)))
         statement.check_claim(cost, "the steps reserved in the ledger")
         steps = sum(event.steps for event in spent(entries))
         lines.append(

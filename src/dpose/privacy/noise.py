@@ -45,11 +45,15 @@ class Purpose(StrEnum):
     """Which public units a subspace is fitted on; independent of the private batch."""
     AUGMENT = "augment"
     """Augmentation and choice of views; may be drawn again, because it protects nothing."""
+    RELEASE = "release"
+    """Noise on the sums of a released picture, or of one frame of a clip."""
     INIT = "init"
     """First weights, and the seeds of whatever else does not touch private data."""
 
 
-ONCE = frozenset({Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.SUBSPACE, Purpose.NOISE})
+ONCE = frozenset(
+    {Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.SUBSPACE, Purpose.NOISE, Purpose.RELEASE}
+)
 """Purposes whose streams may be drawn once only: to draw one again is to reuse noise or a sample."""
 
 

@@ -5,17 +5,19 @@
     print(statement.paragraph())
 
 Numbers that the guarantee rests on (epsilon, delta and the events' sampling rates, noise multipliers and
-sensitivities) are decimal strings in JSON and read back exactly.
+sensitivities) are decimal strings in JSON and read back exactly. A release with exact integer noise has fractions
+there ("4080/7"); where its guarantee is pure differential privacy, delta is 0 and epsilon adds up exactly.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fractions import Fraction
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import (
@@ -27,6 +29,19 @@ from dpose.privacy.accounting import (
     epsilon,
     parse_decimal,
 )
+from dpose.privacy.exact import (
+    EXACT_TYPES,
+    ExactEvent,
+    ReleaseAccountant,
+    exact_text,
+    parse_exact,
+    pure_epsilon,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+
+AnyEvent: TypeAlias = Event | ExactEvent
+AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
 
 SCHEMA = 1
 SLACK = 1e-6
@@ -130,14 +145,15 @@ def software_versions() -> dict[str, str]:
 class PrivacyStatement:
     """What is guaranteed about an artefact. JSON schema 1.
 
-    A statement with Gaussian events always carries `FLOATING_POINT_CAVEAT`.
+    A statement with floating-point Gaussian events always carries `FLOATING_POINT_CAVEAT`.
 
     Attributes:
         kind: private, seeded, paper or none; only the first guarantees anything.
         unit: What is protected: image, crop, subject, video; pixels in a release.
         neighbours: The neighbouring relation; None where nothing is claimed.
-        epsilon: Total for the whole artefact; None where nothing is claimed.
-        delta: As epsilon.
+        epsilon: Total for the whole artefact; None where nothing is claimed. A fraction under the accountant
+            "pure".
+        delta: As epsilon. 0 under the accountant "pure", and only there.
         accountant: How epsilon was computed; None where nothing is claimed.
         n: Number of units; nominal under add-or-remove. None where units are not counted.
         public: What the guarantee treats as public.
@@ -148,6 +164,9 @@ class PrivacyStatement:
         software: Versions by package.
         ledger_head: The ledger's last hash; empty without a ledger.
         plan_sha256: The plan's digest; empty without a plan.
+        release: How a picture or clip was released (sizes, block, regions), by name; empty for anything else.
+        artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
+            the statement is not bound to one.
 
     Raises:
         DposeError: the fields contradict each other or are out of range; names the field.
@@ -156,36 +175,42 @@ class PrivacyStatement:
     kind: Kind
     unit: str
     neighbours: Neighbours | None = None
-    epsilon: float | None = None
+    epsilon: float | Fraction | None = None
     delta: float | None = None
-    accountant: Accountant | None = None
+    accountant: AnyAccountant | None = None
     n: int | None = None
     public: tuple[str, ...] = ()
     conditional_on: tuple[str, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[AnyEvent, ...] = ()
     queries: tuple[Query, ...] = ()
     caveats: tuple[str, ...] = ()
     software: Mapping[str, str] = field(default_factory=software_versions)
     ledger_head: str = ""
     plan_sha256: str = ""
+    release: Mapping[str, str] = field(default_factory=dict)
+    artefact_sha256: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", _member(Kind, self.kind, "kind"))
         if self.accountant is not None:
-            object.__setattr__(self, "accountant", _member(Accountant, self.accountant, "accountant"))
+            object.__setattr__(self, "accountant", _accountant(self.accountant))
         if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1):
             raise DposeError(f"must be a whole number of at least 1, not {self.n!r}", "n")
         if self.epsilon is not None:
-            check_epsilon(self.epsilon)
-        if self.delta is not None:
+            check_epsilon(float(self.epsilon))
+        pure = self.accountant is ReleaseAccountant.PURE
+        if pure and not (isinstance(self.epsilon, Fraction) and self.delta == 0):
+            raise DposeError("pure differential privacy has an exact epsilon and delta 0", "accountant")
+        if self.delta is not None and not pure:
             check_delta(self.delta, self.n)
         if self.kind is Kind.NONE and (self.epsilon is not None or self.events):
             raise DposeError("a statement of kind none claims no epsilon and has no events", "kind")
         if self.kind in (Kind.PRIVATE, Kind.SEEDED):
             for name in ("neighbours", "epsilon", "delta", "accountant", "events"):
-                if not getattr(self, name):
+                if getattr(self, name) in (None, ()):
                     raise DposeError(f"is missing from a statement of kind {self.kind.value}", name)
-        if self.events and FLOATING_POINT_CAVEAT not in self.caveats:
+        inexact = any(isinstance(event, Event) for event in self.events)
+        if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
 
     def to_json(self) -> str:
@@ -214,7 +239,11 @@ class PrivacyStatement:
             "ledger_head": self.ledger_head,
             "plan_sha256": self.plan_sha256,
         }
+        content |= {name: value for name, value in self._optional().items() if value}
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    def _optional(self) -> dict[str, Any]:
+        return {"release": dict(self.release), "artefact_sha256": self.artefact_sha256}
 
     @classmethod
     def from_json(cls, text: str, where: str = "privacy statement") -> PrivacyStatement:
@@ -239,32 +268,37 @@ class PrivacyStatement:
             raise DposeError(
                 f"has schema {schema}: made by a newer dpose", where, "update dpose and try again"
             )
-        values = _fields(values, {"schema", *cls.__dataclass_fields__}, where)
+        values = _fields(
+            {"release": {}, "artefact_sha256": ""} | values, {"schema", *cls.__dataclass_fields__}, where
+        )
         try:
+            accountant = None if values["accountant"] is None else _accountant(values["accountant"])
+            exact = accountant is ReleaseAccountant.PURE
             return cls(
                 kind=_member(Kind, values["kind"], "kind"),
                 unit=_text(values["unit"], "unit"),
                 neighbours=_neighbours(values["neighbours"]),
-                epsilon=_optional_decimal(values["epsilon"], "epsilon"),
+                epsilon=parse_exact(values["epsilon"], "epsilon")
+                if exact
+                else _optional_decimal(values["epsilon"], "epsilon"),
                 delta=_optional_decimal(values["delta"], "delta"),
-                accountant=None
-                if values["accountant"] is None
-                else _member(Accountant, values["accountant"], "accountant"),
+                accountant=accountant,
                 n=values["n"],
                 public=_texts(values["public"], "public"),
                 conditional_on=_texts(values["conditional_on"], "conditional_on"),
                 events=tuple(
-                    Event.from_dict(event, f"events[{i}]")
-                    for i, event in enumerate(_list(values["events"], "events"))
+                    _event(event, f"events[{i}]") for i, event in enumerate(_list(values["events"], "events"))
                 ),
                 queries=tuple(
                     Query.from_dict(query, f"queries[{i}]")
                     for i, query in enumerate(_list(values["queries"], "queries"))
                 ),
                 caveats=_texts(values["caveats"], "caveats"),
-                software=_software(values["software"]),
+                software=_named_texts(values["software"], "software"),
                 ledger_head=_text(values["ledger_head"], "ledger_head"),
                 plan_sha256=_text(values["plan_sha256"], "plan_sha256"),
+                release=_named_texts(values["release"], "release"),
+                artefact_sha256=_text(values["artefact_sha256"], "artefact_sha256"),
             )
         except DposeError as error:
             raise DposeError(error.line(), where) from error
@@ -286,9 +320,9 @@ class PrivacyStatement:
             return None
         spent = self.cost(self.events)
         self.check_claim(spent, "the recorded events")
-        return spent
+        return float(spent)
 
-    def cost(self, events: tuple[Event, ...]) -> float:
+    def cost(self, events: Sequence[AnyEvent]) -> float | Fraction:
         """Epsilon of `events` under the statement's own relation, accountant and delta.
 
         Raises:
@@ -296,17 +330,25 @@ class PrivacyStatement:
         """
         if self.neighbours is None or self.delta is None or self.accountant is None:
             raise DposeError(f"a statement of kind {self.kind.value} has no epsilon to recompute")
-        return epsilon(events, self.delta, self.neighbours.relation, self.accountant)
+        if self.accountant is ReleaseAccountant.PURE:
+            return pure_epsilon(events)
+        if self.accountant is ReleaseAccountant.ZCDP:
+            return zcdp_epsilon(zcdp_rho(events), self.delta)
+        counted = [event for event in events if isinstance(event, Event)]
+        if len(counted) < len(events):
+            raise DposeError(f'accountant "{self.accountant}" cannot count the events of a release')
+        return epsilon(counted, self.delta, self.neighbours.relation, self.accountant)
 
-    def check_claim(self, spent: float, what: str) -> None:
-        """Refuse a claim below what was spent.
+    def check_claim(self, spent: float | Fraction, what: str) -> None:
+        """Refuse a claim below what was spent. Fractions are compared exactly, other numbers within `SLACK`.
 
         Raises:
             DposeError: `spent` exceeds the claimed epsilon.
         """
-        if self.epsilon is None or not spent <= self.epsilon * (1 + SLACK):
+        slack = 0 if isinstance(spent, Fraction) and isinstance(self.epsilon, Fraction) else SLACK
+        if self.epsilon is None or not spent <= self.epsilon * (1 + slack):
             raise DposeError(
-                f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {spent:.6g}",
+                f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {float(spent):.6g}",
                 "privacy statement",
                 "do not rely on it",
             )
@@ -318,7 +360,9 @@ class PrivacyStatement:
         return paragraph(self)
 
 
-def _decimal(value: float | None) -> str | None:
+def _decimal(value: float | Fraction | None) -> str | None:
+    if isinstance(value, Fraction):
+        return exact_text(value)
     return None if value is None else repr(float(value))
 
 
@@ -332,6 +376,19 @@ def _member(kind: Any, value: Any, where: str) -> Any:
     except ValueError:
         choices = ", ".join(member.value for member in kind)
         raise DposeError(f"must be one of {choices}, not {value!r}", where) from None
+
+
+def _accountant(value: Any) -> AnyAccountant:
+    if value in list(ReleaseAccountant):
+        return ReleaseAccountant(value)
+    found: Accountant = _member(Accountant, value, "accountant")
+    return found
+
+
+def _event(values: Any, where: str) -> AnyEvent:
+    kind = values.get("type") if isinstance(values, dict) else None
+    found: AnyEvent = EXACT_TYPES.get(str(kind), Event).from_dict(values, where)
+    return found
 
 
 def _fields(values: Any, expected: set[str], where: str) -> dict[str, Any]:
@@ -362,10 +419,10 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
     return tuple(_text(item, f"{where}[{i}]") for i, item in enumerate(_list(value, where)))
 
 
-def _software(value: Any) -> dict[str, str]:
+def _named_texts(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise DposeError("must be an object", "software")
-    return {name: _text(version, f"software.{name}") for name, version in value.items()}
+        raise DposeError("must be an object", where)
+    return {name: _text(item, f"{where}.{name}") for name, item in value.items()}
 
 
 def _neighbours(value: Any) -> Neighbours | None:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import math
 
 from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement, Query
 
 FALSE_POSITIVES = 0.01
+
+METHODS = {
+    Accountant.PLD: "computed with privacy loss distributions",
+    Accountant.RDP: "computed with Renyi differential privacy",
+    ReleaseAccountant.PURE: "pure differential privacy, added up exactly",
+    ReleaseAccountant.ZCDP: "computed with zero-concentrated differential privacy",
+}
+
+SCOPES = {
+    "picture": "of the picture",
+    "clip": "of the clip, counted over all its frames",
+    "frame": "in every frame of the clip at once",
+}
 
 NOTHING = {
     Kind.SEEDED: (
@@ -45,8 +59,10 @@ def paragraph(statement: PrivacyStatement) -> str:
     if statement.kind in NOTHING:
         blocks.append(NOTHING[statement.kind])
     if statement.neighbours is not None and statement.epsilon is not None and statement.delta is not None:
-        blocks.append(_guarantee(statement))
+        whole = statement.neighbours.scope in ("unit", BEYOND)
+        blocks.append(_guarantee(statement) if whole else _release_guarantee(statement))
     for title, items in (
+        ("How it was released:", [f"{name}: {value}" for name, value in statement.release.items()]),
         ("Treated as public:", statement.public),
         ("Taken as given:", statement.conditional_on),
         ("Also computed from private data:", [_query(query) for query in statement.queries]),
@@ -64,11 +80,7 @@ def _guarantee(statement: PrivacyStatement) -> str:
     count = "" if statement.n is None else f" {statement.n:,}"
     nominal = " (a number fixed beforehand)" if statement.neighbours.relation is Relation.ADD_REMOVE else ""
     verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
-    method = {
-        Accountant.PLD: "privacy loss distributions",
-        Accountant.RDP: "Renyi differential privacy",
-    }
-    by = f", computed with {method[statement.accountant]}" if statement.accountant else ""
+    by = f", {METHODS[statement.accountant]}" if statement.accountant else ""
     beyond = statement.neighbours.scope == BEYOND
     what = (
         f"what each single {statement.unit} among the{count} private ones{nominal} holds beyond its public view"
@@ -77,11 +89,26 @@ def _guarantee(statement: PrivacyStatement) -> str:
     )
     return (
         f"This {verb} {what} with "
-        f"epsilon = {statement.epsilon:.4g} and delta = {statement.delta:.4g}{by}. "
+        f"epsilon = {float(statement.epsilon):.4g} and delta = {statement.delta:.4g}{by}. "
         f"{_difference(statement)} This holds against anyone who has the artefact, whatever else they know "
         f"and however much they compute. {_attack(statement)} It does not hide what is true of the private "
         f"data as a whole, and whatever is spread over several {statement.unit}s is protected less: their "
         f"epsilons add up."
+    )
+
+
+def _release_guarantee(statement: PrivacyStatement) -> str:
+    assert statement.neighbours is not None
+    assert statement.epsilon is not None
+    m, scope = statement.neighbours.m, statement.neighbours.scope
+    verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
+    some = f"any {m:,} {statement.unit}{'s' if m > 1 else ''} {SCOPES.get(scope, f'of the {scope}')}"
+    by = f" ({METHODS[statement.accountant]})" if statement.accountant else ""
+    return (
+        f"This {verb} {some}, with epsilon = {float(statement.epsilon):.4g} and delta = {statement.delta:.4g}{by}. "
+        f"What can be learnt from it changes little if they take any other values. This holds against anyone "
+        f"who has the artefact, whatever else they know and however much they compute. {_attack(statement)} "
+        f"Whatever covers more {statement.unit}s than that is protected less: the caveats say how much less."
     )
 
 
@@ -97,9 +124,6 @@ def _difference(statement: PrivacyStatement) -> str:
             f"What can be learnt from it changes little if {change}. "
             "The public views and the labels themselves are not protected."
         )
-    if statement.neighbours.scope != "unit":
-        scope = statement.neighbours.scope
-        return f"What can be learnt from it changes little if any {m} {unit}s of the {scope} change."
     what = {
         Relation.ZERO_OUT: "were left blank and contributed nothing, the number of them staying as it is",
         Relation.ADD_REMOVE: "were added or left out",
@@ -112,16 +136,21 @@ def _difference(statement: PrivacyStatement) -> str:
 def _attack(statement: PrivacyStatement) -> str:
     assert statement.epsilon is not None
     assert statement.delta is not None
-    found = true_positives(statement.epsilon, statement.delta)
-    scope = statement.neighbours.scope if statement.neighbours else ""
-    thing = {"unit": f"given {statement.unit}", BEYOND: f"given {statement.unit}'s protected part"}.get(
-        scope, "given change"
-    )
-    text = (
-        f"An attacker who tests whether a {thing} was used, with false alarms on "
-        f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {100 * found:.4g}% of those that were; "
-        f"such an alarm raises the odds that it was used at most {found / FALSE_POSITIVES:.3g} times."
-    )
+    found = true_positives(float(statement.epsilon), statement.delta)
+    if statement.neighbours is not None and statement.neighbours.scope not in ("unit", BEYOND):
+        text = (
+            f"An attacker who tests whether they had given values, with false alarms in {FALSE_POSITIVES:.0%} of the "
+            f"cases where they had not, finds it in at most {100 * found:.4g}% of those where they had; such an alarm "
+            f"raises the odds at most {found / FALSE_POSITIVES:.3g} times."
+        )
+    else:
+        beyond = statement.neighbours is not None and statement.neighbours.scope == BEYOND
+        thing = f"{statement.unit}'s protected part" if beyond else statement.unit
+        text = (
+            f"An attacker who tests whether a given {thing} was used, with false alarms on "
+            f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {100 * found:.4g}% of those that were; "
+            f"such an alarm raises the odds that it was used at most {found / FALSE_POSITIVES:.3g} times."
+        )
     if found > 0.5:
         text += " That is a weak guarantee."
     return text

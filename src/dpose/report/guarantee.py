@@ -33,7 +33,7 @@ def plain_fact(run: RunRecord) -> Html:
     numbers = [
         tag("span", tag("small", name), " ", tag("b", value))
         for name, value in (
-            ("epsilon", brief(statement.epsilon or 0.0)),
+            ("epsilon", brief(float(statement.epsilon or 0))),
             ("delta", brief(statement.delta or 0.0)),
             ("for each", statement.unit),
         )
@@ -59,7 +59,7 @@ def plain_fact(run: RunRecord) -> Html:
 
 def found_at_most(statement: PrivacyStatement) -> float:
     """The most that an attacker can find at the usual rate of false alarms."""
-    return true_positives(statement.epsilon or 0.0, statement.delta or 0.0)
+    return true_positives(float(statement.epsilon or 0), statement.delta or 0.0)
 
 
 def guarantee_section(run: RunRecord) -> Html:
@@ -140,7 +140,7 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
     """The bound on an attacker, drawn; nothing where there is none."""
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.delta is None:
         return Html("")
-    epsilon, delta, unit = statement.epsilon, statement.delta, statement.unit
+    epsilon, delta, unit = float(statement.epsilon), statement.delta, statement.unit
     found, strong = found_at_most(statement), true_positives(REFERENCE, delta)
     describes = (
         f"The most an attacker can find against the rate of false alarms, for epsilon {brief(epsilon)} and delta "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dpose.privacy.accounting import Event
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.report.markup import Html, paragraphs, scrolling_table, tag, together
 from dpose.report.numbers import brief
@@ -56,7 +57,7 @@ def check_section(run: RunRecord, recomputed: float | None) -> Html:
     parts.append(_events(statement))
     rows = [
         ("kind of statement", statement.kind.value),
-        ("epsilon, all digits", _exact(statement.epsilon)),
+        ("epsilon, all digits", _exact(None if statement.epsilon is None else float(statement.epsilon))),
         ("delta", _exact(statement.delta)),
         ("accountant", statement.accountant.value if statement.accountant else ""),
         ("neighbours", statement.neighbours.relation.value if statement.neighbours else ""),
@@ -70,6 +71,7 @@ def _events(statement: PrivacyStatement) -> Html:
     rows = [
         (event.type, f"{event.q:.6g}", f"{event.sigma:.6g}", f"{event.sensitivity:g}", f"{event.steps:,}")
         for event in statement.events
+        if isinstance(event, Event)  # a run has no others
     ]
     head = ["Event", "Sampling rate", "Noise multiplier", "Sensitivity", "Steps"]
     return scrolling_table("What epsilon is computed from", head, rows)

@@ -1,0 +1,220 @@
+"""The commands that release pictures and videos: `dpose pixelize`, `dpose restore`, and `verify` for what they made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from dpose.release.batch import Job
+    from dpose.release.setting import Regions, Setting
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands to the command line."""
+    app.command(
+        epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --block 16 --out released/"
+    )(pixelize)
+    app.command(epilog="Example: dpose restore released/a.npz a.png")(restore)
+
+
+def pixelize(
+    paths: Annotated[list[str], typer.Argument(help="Pictures, videos, folders of them, globs.")],
+    epsilon: Annotated[
+        str,
+        typer.Option(
+            help="Privacy budget of each picture or clip, as a whole. 0.5, 2 or 1/3: taken exactly."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="A folder, or the name of one picture, archive or video.")
+    ] = None,
+    neighbours: Annotated[
+        str,
+        typer.Option(
+            help="What is hidden: pixels:M of a picture or whole clip; pixels:M/frame of every frame."
+        ),
+    ] = "pixels:16",
+    block: Annotated[
+        int, typer.Option(help="Side of a block, pixels. Larger blocks suffer less from noise.")
+    ] = 16,
+    delta: Annotated[
+        str, typer.Option(help="0: Laplace noise and pure differential privacy. Above 0: Gaussian noise.")
+    ] = "0",
+    subdivide: Annotated[
+        int, typer.Option(help="Divide complex blocks into N x N parts; needs --regions.")
+    ] = 1,
+    regions: Annotated[
+        str | None,
+        typer.Option(
+            help="Which blocks are complex: private, public:MASK or, in paper mode, paper:MASK (or paper)."
+        ),
+    ] = None,
+    quantile: Annotated[
+        float, typer.Option(help="private: above this share of the blocks' Sobel energies.")
+    ] = 0.75,
+    threshold: Annotated[
+        float | None, typer.Option(help="private: above this Sobel magnitude in gray levels, instead.")
+    ] = None,
+    segmenter: Annotated[
+        Path | None,
+        typer.Option(help="private: an ONNX model that sees stage one's released picture, instead."),
+    ] = None,
+    stage_one: Annotated[str, typer.Option(help="private: stage one's share of the budget.")] = "1/2",
+    paper: Annotated[
+        int | None, typer.Option(help="Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what the setting means; release nothing.")
+    ] = False,
+    keep_audio: Annotated[
+        bool, typer.Option("--keep-audio", help="Copy a video's sound, unprotected.")
+    ] = False,
+    rename: Annotated[
+        bool, typer.Option("--rename", help="Number the files: names may tell something.")
+    ] = False,
+    jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Pictures or frames in work at a time.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
+    ] = None,
+) -> None:
+    """Release pictures and videos under differential privacy, as blocks of noisy averages."""
+    from dpose.release.batch import find_jobs
+    from dpose.release.setting import Setting
+
+    console = Console()
+    chosen = Setting.of(
+        epsilon,
+        neighbours,
+        block,
+        delta,
+        subdivide,
+        _regions(regions, quantile, threshold, segmenter, stage_one),
+        paper,
+    )
+    if out is None and not explain:
+        raise DposeError("releasing needs --out", fix="name a folder, or use --explain to release nothing")
+    jobs = find_jobs(paths, out or Path("released"), rename=rename, suffix=".jpg" if jpeg else ".png")
+    if explain:
+        _explain(jobs, chosen, console)
+        return
+    _release(jobs, chosen, console, seed=seed, workers=workers, keep_sound=keep_audio, named=not rename)
+
+
+def restore(
+    archive: Annotated[Path, typer.Argument(help="An archive (.npz) that dpose pixelize wrote.")],
+    out: Annotated[Path, typer.Argument(help="The picture: .png (bit for bit) or .jpg.")],
+) -> None:
+    """Write the picture that an archive holds, with its statement."""
+    from dpose.release.batch import restore as restored
+
+    restored(archive, out)
+    Console().print(f"Restored into {out}", highlight=False)
+
+
+def verified(path: Path, console: Console) -> bool:
+    """Verify released files at `path`; False where there are none, so that it may be a run.
+
+    Raises:
+        DposeError: a file has no statement, another file's, or one that does not add up.
+    """
+    from dpose.release.verify import released_files, verify_release
+
+    files = released_files(path)
+    for file in files:
+        _, line = verify_release(file)
+        console.print(line, highlight=False)
+    return bool(files)
+
+
+def _regions(
+    text: str | None, quantile: float, threshold: float | None, segmenter: Path | None, share: str
+) -> Regions | None:
+    from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions, onnx_segmenter
+    from dpose.release.setting import exact
+
+    kind, _, mask = (text or "").partition(":")
+    if kind != "private" and (threshold is not None or segmenter is not None):
+        raise DposeError("--threshold and --segmenter need --regions private")
+    if text is None:
+        return None
+    if text == "private":
+        return PrivateRegions(
+            quantile=quantile,
+            threshold=threshold,
+            segmenter=onnx_segmenter(segmenter) if segmenter else None,
+            share=exact(share, "stage-one"),
+            name=segmenter.name if segmenter else "",
+        )
+    if kind == "public" and mask:
+        return PublicRegions.from_file(mask)
+    if text == "paper":
+        return PaperRegions()
+    if kind == "paper" and mask:
+        return PaperRegions(PublicRegions.from_file(mask).pixels)
+    raise DposeError(f"must be private, public:MASK or paper:MASK, not {text!r}", "regions")
+
+
+def _explain(jobs: list[Job], setting: Setting, console: Console) -> None:
+    from dpose.release.batch import picture_plan
+    from dpose.release.explain import explain
+    from dpose.release.video import video_plan
+
+    for job in jobs:
+        console.print(f"{job.source}:", highlight=False, soft_wrap=True)
+        if job.video:
+            info, plan = video_plan(job.source, setting)
+            lines = explain(plan, info.rate)
+        else:
+            lines = explain(picture_plan(job.source, setting))
+        for line in lines:
+            console.print(f"  {line}", highlight=False)
+
+
+def _release(
+    jobs: list[Job],
+    setting: Setting,
+    console: Console,
+    *,
+    seed: int | None,
+    workers: int,
+    keep_sound: bool,
+    named: bool,
+) -> None:
+    from dpose.release.batch import release_all
+
+    shown: list[str] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("files", total=len(jobs))
+        frames = bar.add_task("frames", total=None, visible=any(job.video for job in jobs))
+        for job, statement in release_all(
+            jobs,
+            setting,
+            seed=seed,
+            workers=workers,
+            keep_sound=keep_sound,
+            progress=lambda: bar.advance(frames),
+        ):
+            bar.advance(task)
+            text = statement.paragraph()
+            if text not in shown:  # one statement often holds for a whole folder
+                shown.append(text)
+                bar.console.print(text + "\n", highlight=False)
+            bar.console.print(
+                f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
+            )
+    if len(jobs) > 1:
+        console.print(
+            "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
+            highlight=False,
+        )
+    if named:
+        console.print("File names were kept; --rename numbers them instead.", highlight=False)

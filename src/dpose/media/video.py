@@ -1,0 +1,348 @@
+"""Videos in and out, frame by frame: time stamps kept, everything else dropped unless asked for.
+
+    info = probe("clip.mp4")
+    with open_writer(Path("out.mp4"), info) as writer:
+        for frame in read_frames("clip.mp4", info):
+            writer.add(frame.pixels, frame.pts, frame.duration)
+
+Nothing is held but the frames in work, so memory does not depend on the length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import av.error
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, fsync_folder
+
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts")
+"""What is taken for a video when a folder is listed; the reading itself goes by the content."""
+
+WRITABLE = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
+
+MAX_PIXELS = 100_000_000
+"""Larger frames are refused before they are decoded."""
+
+
+@dataclass(frozen=True)
+class VideoInfo:
+    """What a video says about itself.
+
+    Attributes:
+        path: The file.
+        width: Pixels, as shown (after any rotation).
+        height: Pixels, as shown.
+        frames: How many frames there are: declared by the container, or else counted.
+        rate: Frames a second, on average.
+        time_base: Seconds a tick of the time stamps.
+        grey: Whether it has one channel.
+        sound: Whether it has sound.
+        stamped: Whether frames have time stamps of their own; an AVI's follow from their number.
+        rotation: Degrees that a player turns the picture by, counter-clockwise: 0, 90, 180 or 270.
+    """
+
+    path: Path
+    width: int
+    height: int
+    frames: int
+    rate: Fraction
+    time_base: Fraction
+    grey: bool
+    sound: bool
+    stamped: bool
+    rotation: int
+
+    @property
+    def channels(self) -> int:
+        """1 for grey, 3 for colour."""
+        return 1 if self.grey else 3
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame.
+
+    Attributes:
+        pixels: uint8, (H, W, C), as shown.
+        pts: Time stamp, in ticks.
+        duration: In ticks; 0 where the container does not say.
+    """
+
+    pixels: NDArray[np.uint8]
+    pts: int
+    duration: int
+
+
+def probe(path: str | Path) -> VideoInfo:
+    """What a video says about itself. Reads the packets of one without a declared length, decodes one frame.
+
+    Raises:
+        DposeError: the file is missing, no video, damaged, or ends before its declared length.
+    """
+    path = Path(path)
+    with _opened(path) as container:
+        stream = _stream(container, path)
+        size = stream.codec_context
+        if size.width * size.height > MAX_PIXELS:
+            raise DposeError(f"frames of {size.width} x {size.height} are larger than allowed", str(path))
+        first = next(iter(container.decode(stream)), None)
+        if first is None:
+            raise DposeError("has no frame that can be decoded", str(path))
+        rotation = int(round(getattr(first, "rotation", 0) / 90) * 90) % 360
+        turned = rotation in (90, 270)
+        rate = stream.average_rate or stream.guessed_rate or Fraction(25)
+        base = stream.time_base or 1 / rate
+        grey = str(first.format.name).startswith("gray")
+        frames, sound = int(stream.frames), bool(container.streams.audio)
+        stamped = container.format.name != "avi"
+    if frames < 1:
+        frames = _counted(path)
+    width, height = (first.height, first.width) if turned else (first.width, first.height)
+    return VideoInfo(
+        path, width, height, frames, Fraction(rate), Fraction(base), grey, sound, stamped, rotation
+    )
+
+
+def read_frames(info: VideoInfo, writer: VideoWriter | None = None) -> Iterator[Frame]:
+    """All frames in order; a `writer` that keeps sound is handed the sound's packets on the way.
+
+    Raises:
+        DposeError: a frame cannot be decoded, or there are fewer or more of them than `info` says.
+    """
+    with _opened(info.path) as container:
+        stream = _stream(container, info.path)
+        stream.thread_type = "AUTO"
+        sound = container.streams.audio[0] if writer is not None and writer.keeps_sound else None
+        count, last = 0, -1
+        for packet in container.demux([stream, *([sound] if sound else [])]):
+            if sound is not None and packet.stream.type == "audio":
+                assert writer is not None
+                if packet.dts is not None:
+                    writer.add_sound(packet)
+                continue
+            for picture in packet.decode():
+                if (picture.height, picture.width) != (first_size := _stored_size(info)):
+                    raise DposeError(
+                        f"frame {count + 1} is {picture.width} x {picture.height}, not {first_size[1]} x "
+                        f"{first_size[0]} as the first",
+                        str(info.path),
+                    )
+                pts = _stamp(picture, info, count, last)
+                yield Frame(_pixels(picture, info), pts, int(picture.duration or 0))
+                count, last = count + 1, pts
+    if count != info.frames:
+        raise DposeError(
+            f"the video {'ends early' if count < info.frames else 'is longer than it says'}: {count} of "
+            f"{info.frames} frames could be decoded",
+            str(info.path),
+            "copy or download it again",
+        )
+
+
+class VideoWriter:
+    """Encodes frames (H.264) with the time stamps they are given; made by `open_writer`."""
+
+    def __init__(self, container: Any, info: VideoInfo, quality: int, sound: Any) -> None:
+        self._container = container
+        self._sound = container.add_stream_from_template(sound) if sound is not None else None
+        stream = container.add_stream("libx264", rate=info.rate)
+        stream.width, stream.height = info.width, info.height
+        # half-size chroma needs even sides
+        even = info.width % 2 == 0 and info.height % 2 == 0
+        stream.pix_fmt = "yuv420p" if even else "yuv444p"
+        stream.codec_context.time_base = info.time_base
+        stream.time_base = info.time_base
+        # no reordering: time stamps leave as they came
+        stream.codec_context.max_b_frames = 0
+        stream.options = {"crf": str(quality), "preset": "veryfast"}
+        stream.thread_type = "AUTO"
+        self._stream, self._base = stream, info.time_base
+        self._durations: dict[int, int] = {}
+
+    @property
+    def keeps_sound(self) -> bool:
+        """Whether sound is copied."""
+        return self._sound is not None
+
+    def add(self, pixels: NDArray[np.uint8], pts: int, duration: int) -> None:
+        """Encode one frame.
+
+        Args:
+            pixels: uint8, (H, W, C).
+            pts: Time stamp, in ticks.
+            duration: In ticks.
+        """
+        grey = pixels.shape[2] == 1
+        array = np.ascontiguousarray(pixels[:, :, 0] if grey else pixels)
+        picture = av.VideoFrame.from_ndarray(array, format="gray" if grey else "rgb24")
+        picture.pts, picture.time_base = pts, self._base
+        self._durations[pts] = duration
+        self._write(self._stream.encode(picture))
+
+    def add_sound(self, packet: Any) -> None:
+        """Copy one packet of the original's sound."""
+        packet.stream = self._sound
+        self._container.mux(packet)
+
+    def finish(self) -> None:
+        """Write what the encoder still holds."""
+        self._write(self._stream.encode(None))
+
+    def _write(self, packets: Any) -> None:
+        for packet in packets:
+            # the encoder forgets how long the last frame is shown
+            duration = self._durations.pop(packet.pts, 0)
+            if duration:
+                packet.duration = duration
+            self._container.mux(packet)
+
+
+@contextlib.contextmanager
+def open_writer(
+    path: Path, info: VideoInfo, *, keep_sound: bool = False, quality: int = 18
+) -> Iterator[tuple[VideoWriter, Path]]:
+    """A writer for a video like `info`, and the temporary file beside `path` that it writes to.
+
+    The temporary file vanishes if the block fails and is left to the caller to rename if it ends well.
+
+    Args:
+        path: Where the video will be; ends in one of `WRITABLE`.
+        info: The original.
+        keep_sound: Copy the original's sound, unchanged.
+        quality: x264's constant rate factor; 0 is lossless, 18 hardly visible.
+
+    Raises:
+        DposeError: another suffix, a sound that the container cannot hold, a full disk.
+    """
+    if path.suffix.lower() not in WRITABLE:
+        raise DposeError(
+            f"cannot write videos as {path.suffix or 'a file without suffix'!r}",
+            str(path),
+            f"use {', '.join(WRITABLE)}",
+        )
+    temporary = Path()
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+            os.close(handle)
+            temporary = Path(name)
+            sound = None
+            if keep_sound and info.sound:
+                sound = stack.enter_context(_opened(info.path)).streams.audio[0]
+            # global_header etc. follow from the format; the original's metadata is not copied
+            with av.open(str(temporary), "w", format=WRITABLE[path.suffix.lower()]) as container:
+                try:
+                    writer = VideoWriter(container, info, quality, sound)
+                except (av.error.FFmpegError, ValueError) as error:
+                    raise DposeError("this format cannot be written: " + _told(error), str(path)) from error
+                yield writer, temporary
+                writer.finish()
+        except DposeError:
+            _remove(temporary)
+            raise
+        except av.error.FFmpegError as error:
+            _remove(temporary)
+            raise DposeError("cannot be written: " + _told(error), str(path)) from error
+        except OSError as error:
+            _remove(temporary)
+            raise explain_os_error(error, path) from error
+        except BaseException:
+            _remove(temporary)
+            raise
+
+
+def settle(temporary: Path, path: Path) -> None:
+    """Give a finished temporary file its final name, durably.
+
+    Raises:
+        DposeError: the disk is full, or the folder may not be written to.
+    """
+    try:
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        fsync_folder(path.parent)
+    except OSError as error:
+        _remove(temporary)
+        raise explain_os_error(error, path) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with av.open(str(path)) as container:
+            yield container
+    except FileNotFoundError as error:
+        raise DposeError("there is no such file", str(path)) from error
+    except av.error.FFmpegError as error:
+        raise DposeError("the video cannot be decoded: " + _told(error), str(path)) from error
+
+
+def _stream(container: Any, path: Path) -> Any:
+    if not container.streams.video:
+        raise DposeError("has no video in it", str(path))
+    return container.streams.video[0]
+
+
+def _counted(path: Path) -> int:
+    """Frames of a video that does not declare them; a container that ends before its duration is refused."""
+    count, end = 0, Fraction(0)
+    with _opened(path) as container:
+        video = _stream(container, path)
+        declared = container.duration
+        for packet in container.demux():
+            if packet.pts is None or packet.size == 0:
+                continue
+            end = max(end, (packet.pts + (packet.duration or 0)) * packet.time_base)
+            count += packet.stream.index == video.index
+        start = Fraction(container.start_time or 0, av.time_base)
+    if declared and end - start < Fraction(declared, av.time_base) - 1:
+        raise DposeError(
+            f"the video ends early: {float(end - start):.1f} of {declared / av.time_base:.1f} seconds are there",
+            str(path),
+            "copy or download it again",
+        )
+    if count < 1:
+        raise DposeError("has no frame", str(path))
+    return count
+
+
+def _stored_size(info: VideoInfo) -> tuple[int, int]:
+    return (info.width, info.height) if info.rotation in (90, 270) else (info.height, info.width)
+
+
+def _stamp(picture: Any, info: VideoInfo, count: int, last: int) -> int:
+    if info.stamped and picture.pts is not None and (count == 0 or picture.pts > last):
+        return int(picture.pts)
+    # no usable stamp: one frame after the last
+    return last + max(1, round(1 / (info.rate * info.time_base))) if count else 0
+
+
+def _pixels(picture: Any, info: VideoInfo) -> NDArray[np.uint8]:
+    array = picture.to_ndarray(format="gray" if info.grey else "rgb24")
+    array = array.reshape(*array.shape[:2], info.channels)
+    return np.ascontiguousarray(np.rot90(array, info.rotation // 90)) if info.rotation else array
+
+
+def _told(error: Exception) -> str:
+    return str(getattr(error, "strerror", "") or error)
+
+
+def _remove(temporary: Path) -> None:
+    if temporary != Path():
+        with contextlib.suppress(OSError):
+            temporary.unlink()

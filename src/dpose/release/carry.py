@@ -1,0 +1,82 @@
+"""How artefacts carry their statements: inside PNG and JPEG, beside a video, and bound to the content by a digest.
+
+The digest is of content and statement together. It tells a picture from another one that a statement was moved to, and
+shows that either was changed. It is no signature: whoever can forge a picture can compute a new digest. The statement's
+arithmetic is what `verify` rests on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from dpose.errors import DposeError
+from dpose.media.tags import embed_text, extract_text
+from dpose.privacy.statement import PrivacyStatement
+
+NAME = "dpose-privacy"
+SIDECAR = ".privacy.json"
+
+
+def stamp(data: bytes, statement: PrivacyStatement) -> bytes:
+    """A PNG or JPEG file that carries `statement`, bound to the file's own bytes.
+
+    Args:
+        data: The file as its encoder wrote it.
+        statement: What is guaranteed about it.
+    """
+    return embed_text(data, NAME, bound_to(hashlib.sha256(data).hexdigest(), statement).to_json())
+
+
+def read_stamp(data: bytes, where: str) -> PrivacyStatement:
+    """The statement in a PNG or JPEG file.
+
+    Raises:
+        DposeError: there is none, it is damaged, or the file was changed since.
+    """
+    try:
+        text, rest = extract_text(data, NAME)
+    except ValueError as error:
+        raise DposeError(f"its privacy statement cannot be read: {error}", where) from error
+    if text is None:
+        raise DposeError("carries no privacy statement", where)
+    statement = PrivacyStatement.from_json(text, where)
+    check_digest(statement, hashlib.sha256(rest).hexdigest(), where)
+    return statement
+
+
+def sidecar_of(video: Path) -> Path:
+    """Where a video's statement stands: FILE.privacy.json."""
+    return video.with_name(video.name + SIDECAR)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file of any length."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def bound_to(content: str, statement: PrivacyStatement) -> PrivacyStatement:
+    """The statement with its `artefact_sha256`: the digest of content and statement together.
+
+    Args:
+        content: Digest of the content alone.
+        statement: Of which any earlier binding is ignored.
+    """
+    bare = replace(statement, artefact_sha256="")
+    return replace(
+        bare, artefact_sha256=hashlib.sha256((content + "\n" + bare.to_json()).encode()).hexdigest()
+    )
+
+
+def check_digest(statement: PrivacyStatement, content: str, where: str) -> None:
+    """Refuse a statement that belongs to other content, or that was edited.
+
+    Raises:
+        DposeError: it does, or was.
+    """
+    if bound_to(content, statement) != statement:
+        raise DposeError(
+            "was changed since its privacy statement was written, or carries another file's", where
+        )

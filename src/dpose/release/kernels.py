@@ -1,0 +1,105 @@
+"""The two loops that touch every pixel: sums of blocks, and blocks painted back. Integers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compile at the first call, keep the result on disk, and let other threads run meanwhile."""
+    return cast(F, numba.njit(cache=True, nogil=True)(function))
+
+
+def block_sums(pixels: NDArray[Any], block: int) -> NDArray[np.int64]:
+    """Sums over blocks, each channel apart; blocks at the right and lower edges may be smaller.
+
+    Args:
+        pixels: uint8 or uint16, (H, W, C).
+        block: Side of a block, >= 1.
+
+    Returns:
+        int64, (ceil(H / block), ceil(W / block), C).
+    """
+    height, width, channels = pixels.shape
+    rows, columns = -(-height // block), -(-width // block)
+    # the narrowest type that a column of one block cannot overflow: four times as fast as the widest
+    tall = min(block, height) * np.iinfo(pixels.dtype).max
+    narrow = np.uint16 if tall < 1 << 16 else np.uint32 if tall < 1 << 32 else np.uint64
+    out = np.zeros((rows, columns, channels), np.int64)
+    flat = np.ascontiguousarray(pixels).reshape(height, width * channels)
+    _sum_blocks(flat, block, channels, np.zeros(width * channels, narrow), out)
+    return out
+
+
+def paint_blocks(values: NDArray[Any], height: int, width: int, block: int) -> NDArray[Any]:
+    """Every pixel takes the value of its block.
+
+    Args:
+        values: (rows, columns, C).
+        height: Of the picture.
+        width: Of the picture.
+        block: Side of a block.
+
+    Returns:
+        (H, W, C), of the values' type.
+    """
+    out = np.empty((height, width * values.shape[2]), values.dtype)
+    _paint(np.ascontiguousarray(values), block, out)
+    return out.reshape(height, width, values.shape[2])
+
+
+@kernel
+def _sum_blocks(
+    flat: NDArray[Any], block: int, channels: int, column: NDArray[Any], out: NDArray[np.int64]
+) -> None:
+    height, width = flat.shape
+    for row in range(out.shape[0]):
+        top = row * block
+        first = flat[top]
+        for x in range(width):
+            column[x] = first[x]
+        for y in range(top + 1, min(top + block, height)):
+            line = flat[y]
+            for x in range(width):
+                column[x] += line[x]
+        for cell in range(out.shape[1]):
+            start = cell * block * channels
+            stop = min(start + block * channels, width)
+            if channels == 1:
+                total = np.int64(0)
+                for x in range(start, stop):
+                    total += np.int64(column[x])
+                out[row, cell, 0] = total
+            else:
+                for channel in range(channels):
+                    total = np.int64(0)
+                    for x in range(start + channel, stop, channels):
+                        total += np.int64(column[x])
+                    out[row, cell, channel] = total
+
+
+@kernel
+def _paint(values: NDArray[Any], block: int, out: NDArray[Any]) -> None:
+    height, width = out.shape
+    channels = values.shape[2]
+    for row in range(values.shape[0]):
+        top = row * block
+        first = out[top]
+        for cell in range(values.shape[1]):
+            start = cell * block * channels
+            stop = min(start + block * channels, width)
+            if channels == 1:
+                first[start:stop] = values[row, cell, 0]
+            else:
+                for x in range(start, stop, channels):
+                    for channel in range(channels):
+                        first[x + channel] = values[row, cell, channel]
+        for y in range(top + 1, min(top + block, height)):
+            out[y] = first

@@ -1,0 +1,86 @@
+"""Coins have their probability to any number of digits, and ties go on to the next digits."""
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpose.privacy.coins import WORD, Coins, decay, draw_words, exp_bounds, logistic, toss
+from dpose.privacy.noise import AesNoise, Key, Purpose
+
+fractions = st.fractions(min_value=Fraction(1, 10**9), max_value=500)
+
+
+def stream(seed: int = 1):
+    return AesNoise(Key.from_seed(seed)).stream(Purpose.RELEASE)
+
+
+def truth(exponent, bits, odds=False):
+    with mpmath.workprec(bits + 900):
+        value = mpmath.e ** -(mpmath.mpf(exponent.numerator) / exponent.denominator)
+        return int(mpmath.floor((value / (1 + value) if odds else value) * mpmath.mpf(2) ** bits))
+
+
+@settings(deadline=None)
+@given(exponent=fractions, bits=st.sampled_from([1, 32, 64, 160]))
+def test_digits_are_those_of_the_probability(exponent, bits):
+    assert decay(exponent).digits(bits) == truth(exponent, bits)
+    assert logistic(exponent).digits(bits) == truth(exponent, bits, odds=True)
+
+
+@settings(deadline=None)
+@given(exponent=st.fractions(min_value=0, max_value=500), width=st.integers(1, 200))
+def test_bounds_enclose_the_exponential_and_are_close(exponent, width):
+    low, high = exp_bounds(exponent, width)
+    assert low <= truth(exponent, width)
+    assert truth(exponent, width) <= high <= low + 3
+
+
+def test_an_impossible_or_certain_coin_is_refused():
+    for exponent in (Fraction(0), Fraction(-1)):
+        with pytest.raises(ValueError, match="positive"):
+            decay(exponent)
+
+
+class Scripted:
+    """A stream that gives the words it was told to."""
+
+    def __init__(self, *words):
+        self.words = list(words)
+
+    def bytes(self, count):
+        assert count == 2
+        return int(self.words.pop(0)).to_bytes(2, "little")
+
+
+def test_a_tie_is_settled_by_the_next_digits():
+    coin = decay(Fraction(1, 3))
+    first = coin.digits(WORD)
+    second = coin.digits(2 * WORD) & 0xFFFF
+    third = coin.digits(3 * WORD) & 0xFFFF
+    tied = np.array([first], np.uint16)
+    coins = Coins.of([coin])
+    for words, heads in (
+        ([second - 1], True),
+        ([second + 1], False),
+        ([second, third - 1], True),
+        ([second, third + 1], False),
+    ):
+        assert coins.settle_rows(tied[None], Scripted(*words)).tolist() == [[heads]]
+        assert coins.settle_each(tied, np.array([0]), Scripted(*words)).tolist() == [heads]
+    for word, heads in ((0, True), (first - 1, True), (first + 1, False), (2**16 - 1, False)):
+        assert coins.settle_rows(np.array([[word]], np.uint16), Scripted()).tolist() == [[heads]]
+
+
+def test_frequencies():
+    n = 400_000
+    for coin, p in ((decay(Fraction(1, 7)), np.exp(-1 / 7)), (logistic(Fraction(3)), 1 / (1 + np.exp(3)))):
+        heads = toss(coin, n, stream()).sum()
+        assert abs(heads - n * p) < 5 * np.sqrt(n * p * (1 - p))
+
+
+def test_words_are_the_streams_own_bytes():
+    assert draw_words(5, stream()).tobytes() == stream().bytes(10)

@@ -1,0 +1,224 @@
+"""Archives restore bit for bit, are small, and are refused when altered, broken or newer; verify looks closely."""
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpose.errors import DposeError
+from dpose.media.images import encode_image
+from dpose.privacy.exact import LaplaceEvent
+from dpose.release.archive import pack, unpack
+from dpose.release.carry import read_stamp, stamp
+from dpose.release.pixelize import pixelize
+from dpose.release.verify import verify_release
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (45, 61)).astype(np.uint8)
+MASK = np.arange(61)[None, :].repeat(45, 0) < 30
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    height=st.integers(8, 40),
+    width=st.integers(8, 40),
+    colour=st.booleans(),
+    deep=st.booleans(),
+    regions=st.sampled_from([None, "private"]),
+    n=st.sampled_from([2, 4, 8]),
+)
+def test_every_release_is_restored_bit_for_bit(height, width, colour, deep, regions, n):
+    picture = RNG.integers(0, 65536 if deep else 256, (height, width, 3) if colour else (height, width))
+    picture = picture.astype(np.uint16 if deep else np.uint8)
+    made = pixelize(picture, 3, 4, 8, subdivide=n if regions else 1, regions=regions)
+    released, statement = unpack(pack(made.frames[0], made.statement), "x")
+    assert np.array_equal(released.picture().reshape(picture.shape), made.picture)
+    assert released.picture().dtype == picture.dtype
+    assert replace(statement, artefact_sha256="") == made.statement
+
+
+@pytest.mark.parametrize("block", [4, 8, 16, 32, 64])
+@pytest.mark.parametrize("regions", [None, "private"])
+def test_archives_are_smaller_than_pngs(block, regions):
+    picture = np.add.outer(np.arange(256), np.arange(320)).astype(np.uint8)
+    made = pixelize(picture, 0.5, 16, block, subdivide=2 if regions else 1, regions=regions)
+    png = stamp(encode_image(made.picture, ".png"), made.statement)
+    assert len(pack(made.frames[0], made.statement)) < len(png)
+
+
+def archive(**more) -> bytes:
+    made = pixelize(GREY, 2, 4, 8, **more)
+    return pack(made.frames[0], made.statement)
+
+
+def rebuilt(data: bytes, **changes) -> bytes:
+    """The archive with some members replaced (None: left out), checksums and all."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        members = {name.removesuffix(".npy"): old.read(name) for name in old.namelist()}
+        for name, content in {**members, **changes}.items():
+            if content is not None:
+                new.writestr(f"{name}.npy", content)
+    return out.getvalue()
+
+
+def npy(array) -> bytes:
+    raw = io.BytesIO()
+    np.save(raw, array, allow_pickle=True)
+    return raw.getvalue()
+
+
+def edited(data: bytes, edit) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        about = json.loads(np.load(io.BytesIO(file.read("about.npy"))).tobytes())
+    edit(about)
+    return rebuilt(data, about=npy(np.frombuffer(json.dumps(about).encode(), np.uint8)))
+
+
+def values(data: bytes):
+    return np.load(io.BytesIO(data))["values"]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "broken",
+        [
+            lambda data: b"",
+            lambda data: b"no archive",
+            lambda data: data[: len(data) // 2],
+            lambda data: data[:-30],
+            lambda data: rebuilt(data, values=None),
+            lambda data: rebuilt(data, about=None),
+            lambda data: rebuilt(data, extra=npy(np.zeros(3))),
+            lambda data: rebuilt(data, values=npy(values(data)[:-1])),
+            lambda data: rebuilt(data, values=npy(values(data).astype(np.int64))),
+            lambda data: rebuilt(data, values=npy(np.array([{"a": 1}], dtype=object))),
+            lambda data: rebuilt(data, values=b"\x93NUMPY"),
+            lambda data: rebuilt(data, about=npy(np.frombuffer(b"{}", np.uint8))),
+            lambda data: rebuilt(data, about=npy(np.zeros(1 << 21, np.uint8))),
+            lambda data: edited(data, lambda about: about.update(height=0)),
+            lambda data: edited(data, lambda about: about.update(height=10**9)),
+            lambda data: edited(data, lambda about: about.update(peak=7)),
+            lambda data: edited(data, lambda about: about.update(version="1")),
+            lambda data: edited(data, lambda about: about.update(mood="good")),
+            lambda data: edited(data, lambda about: about.update(subdivide=2)),
+        ],
+    )
+    def test_broken_archives(self, broken):
+        with pytest.raises(DposeError, match=r"a\.npz"):
+            unpack(broken(archive()), "a.npz")
+
+    @pytest.mark.parametrize(
+        "altered",
+        [
+            lambda data: rebuilt(data, values=npy(values(data) ^ 1)),
+            lambda data: edited(data, lambda about: about.update(height=about["height"] - 1)),
+            lambda data: edited(data, lambda about: about["statement"].update(artefact_sha256="00" * 32)),
+            lambda data: edited(data, lambda about: about["statement"].update(caveats=[])),
+        ],
+    )
+    def test_altered_archives(self, altered):
+        with pytest.raises(DposeError, match="was changed"):
+            unpack(altered(archive()), "a.npz")
+
+    def test_an_altered_mask(self):
+        data = archive(subdivide=2, regions=MASK)
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            mask = np.load(io.BytesIO(file.read("mask.npy")))
+        with pytest.raises(DposeError):
+            unpack(rebuilt(data, mask=npy(mask ^ 0x80)), "a.npz")
+
+    def test_a_newer_archive(self):
+        with pytest.raises(DposeError, match="made by a newer dpose"):
+            unpack(edited(archive(), lambda about: about.update(version=2)), "a.npz")
+
+    def test_flipped_bytes_anywhere_never_pass_silently(self):
+        data = archive(subdivide=2, regions=MASK)
+        whole, statement = unpack(data, "a.npz")
+        for at in range(0, len(data), 11):
+            bad = bytearray(data)
+            bad[at] ^= 0x40
+            try:
+                released, told = unpack(bytes(bad), "a.npz")
+            except DposeError:
+                continue
+            # a byte that no reader looks at (a date, a flag)
+            assert np.array_equal(released.picture(), whole.picture())
+            assert told == statement
+
+    def test_nothing_is_pickled(self):
+        with np.load(io.BytesIO(archive()), allow_pickle=False) as file:
+            assert set(file.files) == {"about", "values"}
+            assert file["values"].dtype == np.uint8
+
+
+class TestVerify:
+    def write(self, folder, name, made):
+        path = folder / name
+        if path.suffix == ".npz":
+            path.write_bytes(pack(made.frames[0], made.statement))
+        else:
+            path.write_bytes(stamp(encode_image(made.picture, path.suffix), made.statement))
+        return path
+
+    @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.npz"])
+    @pytest.mark.parametrize("delta", [0, 1e-5])
+    @pytest.mark.parametrize("regions", [None, "private", MASK])
+    def test_what_dpose_makes_passes(self, tmp_path, name, delta, regions):
+        more = {} if regions is None else {"subdivide": 2, "regions": regions}
+        made = pixelize(GREY, 2, 100, 8, delta=delta, **more)
+        _, line = verify_release(self.write(tmp_path, name, made))
+        assert "is claimed" in line
+
+    def test_seeds_and_papers_claim_nothing(self, tmp_path):
+        _, line = verify_release(self.write(tmp_path, "a.png", pixelize(GREY, 2, 4, 8, seed=1)))
+        assert "nothing is guaranteed" in line
+        _, line = verify_release(self.write(tmp_path, "a.png", pixelize(GREY, 2, 4, 8, paper=2)))
+        assert "nothing is claimed" in line
+
+    @pytest.mark.parametrize("name", ["a.png", "a.npz"])
+    @pytest.mark.parametrize(
+        ("change", "word"),
+        [
+            (lambda s: replace(s, epsilon=Fraction(1)), "does not add up"),
+            (
+                lambda s: replace(
+                    s, epsilon=Fraction(1), events=(LaplaceEvent(Fraction(510), Fraction(510)),)
+                ),
+                "smaller",
+            ),
+            (lambda s: replace(s, events=s.events * 2, epsilon=Fraction(4)), "events"),
+            (lambda s: replace(s, release={**s.release, "size": "60x45"}), "size"),
+            (lambda s: replace(s, release={**s.release, "channels": "3"}), "channels"),
+            (lambda s: replace(s, release={**s.release, "regions": "secret"}), "regions"),
+            (lambda s: replace(s, release={}), "size"),
+            (lambda s: replace(s, release={**s.release, "block": "x"}), "block|does not say"),
+            (lambda s: replace(s, neighbours=replace(s.neighbours, scope="clip")), "mixes"),
+            (lambda s: replace(s, neighbours=replace(s.neighbours, m=5)), "smaller"),
+        ],
+    )
+    def test_prettier_claims_are_refused(self, tmp_path, name, change, word):
+        made = pixelize(GREY, 2, 4, 8)
+        path = self.write(tmp_path, name, replace(made, statement=change(made.statement)))
+        with pytest.raises(DposeError, match=word) as caught:
+            verify_release(path)
+        assert "\n" not in str(caught.value)
+
+    def test_another_pictures_statement_is_refused(self, tmp_path):
+        made, other = pixelize(GREY, 2, 4, 8), encode_image(GREY, ".png")
+        path = self.write(tmp_path, "a.png", made)
+        from dpose.media.tags import embed_text
+
+        statement = read_stamp(path.read_bytes(), "a.png")
+        path.write_bytes(embed_text(other, "dpose-privacy", statement.to_json()))
+        with pytest.raises(DposeError, match="was changed"):
+            verify_release(path)
+        path.write_bytes(other)
+        with pytest.raises(DposeError, match="carries no privacy statement"):
+            verify_release(path)
