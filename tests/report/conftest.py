@@ -114,7 +114,7 @@ def make_run_in():
             "model": {"preset": "nano", "input_size": [128, 96], "skeleton": "mpii"},
             "run": {
                 "data": {"private": data, "public": None, "limit": None},
-                "model": {"preset": "nano", "init": None},
+                "model": {"preset": "5m", "init": None, "strategy": "full", "input_size": None},
                 "plan": settings.to_dict(),
                 "optimizer": {"name": "adamw", "lr": 0.001, "options": {"weight_decay": 0.02}},
                 "seed": seed,

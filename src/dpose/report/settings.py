@@ -24,7 +24,8 @@ PLAIN = ("version", "task", "command", *GROUPS)
 def settings_section(run: RunRecord) -> Html:
     """Commands, settings and seed; after them versions and what it takes to check the claim."""
     groups = {title: dict(_mapping(run.settings.get(key))) for key, title in GROUPS.items()}
-    groups["Model"] = {**run.model, **groups["Model"], "preset": run.model.get("preset")}
+    # what the model is tells more than what was asked for: a default has been filled in
+    groups["Model"] = {**groups["Model"], **run.model}
     groups["Run"] = {key: value for key, value in run.settings.items() if key not in PLAIN and key != "seed"}
     cards = [_card(title, rows) for title, values in groups.items() if (rows := _told(values))]
     if "seed" in run.settings:
