@@ -3,7 +3,7 @@
     dpose demo --out runs/demo
     python docs/demo_picture.py runs/demo docs/demo.jpg
 
-Three rows: the truth, the public model (`RUN-public`), the private one. The people are the first eight of `ward:val`
+Three rows: the truth, the public weights that come with dpose, the private run. The people are the first eight of `ward:val`
 of whom no joint is hidden; nobody chose them by how well they came out.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from dpose.media.drawing import draw_skeleton, grid
 from dpose.media.images import write_image
-from dpose.pose.folder import load_model
+from dpose.pose.folder import find_model, load_model
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import MPII
 from dpose.scene import SPLITS, render, scene_seed
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
-    models = [load_model(f) for f in (arguments.run.with_name(arguments.run.name + "-public"), arguments.run)]
+    models = [load_model(folder) for folder in (find_model("nano"), arguments.run)]
     size = models[0].config.input_size
     scenes = (render("ward", scene_seed("ward", "val", i), size=size) for i in range(SPLITS["val"]))
     chosen = [scene for scene, _ in zip((s for s in scenes if s.visible.all()), range(COUNT), strict=False)]
@@ -48,7 +48,7 @@ def main() -> None:
     for model in models:
         rows += [drawn(s.image, predict_image(model, s.image, flip_test=True).keypoints) for s in chosen]
     write_image(arguments.out, grid(rows, COUNT))
-    print(f"{arguments.out}: truth, public model, private model; {COUNT} people of ward:val")
+    print(f"{arguments.out}: truth, public weights, private run; {COUNT} people of ward:val")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import dpose  # noqa: F401  (before torch: it settles how torch's threads wait)
+from dots import dots  # noqa: F401  (a fixture)
 
 ROOT = Path(__file__).resolve().parents[1]
 

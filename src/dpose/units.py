@@ -51,6 +51,31 @@ class UnitDataset(Protocol):
         """The unit's views, at least one. All randomness (augmentation, choice of views) comes from `rng`."""
 
 
+@runtime_checkable
+class KnownPictures(UnitDataset, Protocol):
+    """Units that tell more of their pictures, so that copies and people are found across datasets."""
+
+    def fingerprints(self, index: int) -> NDArray[np.uint8]:
+        """`dpose.media.fingerprint` of each image of the unit, (images, 16)."""
+
+    def subjects(self, index: int) -> tuple[str, ...]:
+        """Names of the people in the unit, where they are known; equal names are the same person across datasets."""
+
+
+@runtime_checkable
+class CanonicalUnits(UnitDataset, Protocol):
+    """Units that can tell their content from its augmentation: what a public view is made from."""
+
+    def canonical(self, index: int) -> list[View]:
+        """All views of the unit without augmentation: always the same, as many as there are."""
+
+    def augmented(self, view: View, rng: np.random.Generator) -> View:
+        """A canonical view (its picture or another of the same size, its labels) under one random draw.
+
+        What is drawn may depend on `rng` alone, never on the picture.
+        """
+
+
 @dataclass(frozen=True)
 class UnitBatch:
     """U units of V views each, padded; a padded view has weight 0.

@@ -109,6 +109,98 @@ class TestRun:
         assert main(["verify", "public"]) == 0
         assert "nothing is claimed" in capsys.readouterr().out
 
+    def test_a_run_watches_its_public_split_and_reports_it(self, run):
+        lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+        scores = [line for line in lines if line["type"] == "score"]
+        assert {line["data"] for line in scores} == {"synthetic:ward:public, 8 units"}
+        assert scores[0]["step"] == 0
+        report = (run / "report.html").read_text()
+        assert "synthetic:ward:public" in report
+        assert "data:image/" in report
+        assert "dpose" in json.loads((run / "config.json").read_text())["run"]["command"]
+
+    def test_a_report_shows_no_pictures_that_were_not_declared_public(self, run, capsys, pictures):
+        root, _ = pictures
+        held_out = f"lspet:{root}:validation"
+        refused(capsys, ["report", run, "--pictures", held_out], "--show-pictures")
+        assert main(["report", str(run), "--pictures", held_out, "--show-pictures"]) == 0
+        assert "lspet:validation" in (run / "report.html").read_text()
+
+    def test_a_config_file_and_options_over_it(self, tmp_path, capsys):
+        (tmp_path / "run.yaml").write_text(
+            "data: {private: synthetic:ward}\n"
+            "plan: {method: dp-sgd, epsilon: 2, delta: 1.0e-3, accountant: rdp, epochs: 1,\n"
+            "  expected_batch_size: 20}\n"
+        )
+        assert main(["train", "--config", "run.yaml", "--epsilon", "8", "--explain"]) == 0
+        shown = capsys.readouterr().out
+        for word in ("40 units", "7.99", "Protected", "Not protected"):
+            assert word in shown
+        assert not (tmp_path / "runs").exists()
+        assert main(["train", "--config", "run.yaml", "--epsilon", "8", "--out", "run"]) == 0
+        saved = json.loads((tmp_path / "run" / "config.json").read_text())["run"]["plan"]
+        assert (saved["epsilon"], saved["delta"], saved["expected_batch_size"]) == (8.0, 1e-3, 20)
+
+    def test_a_misspelt_key_is_named_with_its_file(self, tmp_path, capsys):
+        (tmp_path / "run.yaml").write_text("data: {private: synthetic:ward}\nplan: {subspace: {rnak: 9}}\n")
+        refused(capsys, ["train", "--config", "run.yaml", "--out", "run"], "run.yaml", "plan.subspace.rank")
+
+    def test_explain_where_the_data_are_not_at_hand(self, capsys, tmp_path):
+        arguments = ["train", "--data", "lspet:/nowhere:private", *BUDGET, "--explain"]
+        refused(capsys, arguments, "/nowhere")
+        (tmp_path / "run.yaml").write_text("data: {units: 7000}\n")
+        assert main([*arguments, "--config", "run.yaml"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "7,000 units" in shown
+        assert "not at hand" in shown
+
+    def test_compare_prints_a_table_and_draws_a_picture(self, run, capsys):
+        assert main(["compare", str(run), str(run), "--out", "both.png"]) == 0
+        assert "dp-sgd" in capsys.readouterr().out
+        assert min(cv2.imread("both.png").shape[:2]) > 300
+        refused(capsys, ["compare", run, "--out", "both.gif"], "both.gif")
+        refused(capsys, ["compare", "nowhere"], "nowhere")
+
+    def test_a_stopped_run_without_guarantee_goes_on(self, tmp_path):
+        script = (
+            "import os, signal, sys\n"
+            "import dpose.pose.data.synthetic as s, dpose.training.update as update\n"
+            f"s.SPLITS = {SMALL!r}\n"
+            "real = update.plain_gradient\n"
+            "def stop(*a):\n"
+            "    os.kill(os.getpid(), signal.SIGINT)\n"
+            "    return real(*a)\n"
+            "update.plain_gradient = stop\n"
+            "from dpose.cli import main\n"
+            f"sys.exit(main({[*TRAIN, '--method', 'non-private', '--epochs', '2', '--out', 'part']!r}))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ)
+        )
+        assert done.returncode == 130, done.stderr
+        assert "dpose train --resume part" in done.stdout.replace("\n", " ")
+        assert main(["train", "--resume", "part"]) == 0
+        log = [json.loads(line) for line in (tmp_path / "part" / "log.jsonl").read_text().splitlines()]
+        assert [line["step"] for line in log if line["type"] == "step"] == [1, 2, 3, 4]
+
+    def test_people_as_units(self, tmp_path):
+        arguments = [
+            *TRAIN,
+            *BUDGET,
+            "--unit",
+            "subject",
+            "--copies",
+            "2",
+            "--batch-size",
+            "8",
+            "--out",
+            "run",
+        ]
+        assert main(arguments) == 0
+        statement = json.loads((tmp_path / "run" / "privacy.json").read_text())
+        assert statement["unit"] == "subject"
+        assert statement["n"] < SMALL["train"]
+
     def test_a_seed_says_so(self, tmp_path, capsys):
         assert main([*TRAIN, *BUDGET, "--seed", "3", "--out", "a"]) == 0
         assert main([*TRAIN, *BUDGET, "--seed", "3", "--out", "b"]) == 0
@@ -214,10 +306,24 @@ class TestBadInput:
             (["--delta", "0.1"], ["delta above 1/n", "40 units"]),
             (["--method", "dpsgd"], ["dpsgd", "dp-sgd"]),
             (["--preset", "6m"], ["preset"]),
-            (["--strategy", "finetune"], ["--init"]),
+            (["--strategy", "finetune", "--preset", "5m"], ["--init"]),
+            (["--strategy", "scratch", "--init", "nano"], ["scratch"]),
             (["--init", "nowhere"], ["nowhere"]),
             (["--optimizer", "adamm"], ["adamm"]),
-            (["--unit", "subject"], ["subject", "image, crop"]),
+            (["--unit", "frame"], ["frame", "image, crop, subject"]),
+            (["--watch", "synthetic:ward:train"], ["--watch", "the run protects"]),
+            (["--method", "pdp-sgd"], ["--public"]),
+            (
+                ["--method", "pdp-sgd", "--subspace-rank", "9", "--subspace-units", "8"],
+                ["9 public units, not 8"],
+            ),
+            (
+                ["--method", "fdp-sgd", "--relation", "add-or-remove", "--nominal-units", "50"],
+                ["public view"],
+            ),
+            (["--copies", "9"], ["1 to 8"]),
+            (["--noise-multiplier", "0.01", "--epsilon", "8"], ["exactly one"]),
+            (["--config", "absent.yaml"], ["absent.yaml"]),
             (["--batch-size", "0"], ["expected_batch_size"]),
             (["--augment", "wild"], ["augment"]),
             (["--relation", "add-or-remove"], ["nominal"]),

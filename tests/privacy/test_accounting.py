@@ -26,6 +26,7 @@ from dpose.privacy.accounting import (
     check_delta,
     check_epsilon,
     epsilon,
+    epsilon_curve,
     merge,
     noise_multiplier,
 )
@@ -348,3 +349,20 @@ def test_broken_events_are_refused(change):
     del good["q"]
     with pytest.raises(DposeError, match="fields"):
         Event.from_dict(good)
+
+
+@pytest.mark.parametrize("accountant", Accountant)
+@pytest.mark.parametrize("q", [0.05, 1.0])
+def test_the_curve_is_epsilon_at_each_number_of_steps(accountant, q):
+    event = Event(q=q, sigma=1.1 if q < 1 else 20.0, steps=99, sensitivity=1.0)
+    points = [0, 1, 12, 40]
+    curve = epsilon_curve(event, 1e-5, Relation.ZERO_OUT, points, accountant)
+    assert curve[0] == 0
+    for steps, found in zip(points[1:], curve[1:], strict=True):
+        whole = epsilon([Event(q, event.sigma, steps, 1.0)], 1e-5, Relation.ZERO_OUT, accountant)
+        assert found == pytest.approx(whole, rel=2e-3)
+
+
+def test_a_curve_has_no_negative_steps():
+    with pytest.raises(DposeError, match="negative"):
+        epsilon_curve(Event(0.1, 1.0, 1, 1.0), 1e-5, Relation.ZERO_OUT, [-1])

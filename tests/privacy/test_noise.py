@@ -87,7 +87,7 @@ def test_noise_and_samples_are_given_out_once(purpose):
 
 
 def test_samplers_and_noise_are_all_of_them():
-    assert {Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.NOISE} == ONCE
+    assert {Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.SUBSPACE, Purpose.NOISE} == ONCE
 
 
 def test_augmentation_may_be_drawn_again():

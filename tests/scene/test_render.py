@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import ACTIONS, LOOKS, clip, render, scene_seed
+from dpose.scene import ACTIONS, LOOKS, clip, identity_of, render, scene_seed
 from dpose.scene.skeleton import BONE, JOINT
 from dpose.scene.stage import build_stage, posed
 
@@ -270,3 +270,10 @@ def test_threads_draw_the_same_pictures():
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda s: render("ward", s, SMALL), seeds))
     assert all(equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_who_a_picture_shows_is_known_without_drawing_it():
+    for look in LOOKS:
+        for i in range(6):
+            seed = scene_seed(look, "train", i)
+            assert identity_of(look, seed) == render(look, seed, (32, 24)).identity

@@ -6,7 +6,8 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, epsilon
-from dpose.training.plan import METHODS, TrainingPlan
+from dpose.training.methods import METHODS
+from dpose.training.plan import TrainingPlan
 
 
 def plan(**changes):
@@ -115,4 +116,7 @@ def test_non_private_adds_no_noise_and_claims_nothing():
 def test_every_method_says_what_it_does_not_protect():
     for method in METHODS.values():
         assert method.leaves_open
-        assert bool(method.protects) == method.private == bool(method.relations)
+        assert bool(method.protects) == method.reads_private_data
+        assert bool(method.relations) == method.private
+        # a unit that is added would bring its public view along
+        assert not (method.public_views and Relation.ADD_REMOVE in method.relations)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from dpose.cli import scene
+from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, typed
+from dpose.cli.train import stop_if_interrupted, train
 from dpose.errors import DposeError
-
-if TYPE_CHECKING:
-    from dpose.training.trainer import Run
 
 app = typer.Typer(
     name="dpose",
@@ -23,54 +23,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Epsilon = Annotated[
-    float | None,
-    typer.Option(help="Privacy budget of the whole run. 1 is strong, 8 is common; smaller means more noise."),
-]
-Delta = Annotated[
-    float | None, typer.Option(help="Probability that the epsilon bound may fail. Well below 1 / units.")
-]
-BatchSize = Annotated[
-    int, typer.Option(help="Units in a batch on average. Large batches suffer less from noise.")
-]
-ClipNorm = Annotated[float, typer.Option(help="Clipping norm C: the bound on one unit's gradient.")]
-Relation = Annotated[
-    str,
-    typer.Option(help="Neighbours: zero-out (the number of units is public), replace or add-or-remove."),
-]
-Accountant = Annotated[str, typer.Option(help="pld (tight) or rdp (as in the papers).")]
-Limit = Annotated[
-    int | None, typer.Option(min=1, help="Use only so many units: a fixed choice by name, always the same.")
-]
-Seed = Annotated[
-    int | None, typer.Option(min=0, help="Makes the run reproducible and takes its guarantee away.")
-]
-MethodOption = Annotated[str, typer.Option(help="dp-sgd or non-private.")]
+app.add_typer(scene.app, name="scene")
+
+app.command(
+    "train",
+    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
+)(train)
 
 
 def _console() -> Console:
     return Console()
-
-
-def _stop_if_interrupted(run: Run, console: Console) -> None:
-    if run.interrupted:
-        how = (
-            f"To go on: dpose train --resume {run.folder}"
-            if run.statement.kind == "none"
-            else f"To go on from these weights as a new, separately counted run: --init {run.folder}"
-        )
-        console.print(
-            f"Stopped after step {run.steps}; what is saved is complete and its statement true. {how}",
-            highlight=False,
-        )
-        raise typer.Exit(130)
-
-
-def _told(run: Run, console: Console) -> None:
-    console.print()
-    console.print(run.statement.paragraph(), highlight=False)
-    console.print(f"\nModel, statement and ledger are in {run.folder}", highlight=False)
-    _stop_if_interrupted(run, console)
 
 
 @app.command(
@@ -81,10 +43,17 @@ def plan(
     epsilon: Epsilon = None,
     delta: Delta = None,
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 10,
-    batch_size: BatchSize = 256,
-    clip_norm: ClipNorm = 1.0,
-    method: MethodOption = "dp-sgd",
-    relation: Relation = "zero-out",
+    batch_size: Annotated[
+        int, typer.Option(help="Units in a batch on average. Large batches suffer less from noise.")
+    ] = 256,
+    clip_norm: Annotated[
+        float, typer.Option(help="Clipping norm C: the bound on one unit's gradient.")
+    ] = 1.0,
+    method: Annotated[str, typer.Option(help=f"{METHODS}.")] = "dp-sgd",
+    relation: Annotated[
+        str,
+        typer.Option(help="Neighbours: zero-out (the number of units is public), replace or add-or-remove."),
+    ] = "zero-out",
 ) -> None:
     """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data."""
     from dpose.experiments.planning import explain
@@ -106,93 +75,6 @@ def plan(
     console.print(text, highlight=False, soft_wrap=False)
 
 
-@app.command(
-    epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
-)
-def train(
-    data: Annotated[
-        str | None, typer.Option(help="The data: NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder to make; must not exist.")] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(help="A stopped non-private run to go on with, by itself: its settings are its own."),
-    ] = None,
-    method: MethodOption = "dp-sgd",
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 10,
-    batch_size: BatchSize = 256,
-    clip_norm: ClipNorm = 1.0,
-    normalise: Annotated[
-        bool, typer.Option(help="Divide clipped gradients by C, so that C does not scale the step.")
-    ] = True,
-    preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
-    init: Annotated[
-        Path | None, typer.Option(help="A model folder to start from; public or private.")
-    ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(help="finetune, full or scratch. Default: finetune with --init, else scratch."),
-    ] = None,
-    optimizer: Annotated[str, typer.Option(help="Any optimizer of torch.optim.")] = "adamw",
-    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
-    schedule: Annotated[
-        str, typer.Option(help="constant, cosine, linear, or a class of torch.optim.lr_scheduler.")
-    ] = "cosine",
-    ema: Annotated[float, typer.Option(help="Weight averaging, in [0, 1); 0 turns it off.")] = 0.0,
-    unit: Annotated[
-        str, typer.Option(help="What is protected: image (all its people) or crop (one person).")
-    ] = "image",
-    relation: Relation = "zero-out",
-    accountant: Accountant = "pld",
-    nominal_units: Annotated[
-        int | None, typer.Option(min=1, help="With add-or-remove: a number of units fixed beforehand.")
-    ] = None,
-    augment: Annotated[str | None, typer.Option(help="none, private (mild) or public (strong).")] = None,
-    limit: Limit = None,
-    seed: Seed = None,
-    views_at_once: Annotated[
-        int | None, typer.Option(min=1, help="Views in memory at once; by default as many as fit.")
-    ] = None,
-) -> None:
-    """Train a pose model; with dp-sgd, under a guarantee that its statement carries."""
-    from dpose.experiments.config import RunConfig
-    from dpose.experiments.runs import resume_pose, train_pose
-
-    console = _console()
-    if resume is not None:
-        _told(resume_pose(resume, console), console)
-        return
-    if data is None or out is None:
-        raise DposeError("training needs --data and --out", fix="see dpose train --help")
-    config = RunConfig.from_dict(
-        {
-            "data": {"private": data, "limit": limit},
-            "model": {"preset": preset, "init": str(init) if init else None, "strategy": strategy},
-            "plan": {
-                "method": method,
-                "epsilon": epsilon,
-                "delta": delta,
-                "epochs": epochs,
-                "expected_batch_size": batch_size,
-                "clip_norm": clip_norm,
-                "normalise": normalise,
-                "relation": relation,
-                "accountant": accountant,
-                "nominal_units": nominal_units,
-                "unit": unit,
-                "ema_decay": ema,
-            },
-            "optimizer": {"name": optimizer, "lr": lr, "schedule": schedule},
-            "augment": augment,
-            "seed": seed,
-        },
-        "options",
-    )
-    _told(train_pose(config, out, console, views_at_once), console)
-
-
 @app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --limit 500")
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run or model folder.")],
@@ -200,10 +82,29 @@ def evaluate(
     limit: Limit = None,
 ) -> None:
     """Score a model (PCKh). A score on held-out private data is listed in the run's statement."""
-    from dpose.experiments.runs import evaluate_run
+    from dpose.experiments.evaluation import evaluate_run
 
     console = _console()
-    console.print(evaluate_run(run, data, limit=limit, console=console))
+    console.print(evaluate_run(run, data, limit=limit, console=console)[0])
+
+
+@app.command(epilog="Example: dpose compare runs/a runs/b --out comparison.png")
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="The picture to draw: .png, .svg or .pdf.")] = Path(
+        "comparison.png"
+    ),
+) -> None:
+    """Several runs in one table and one picture: what each guarantees beside how well it does."""
+    from dpose.experiments.comparing import comparison_table, draw_comparison, read_runs
+
+    if out.suffix not in (".png", ".svg", ".pdf"):
+        raise DposeError("is no kind of picture that can be drawn", str(out), "name it .png, .svg or .pdf")
+    console = _console()
+    found = read_runs(runs)
+    console.print(comparison_table(found))
+    draw_comparison(found, out)
+    console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")
@@ -222,6 +123,25 @@ def predict(
     console = _console()
     console.print(predict_file(run, picture, target, box))
     console.print(f"Drawn into {target}", highlight=False)
+
+
+@app.command(epilog="Example: dpose report runs/a")
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    pictures: Annotated[
+        str | None,
+        typer.Option(help="Data to show pictures of: NAME[:ROOT][:SPLIT]. Default: what the run watched."),
+    ] = None,
+    show_pictures: Annotated[
+        bool, typer.Option("--show-pictures", help="Show pictures of data that are not declared public, too.")
+    ] = False,
+) -> None:
+    """Write the run's report.html again: one file for a researcher as much as for an ethics board."""
+    from dpose.experiments.reporting import make_report
+
+    console = _console()
+    path = make_report(run, pictures=pictures, show_pictures=show_pictures, console=console)
+    console.print(f"Written: {path}", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: dpose verify runs/a")
@@ -243,8 +163,8 @@ def demo(
     ] = None,
     seed: Seed = None,
 ) -> None:
-    """Train a public model on rendered people, then privately on a ward nobody may see; print both scores."""
+    """Train privately on a ward nobody may see, from public weights; print what it bought, and write a report."""
     from dpose.experiments.demo import run_demo
 
     console = _console()
-    _stop_if_interrupted(run_demo(out, seed, console), console)
+    stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)

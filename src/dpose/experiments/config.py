@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,14 +21,19 @@ class DataChoice(BaseModel):
     Attributes:
         private: The data spec to train on, `NAME[:ROOT][:SPLIT]`.
         public: Extra data nobody needs protected.
+        watch: Public or held-out data to score while training; by default the public split of the dataset where it
+            has one, and "none" for none.
         limit: Use only so many units, a fixed choice by name.
+        units: How many units there are: what a run is explained for where the data are not at hand.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     private: str
     public: str | None = None
+    watch: str | None = None
     limit: int | None = Field(default=None, ge=1)
+    units: int | None = Field(default=None, ge=1)
 
 
 class ModelChoice(BaseModel):
@@ -36,8 +41,10 @@ class ModelChoice(BaseModel):
 
     Attributes:
         preset: "nano", "5m", "11m" or "21m"; ignored where `init` names a model.
-        init: A model folder to start from.
-        strategy: "finetune", "full" or "scratch"; by default finetune with `init`, else scratch.
+        init: A model folder to start from, or the name of public weights that come with dpose; by default those of the
+            preset, where there are some.
+        strategy: "finetune", "full" or "scratch" (from nothing); by default finetune where there are first weights,
+            else scratch.
         input_size: (H, W) pixels; the preset's own by default.
     """
 
@@ -98,17 +105,63 @@ class RunConfig(BaseModel):
         Raises:
             DposeError: the file cannot be read, or is not a configuration.
         """
-        try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise DposeError(error.strerror or "cannot be read", str(path)) from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise DposeError(f"not YAML ({error})", str(path)) from error
-        return RunConfig.from_dict(values, str(path))
+        return RunConfig.from_dict(_read_yaml(path), str(path))
+
+    @staticmethod
+    def from_options(given: dict[str, Any], file: Path | None = None) -> RunConfig:
+        """A configuration from options, over a YAML file where there is one.
+
+        Args:
+            given: As `from_dict` takes them; None where an option was not given.
+            file: What the options override.
+
+        Raises:
+            DposeError: the file cannot be read, or file and options together are no configuration.
+        """
+        options = _without_none(given)
+        if file is None:
+            if not options.get("data", {}).get("private"):
+                raise DposeError(
+                    "training needs data", fix="give --data, or --config; see dpose train --help"
+                )
+            return RunConfig.from_dict(options, "options")
+        values = _read_yaml(file)
+        # the file by itself first: a mistake in it is told with its name
+        unknown = _unknown_key(RunConfig, values)
+        if unknown:
+            raise DposeError(unknown, str(file))
+        return RunConfig.from_dict(_merged(values, options), f"{file} and options" if options else str(file))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `from_dict` takes them."""
         return {**self.model_dump(mode="json"), "plan": self.plan.to_dict()}
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DposeError(error.strerror or "cannot be read", str(path)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DposeError(f"not YAML ({' '.join(str(error).split())})", str(path)) from error
+    if not isinstance(values, dict):
+        raise DposeError("holds no settings", str(path), "write keys and values, as examples/ does")
+    return values
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    """The same without what is None and without parts that are empty then."""
+    kept = {key: _without_none(v) if isinstance(v, dict) else v for key, v in values.items()}
+    return {key: v for key, v in kept.items() if v is not None and v != {}}
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`below`, with what `above` has in its place."""
+    both = {
+        key: _merged(below[key], v) if isinstance(v, dict) and isinstance(below.get(key), dict) else v
+        for key, v in above.items()
+    }
+    return {**below, **both}
 
 
 def _unknown_key(kind: Any, values: Any, path: str = "") -> str | None:
@@ -117,7 +170,8 @@ def _unknown_key(kind: Any, values: Any, path: str = "") -> str | None:
         return None
     nested: dict[str, Any]
     if is_dataclass(kind):
-        nested = {f.name: None for f in fields(kind)}
+        hints = get_type_hints(kind)
+        nested = {f.name: hints[f.name] for f in fields(kind)}
     else:
         nested = {name: f.annotation for name, f in kind.model_fields.items()}
     for key, value in values.items():

@@ -18,8 +18,14 @@ RELATIONS = {
 }
 
 
-def explain(plan: TrainingPlan, units: int) -> RenderableType:
-    """What `plan` does to `units` units: noise by each accountant, steps, what is protected and what is not."""
+def explain(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) -> RenderableType:
+    """What `plan` does to `units` units: noise by each accountant, steps, what is protected and what is not.
+
+    Args:
+        plan: The plan.
+        units: How many units there are.
+        size: (H, W) of a crop, for what its public view shows.
+    """
     bound = plan.bind(units)
     method = plan.kind
     parts: list[RenderableType] = [Text(f"{method.name}: {method.summary}."), Text()]
@@ -29,7 +35,30 @@ def explain(plan: TrainingPlan, units: int) -> RenderableType:
         parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {RELATIONS[plan.relation]}.")]
     parts += _listed(f"Protected, unit = one {plan.unit}", method.protects)
     parts += _listed("Not protected", method.leaves_open)
+    parts += _listed("What it needs and costs", (*method.costs, *_settings(plan, size)))
     return Group(*parts)
+
+
+def _settings(plan: TrainingPlan, size: tuple[int, int]) -> list[str]:
+    lines = []
+    if plan.copies > 1:
+        lines.append(f"{plan.copies} augmented copies of each unit: that many times the time, no more noise")
+    if plan.kind.projects:
+        s = plan.subspace
+        lines.append(
+            f"the subspace: {s.rank} directions of gradients of {s.units} public units, fitted every {s.refresh} steps"
+            if s.kind == "public"
+            else f"the subspace is a control: {s.kind}"
+        )
+    if plan.kind.public_views:
+        lines.append(f"the public view: {plan.public_view.describe(size)}")
+    if plan.kind.public_views and plan.kind.private:
+        lines.append(
+            "the private loss is l(x, y)"
+            if plan.private_loss == "plain"
+            else "the private loss is the residual l(x, y) - l(psi(x), y)"
+        )
+    return lines
 
 
 def _schedule(bound: BoundPlan) -> Table:

@@ -9,17 +9,18 @@ for anyone they have seen.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import safetensors.torch
-import torch
 import typer
 from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
-from dpose.experiments.runs import evaluate_run, resume_pose, train_pose
+from dpose.experiments.evaluation import evaluate_run
+from dpose.experiments.runs import resume_pose, train_pose
 from dpose.files import write_atomic
 from dpose.pose.folder import load_model
 from dpose.pose.model import fold_batchnorm
@@ -35,7 +36,7 @@ def recipe(seed: int = 0) -> RunConfig:
         {
             "data": {"private": "synthetic:studio:large"},
             "model": {"preset": "nano", "strategy": "scratch"},
-            "plan": {"method": "non-private", "epochs": 16, "expected_batch_size": 64, "ema_decay": 0.998},
+            "plan": {"method": "non-private", "epochs": 10, "expected_batch_size": 64, "ema_decay": 0.998},
             "optimizer": {"name": "adamw", "lr": 2e-3, "options": {"weight_decay": 0.02}},
             "augment": "private",
             "seed": seed,
@@ -54,7 +55,7 @@ def make(run: Path, out: Path, console: Console) -> None:
         if finished.interrupted:
             raise DposeError("stopped", str(run), "the same command goes on")
     halve(run, out)
-    scores = {data: evaluate_run(out, data, console=console).columns()["Mean"] for data in SCORED}
+    scores = {data: evaluate_run(out, data, console=console)[0].columns()["Mean"] for data in SCORED}
     write_atomic(out / "README.md", card(run, scores))
 
 
@@ -90,14 +91,14 @@ def card(run: Path, scores: dict[str, float]) -> str:
         [
             "# nano: public weights",
             "",
-            "A 2D pose model for one person in a picture of 128x96: TinyViT `nano` (1.2 M parameters) with a coordinate",
-            "classification head, 16 joints in MPII's order. It is where private training starts, not a product: it has",
-            "never seen a photograph.",
+            "A 2D pose model for one person in a picture of 128x96: TinyViT `nano` (1.2 M parameters) with a",
+            "coordinate classification head, 16 joints in MPII's order. It is where private training starts, not a",
+            "product: it has never seen a photograph.",
             "",
             "## What it learnt from",
             "",
-            f"`synthetic:studio:large`: {size:,} pictures that dpose renders itself, people who do not exist in a bright",
-            "room. No photograph of anyone went into it, so it owes nobody a guarantee, and its statement",
+            f"`synthetic:studio:large`: {size:,} pictures that dpose renders itself, people who do not exist in a",
+            "bright room. No photograph of anyone went into it, so it owes nobody a guarantee, and its statement",
             "(`privacy.json`) claims none. Everything about it is public.",
             "",
             "## How well it does",
@@ -106,16 +107,18 @@ def card(run: Path, scores: dict[str, float]) -> str:
             "|---|---|",
             *lines,
             "",
-            "The rendered people are of every colour of skin and of several builds and ages, but they move, dress and sit",
-            "as a program thinks people do. On photographs it is far worse than these numbers; evaluate it on yours.",
+            "The rendered people are of every colour of skin and of several builds and ages, but they move, dress",
+            "and sit as a program thinks people do. On photographs it is far worse than these numbers: evaluate it on",
+            "yours.",
             "",
             "## How it was made",
             "",
             f"    {COMMAND}",
             "",
-            f"{plan['epochs']:g} epochs, batches of {plan['expected_batch_size']}, seed {settings['seed']}; all settings are in",
-            "`config.json`. Batch normalisation is folded into the convolutions, and the numbers are rounded to half",
-            "precision. The command goes on where it was stopped. Two machines do not get the same last digits.",
+            f"{plan['epochs']:g} epochs, batches of {plan['expected_batch_size']}, seed {settings['seed']}; all",
+            "settings are in `config.json`. Batch normalisation is folded into the convolutions, and the numbers are",
+            "rounded to half precision. The command goes on where it was stopped. Two machines do not get the same",
+            "last digits.",
             "",
         ]
     )
@@ -128,7 +131,11 @@ def main(
     ),
 ) -> None:
     """Train the public weights that dpose ships, or go on where that was stopped."""
-    make(run, out, Console())
+    try:
+        make(run, out, Console())
+    except DposeError as error:
+        print(f"dpose: {error.line()}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,41 @@
-"""From a configuration to a run, and from a run to its score: what the command line calls."""
+"""From a configuration to a run folder with its report: what the command line calls."""
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast, get_args
 
-import torch
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from dpose.errors import DposeError
+from dpose.experiments.choices import (
+    build_model,
+    conditions,
+    first_weights,
+    open_public,
+    open_units,
+    run_config,
+    shown_spec,
+    typed_command,
+    watched,
+)
 from dpose.experiments.config import RunConfig
-from dpose.files import write_atomic
-from dpose.pose.data import Augment, DataSpec, PoseUnits, UnitKind, open_data
-from dpose.pose.folder import load_model
-from dpose.pose.metrics import PCKhResult
-from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.experiments.planning import explain
+from dpose.experiments.reporting import WATCHED, make_report, show_report
+from dpose.pose.data import Augment, open_data
+from dpose.pose.model import PoseConfig
 from dpose.pose.task import PoseTask
-from dpose.privacy.ledger import Ledger
-from dpose.privacy.statement import PrivacyStatement, Query
-from dpose.training.folder import model_card
-from dpose.training.plan import METHODS
-from dpose.training.score import score
 from dpose.training.trainer import Run, train
+from dpose.training.watching import Watch
 
 
 def train_pose(
-    config: RunConfig, out: Path, console: Console, views_at_once: int | None = None, resume: bool = False
+    config: RunConfig,
+    out: Path,
+    console: Console,
+    views_at_once: int | None = None,
+    resume: bool = False,
+    command: str = "",
 ) -> Run:
     """Train a pose model as `config` says and write the run folder `out`.
 
@@ -39,6 +45,7 @@ def train_pose(
         console: Where progress goes.
         views_at_once: The micro-batch in views; fitted to memory when None.
         resume: Go on from the last checkpoint in `out`, which `config` began.
+        command: What the user typed, for the report.
 
     Raises:
         DposeError: data, model or plan are not possible; or there is nothing to resume.
@@ -46,35 +53,62 @@ def train_pose(
     if out.exists() and not resume:
         raise DposeError("already exists", str(out), "choose another --out, or remove it first")
     model, facts, caveats = build_model(config)
-    data = open_data(
-        config.data.private,
-        purpose="train",
-        input_size=model.config.input_size,
-        augment=_augment(config),
-        unit=_unit(config.plan.unit),
-        limit=config.data.limit,
-    )
-    if METHODS[config.plan.method].private:
+    data = open_units(config, model.config.input_size)
+    if config.plan.kind.reads_private_data:
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
         console.print(f"{config.data.private}: {len(data):,} units", highlight=False)
     else:
-        show_report(data, console)
-    return train(
+        show_report(data.report, console)
+    run = train(
         PoseTask(model.config.skeleton, model.config.split_ratio),
         model,
         private=data,
         plan=config.plan,
         out=out,
         resume=resume,
+        public=open_public(config, model.config.input_size),
         optimizer=config.optimizer,
         seed=config.seed,
-        settings=config.to_dict(),
+        watch=_watch(config, model.config.input_size),
+        settings={**config.to_dict(), "command": command},
         public_facts=facts,
-        conditional_on=_conditions(config),
+        conditional_on=conditions(config),
         caveats=caveats,
         views_at_once=views_at_once,
         console=console,
     )
+    make_report(out, console=console)
+    return run
+
+
+def explain_run(config: RunConfig) -> RenderableType:
+    """What a run would do, protect and cost. Where the data are not at hand, for as many units as the config says.
+
+    Raises:
+        DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
+    """
+    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size
+    try:
+        count, how = len(open_units(config, size)), "counted"
+    except DposeError as error:
+        if config.data.units is None:
+            raise
+        count, how = config.data.units, f"as configured; the data are not at hand ({error.what})"
+    first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
+    start = first or config.model.init or "nothing"
+    lines = Text(
+        f"{config.data.private}: {count:,} units of kind {config.plan.unit} ({how}). "
+        f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
+    )
+    return Group(lines, explain(config.plan, count, size))
+
+
+def _watch(config: RunConfig, input_size: tuple[int, int]) -> Watch | None:
+    spec = watched(config)
+    if spec is None:
+        return None
+    units = open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=WATCHED)
+    return Watch(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public)
 
 
 def resume_pose(folder: Path, console: Console) -> Run:
@@ -83,177 +117,4 @@ def resume_pose(folder: Path, console: Console) -> Run:
     Raises:
         DposeError: there is no run to go on with.
     """
-    return train_pose(run_config(folder), folder, console, resume=True)
-
-
-def run_config(folder: Path) -> RunConfig:
-    """The configuration of the run in `folder`.
-
-    Raises:
-        DposeError: it has none.
-    """
-    path = folder / "config.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))["run"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
-    known = {key: value for key, value in values.items() if key in RunConfig.model_fields}
-    return RunConfig.from_dict(known, str(path))
-
-
-def _unit(name: str) -> UnitKind:
-    if name not in get_args(UnitKind):
-        raise DposeError(
-            f"pose data has no unit {name!r}", fix=f"choose one of {', '.join(get_args(UnitKind))}"
-        )
-    return cast(UnitKind, name)
-
-
-def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
-    """The model to train, what is public about its first weights, and the caveats that come with them.
-
-    Raises:
-        DposeError: `init` is no model folder, or does not go with the other settings.
-    """
-    choice, private = config.model, METHODS[config.plan.method].private
-    strategy = choice.strategy or ("finetune" if choice.init else "scratch")
-    facts, caveats = [], []
-    if choice.init is None:
-        if strategy != "scratch":
-            raise DposeError(
-                f"strategy {strategy} starts from trained weights",
-                fix="give --init FOLDER, or --strategy scratch",
-            )
-        if config.seed is None:
-            torch.seed()
-        else:
-            torch.manual_seed(config.seed)
-        model = PoseTask().build_model(
-            PoseConfig(
-                preset=choice.preset,
-                input_size=choice.input_size or (0, 0),
-                norm="group" if private else "batch",
-            )
-        )
-    else:
-        if strategy == "scratch":
-            raise DposeError(
-                "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
-            )
-        model = load_model(Path(choice.init))
-        if choice.input_size and tuple(choice.input_size) != model.config.input_size:
-            raise DposeError(f"the model takes {model.config.input_size} pixels", choice.init)
-        if private and model.config.norm == "batch":
-            model = fold_batchnorm(model)
-        facts.append(f"the first weights, from {Path(choice.init).name}")
-        caveats += _inherited(Path(choice.init))
-    apply_strategy(model, strategy)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
-    return model.to(device).to(memory_format=torch.channels_last), facts, caveats
-
-
-def _conditions(config: RunConfig) -> list[str]:
-    """What a guarantee takes as given: because of the data, and because of what the first weights learnt from."""
-    own = DataSpec.parse(config.data.private).for_purpose("train").condition
-    earlier = _statement(Path(config.model.init)) if config.model.init else None
-    return sorted({*([own] if own else []), *(earlier.conditional_on if earlier else ())})
-
-
-def _inherited(init: Path) -> list[str]:
-    """What the statement of the first weights means for a run that starts from them."""
-    try:
-        earlier = PrivacyStatement.from_json((init / "privacy.json").read_text())
-    except (OSError, DposeError):
-        return ["the first weights carry no statement; whoever is in them is not covered here"]
-    if earlier.kind == "private":
-        return [
-            f"the first weights were trained privately (epsilon {earlier.epsilon:.4g}); for a unit that was in their "
-            "data too, the two epsilons add up"
-        ]
-    return ["the first weights were trained without a guarantee, on data taken to be public"]
-
-
-def _augment(config: RunConfig) -> Augment:
-    name = config.augment or ("private" if METHODS[config.plan.method].private else "public")
-    return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[name]()
-
-
-def show_report(data: PoseUnits, console: Console) -> None:
-    """Print what a dataset says of itself."""
-    for line in data.report:
-        console.print(line, highlight=False)
-
-
-def evaluate_run(folder: Path, data: str, *, limit: int | None = None, console: Console) -> PCKhResult:
-    """PCKh of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
-
-    A score on private data is a release without noise. On data the model was trained on it would undo the guarantee
-    and is refused; on held-out private data it is listed in the statement, outside the guarantee.
-
-    Args:
-        folder: A run or model folder.
-        data: A data spec; the split defaults to validation.
-        limit: Use only so many units, a fixed choice by name.
-        console: Where progress goes.
-
-    Raises:
-        DposeError: no model, no data, or the data are the ones the run protects.
-    """
-    spec = DataSpec.parse(data).for_purpose("evaluate")
-    model = load_model(folder)
-    statement = _statement(folder)
-    protected = _trained_on(folder)
-    if statement and statement.kind != "none" and protected and spec == protected:
-        raise DposeError(
-            "these are the units the run protects; their score without noise is outside any guarantee",
-            data,
-            "evaluate on a held-out split",
-        )
-    model = model.to("cuda" if torch.cuda.is_available() else "cpu")
-    units = open_data(
-        data, purpose="evaluate", input_size=model.config.input_size, augment=Augment.none(), limit=limit
-    )
-    show_report(units, console)
-    task = PoseTask(model.config.skeleton, model.config.split_ratio)
-    result = cast(PCKhResult, score(task, model, units, console=console))
-    _record(folder, spec, units, result, statement)
-    return result
-
-
-def _record(
-    folder: Path, spec: DataSpec, units: PoseUnits, result: PCKhResult, statement: PrivacyStatement | None
-) -> None:
-    # a root is a path on this machine and says nothing to the reader of a statement
-    name = str(replace(spec, root=Path(spec.root).name))
-    if statement and statement.kind != "none" and not spec.public:
-        query = Query("PCKh", f"{name}, {len(units):,} units")
-        # the ledger first: a query that did not reach the statement shows up in `dpose verify`
-        with Ledger.append_to(folder / "ledger.jsonl") as ledger:
-            ledger.query(query.to_dict())
-            updated = statement.with_query(query, ledger.head)
-        config = json.loads((folder / "config.json").read_text())
-        write_atomic(folder / "privacy.json", updated.to_json())
-        write_atomic(folder / "README.md", model_card("pose", updated, config))
-    content = {
-        "data": name,
-        "units": len(units),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "result": result.to_dict(),
-    }
-    file = re.sub(r"[^\w.-]+", "_", f"{name}-{len(units)}")
-    write_atomic(folder / "evaluations" / f"{file}.json", json.dumps(content, indent=2) + "\n")
-
-
-def _statement(folder: Path) -> PrivacyStatement | None:
-    path = folder / "privacy.json"
-    return PrivacyStatement.from_json(path.read_text()) if path.exists() else None
-
-
-def _trained_on(folder: Path) -> DataSpec | None:
-    """The spec of the data a run was trained on, where its config says."""
-    try:
-        values: Any = json.loads((folder / "config.json").read_text())
-        return DataSpec.parse(values["run"]["data"]["private"]).for_purpose("train")
-    except (OSError, ValueError, KeyError, TypeError, DposeError):
-        return None
+    return train_pose(run_config(folder), folder, console, resume=True, command=typed_command(folder))

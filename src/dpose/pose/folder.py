@@ -18,6 +18,27 @@ from dpose.pose.model import PoseConfig, PoseModel
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
+def shipped_weights() -> dict[str, Path]:
+    """The public weights that come with dpose: model folders by name."""
+    root = Path(__file__).parent.parent / "weights"
+    return {folder.name: folder for folder in sorted(root.glob("*")) if (folder / WEIGHTS).exists()}
+
+
+def find_model(name: str) -> Path:
+    """The model folder `name`: a path, or the name of weights that come with dpose.
+
+    Raises:
+        DposeError: there is neither.
+    """
+    if Path(name).exists():
+        return Path(name)
+    shipped = shipped_weights()
+    if name not in shipped:
+        known = f"give a model folder, or one of: {', '.join(shipped)}" if shipped else "give a model folder"
+        raise DposeError("no such model", name, known)
+    return shipped[name]
+
+
 def save_model(model: PoseModel, folder: Path) -> None:
     """Write the weights to `folder/model.safetensors`, and `folder/config.json` where there is none.
 

@@ -15,7 +15,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -219,6 +219,42 @@ def noise_multiplier(
     sigma = _calibrate(epsilon, delta, q, steps, relation, accountant)
     calibration.remember(asked, sigma)
     return sigma
+
+
+def epsilon_curve(
+    event: Event,
+    delta: float,
+    relation: Relation,
+    points: Sequence[int],
+    accountant: Accountant = Accountant.PLD,
+) -> list[float]:
+    """Epsilon spent after each number of steps in `points`: for showing, where `epsilon` is for claiming.
+
+    The single step's loss distribution is made once and composed for every point.
+
+    Args:
+        event: The run; its own `steps` are not used.
+        delta: In (0, 1).
+        relation: The neighbouring relation.
+        points: Numbers of steps, each >= 0.
+        accountant: PLD or RDP.
+
+    Raises:
+        DposeError: as `epsilon`, or a point is negative.
+    """
+    relation, accountant = Relation(relation), Accountant(accountant)
+    _check_accountant(delta, relation, accountant)
+    if any(point < 0 for point in points):
+        raise DposeError("a number of steps cannot be negative", f"points={list(points)}")
+    longest = replace(event, steps=max([1, *points]))
+    if accountant is Accountant.RDP or event.q == 1 or _beyond_use([longest], delta, relation):
+        return [epsilon([replace(event, steps=k)], delta, relation, accountant) if k else 0.0 for k in points]
+    from dp_accounting.pld import privacy_loss_distribution
+
+    single = privacy_loss_distribution.from_gaussian_mechanism(
+        event.sigma, sampling_prob=event.q, neighboring_relation=_library_relation(relation)
+    )
+    return [float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0 for k in points]
 
 
 def check_epsilon(value: float) -> None:

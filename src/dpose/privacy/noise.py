@@ -41,13 +41,15 @@ class Purpose(StrEnum):
     """Which public units or public views a step uses; independent of the private batch."""
     NOISE = "noise"
     """Noise on the clipped sum of a step."""
+    SUBSPACE = "subspace"
+    """Which public units a subspace is fitted on; independent of the private batch."""
     AUGMENT = "augment"
     """Augmentation and choice of views; may be drawn again, because it protects nothing."""
     INIT = "init"
     """First weights, and the seeds of whatever else does not touch private data."""
 
 
-ONCE = frozenset({Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.NOISE})
+ONCE = frozenset({Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.SUBSPACE, Purpose.NOISE})
 """Purposes whose streams may be drawn once only: to draw one again is to reuse noise or a sample."""
 
 

@@ -39,6 +39,10 @@ FLOATING_POINT_CAVEAT = (
 )
 
 
+BEYOND = "beyond-public-view"
+"""The scope of feature privacy: neighbours have the same public views and labels."""
+
+
 class Kind(StrEnum):
     """What sort of claim a statement makes."""
 
@@ -59,8 +63,8 @@ class Neighbours:
     Attributes:
         relation: How one dataset becomes its neighbour.
         m: How many things may differ: 1 unit; pixels in a release.
-        scope: What is counted by `m`: "unit", or in a release the whole picture, frame or clip that holds the
-            pixels.
+        scope: What is counted by `m`: "unit"; "beyond-public-view", a unit less its public view and labels; or in a
+            release the whole picture, frame or clip that holds the pixels.
 
     Raises:
         DposeError: a field is out of range.

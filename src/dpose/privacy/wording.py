@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpose.privacy.accounting import Accountant, Relation
-from dpose.privacy.statement import Kind, PrivacyStatement, Query
+from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement, Query
 
 FALSE_POSITIVES = 0.01
 
@@ -69,8 +69,14 @@ def _guarantee(statement: PrivacyStatement) -> str:
         Accountant.RDP: "Renyi differential privacy",
     }
     by = f", computed with {method[statement.accountant]}" if statement.accountant else ""
+    beyond = statement.neighbours.scope == BEYOND
+    what = (
+        f"what each single {statement.unit} among the{count} private ones{nominal} holds beyond its public view"
+        if beyond
+        else f"each single {statement.unit} among the{count} private ones{nominal}"
+    )
     return (
-        f"This {verb} each single {statement.unit} among the{count} private ones{nominal} with "
+        f"This {verb} {what} with "
         f"epsilon = {statement.epsilon:.4g} and delta = {statement.delta:.4g}{by}. "
         f"{_difference(statement)} This holds against anyone who has the artefact, whatever else they know "
         f"and however much they compute. {_attack(statement)} It does not hide what is true of the private "
@@ -82,6 +88,15 @@ def _guarantee(statement: PrivacyStatement) -> str:
 def _difference(statement: PrivacyStatement) -> str:
     assert statement.neighbours is not None
     unit, m = statement.unit, statement.neighbours.m
+    if statement.neighbours.scope == BEYOND:
+        change = {
+            Relation.ZERO_OUT: f"any one {unit} contributed nothing but its public view and labels",
+            Relation.REPLACE: f"any one {unit} were exchanged for any other with the same public view and labels",
+        }[statement.neighbours.relation]
+        return (
+            f"What can be learnt from it changes little if {change}. "
+            "The public views and the labels themselves are not protected."
+        )
     if statement.neighbours.scope != "unit":
         scope = statement.neighbours.scope
         return f"What can be learnt from it changes little if any {m} {unit}s of the {scope} change."
@@ -98,9 +113,12 @@ def _attack(statement: PrivacyStatement) -> str:
     assert statement.epsilon is not None
     assert statement.delta is not None
     found = true_positives(statement.epsilon, statement.delta)
-    thing = statement.unit if statement.neighbours and statement.neighbours.scope == "unit" else "change"
+    scope = statement.neighbours.scope if statement.neighbours else ""
+    thing = {"unit": f"given {statement.unit}", BEYOND: f"given {statement.unit}'s protected part"}.get(
+        scope, "given change"
+    )
     text = (
-        f"An attacker who tests whether a given {thing} was used, with false alarms on "
+        f"An attacker who tests whether a {thing} was used, with false alarms on "
         f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {100 * found:.4g}% of those that were; "
         f"such an alarm raises the odds that it was used at most {found / FALSE_POSITIVES:.3g} times."
     )

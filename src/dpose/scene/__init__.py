@@ -5,5 +5,16 @@ from dpose.scene.motion import ACTIONS
 from dpose.scene.render import Scene, clip, render
 from dpose.scene.sheet import contact_sheet
 from dpose.scene.splits import SPLITS, scene_seed
+from dpose.scene.stage import identity_of
 
-__all__ = ["ACTIONS", "LOOKS", "SPLITS", "Scene", "clip", "contact_sheet", "render", "scene_seed"]
+__all__ = [
+    "ACTIONS",
+    "LOOKS",
+    "SPLITS",
+    "Scene",
+    "clip",
+    "contact_sheet",
+    "identity_of",
+    "render",
+    "scene_seed",
+]

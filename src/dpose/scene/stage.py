@@ -73,14 +73,23 @@ def posed(body: Body, motion: Motion, support: float, frame: float) -> tuple[Flo
     return joints, frames
 
 
+def identity_of(look: str, seed: int) -> int:
+    """Who a scene shows unless it is told otherwise."""
+    return _drawn_identity(Draws(look_index(look), seed), seed)
+
+
+def _drawn_identity(draws: Draws, seed: int) -> int:
+    people = people_of(seed)
+    return people[draws.integer(len(people))]
+
+
 def build_stage(
     look: str, seed: int, size: tuple[int, int], identity: int | None, action: str | None
 ) -> Stage:
     """Draw everything that a scene's arguments decide; see `render.render` for them."""
     number = look_index(look)
     draws = Draws(number, seed)
-    people = people_of(seed)
-    drawn = people[draws.integer(len(people))]
+    drawn = _drawn_identity(draws, seed)
     who = drawn if identity is None else identity
     body = body_of(who, _wears_gown(look, who))
     chosen = draws.weighted(ACTION_WEIGHTS[look])

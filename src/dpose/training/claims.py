@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, Query
 from dpose.training.plan import BoundPlan
 
 CAVEATS = (
     "how long a step takes depends on how many units were drawn; timing is not covered",
     "settings chosen by looking at earlier runs on the same units cost extra; those runs' epsilons add up",
 )
+
+
+PUBLIC_ONLY = (
+    "only the public views of the units and their labels were read: the rest of the pictures had no influence",
+)
+"""What a reader of a statement without a claim must know where the data had public views."""
 
 
 def statement_of(
@@ -21,6 +27,7 @@ def statement_of(
     public: Sequence[str],
     conditional_on: Sequence[str],
     caveats: Sequence[str],
+    queries: Sequence[Query] = (),
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -34,22 +41,27 @@ def statement_of(
         public: Facts that the guarantee treats as public.
         conditional_on: What the guarantee takes as given.
         caveats: What the reader must know besides `CAVEATS`.
+        queries: What else was computed from private data.
     """
     plan = bound.plan
+    if plan.kind.public_views:
+        public = ("of every unit its public view and its labels", *public)
     if bound.event is None or bound.epsilon is None:
         return PrivacyStatement(
             kind=Kind.NONE,
             unit=plan.unit,
             n=bound.n,
+            public=tuple(public) if plan.kind.public_views else (),
             conditional_on=tuple(conditional_on),  # for whoever starts from these weights
-            caveats=tuple(caveats),
+            queries=tuple(queries),
+            caveats=(*(PUBLIC_ONLY if plan.kind.public_views else ()), *caveats),
             plan_sha256=bound.sha256,
         )
     counted = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit=plan.unit,
-        neighbours=Neighbours(plan.relation),
+        neighbours=Neighbours(plan.relation, scope=BEYOND if plan.kind.public_views else "unit"),
         epsilon=bound.epsilon,
         delta=plan.delta,
         accountant=plan.accountant,
@@ -57,6 +69,7 @@ def statement_of(
         public=(f"the {counted}, {bound.n:,}", "all settings of the run", *public),
         conditional_on=tuple(conditional_on),
         events=(bound.event,),
+        queries=tuple(queries),
         caveats=(*CAVEATS, *caveats),
         ledger_head=head,
         plan_sha256=bound.sha256,

@@ -16,6 +16,16 @@ from dpose.files import explain_os_error, write_atomic
 from dpose.privacy.statement import PrivacyStatement
 
 
+def read_statement(folder: Path) -> PrivacyStatement | None:
+    """The statement of the model in `folder`; None where it has none.
+
+    Raises:
+        DposeError: what stands there is no statement.
+    """
+    path = folder / "privacy.json"
+    return PrivacyStatement.from_json(path.read_text(), str(path)) if path.exists() else None
+
+
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Write `config.json`: the task, the model and all settings of the run.
 

@@ -21,10 +21,13 @@ class Loader:
         dataset: The units.
         noise: Where the randomness comes from.
         threads: Threads that decode.
+        label: Keeps the draws of several loaders of one run apart.
     """
 
-    def __init__(self, task: Task, dataset: UnitDataset, noise: NoiseSource, threads: int = 2) -> None:
-        self.task, self.dataset, self.noise = task, dataset, noise
+    def __init__(
+        self, task: Task, dataset: UnitDataset, noise: NoiseSource, threads: int = 2, label: bytes = b""
+    ) -> None:
+        self.task, self.dataset, self.noise, self.label = task, dataset, noise, label
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-load")
         self._ahead = 4 * max(1, threads)
 
@@ -34,7 +37,7 @@ class Loader:
 
     def unit(self, index: int, step: int) -> list[View]:
         """The views of one unit as step `step` sees them, at most `MAX_VIEWS` of them."""
-        context = index.to_bytes(8, "big")
+        context = index.to_bytes(8, "big") + self.label
         rng = self.noise.stream(Purpose.AUGMENT, step, context).generator()
         views = self.dataset.load(index, rng)
         if len(views) > MAX_VIEWS:

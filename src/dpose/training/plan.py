@@ -28,57 +28,11 @@ from dpose.privacy.accounting import (
     noise_multiplier,
 )
 from dpose.training.gradients import sensitivity
+from dpose.training.methods import METHODS, Method, SubspaceConfig
+from dpose.training.public_view import PublicView
+from dpose.units import MAX_VIEWS
 
-
-@dataclass(frozen=True)
-class Method:
-    """One way to train. A method is data: the trainer composes the same few parts from these fields.
-
-    Attributes:
-        name: As on the command line.
-        private: Whether gradients of the data are clipped, summed over a Poisson sample and noised.
-        summary: One sentence: what it does.
-        protects: What the guarantee covers; for people who are not privacy experts.
-        leaves_open: What it does not cover.
-        relations: The neighbouring relations it can be stated for.
-    """
-
-    name: str
-    private: bool
-    summary: str
-    protects: tuple[str, ...] = ()
-    leaves_open: tuple[str, ...] = ()
-    relations: tuple[Relation, ...] = ()
-
-
-METHODS = {
-    m.name: m
-    for m in (
-        Method(
-            name="non-private",
-            private=False,
-            summary="ordinary training on shuffled batches; for public data and as the upper reference",
-            leaves_open=("everything: the weights may hold the training pictures",),
-        ),
-        Method(
-            name="dp-sgd",
-            private=True,
-            summary="every unit's gradient is clipped, a Poisson sample of them is summed, Gaussian noise is added",
-            protects=(
-                "each unit as a whole: its pixels, its labels and whether it was used",
-                "against anyone who sees the weights, every checkpoint and every noisy update, whatever else they know",
-            ),
-            leaves_open=(
-                "facts about the population that would be learnt without any one unit",
-                "a person who appears in several units (their epsilons add up, roughly)",
-                "the number of units, which is public, and the settings of the run",
-                "scores measured on other private data afterwards, each listed in the statement",
-            ),
-            relations=(Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE),
-        ),
-    )
-}
-"""Every method by name."""
+PRIVATE_LOSSES = ("plain", "residual")
 
 
 @dataclass(frozen=True)
@@ -101,6 +55,12 @@ class TrainingPlan:
             needed for (and only for) add-or-remove. Chosen beforehand, not counted.
         unit: What a unit is, in the statement's words: "image", "crop", "subject", "video".
         ema_decay: Weight averaging; 0 turns it off. The averaged weights are the released ones.
+        copies: Augmented copies of each unit in one gradient; they cost time and no noise.
+        subspace: For the methods that project.
+        public_view: For the methods that use public views.
+        private_loss: With public views, the loss whose gradients are clipped and noised: "plain", l(x, y), or
+            "residual", l(x, y) - l(psi(x), y), whose gradients are smaller.
+        public_weight: With public views, the weight of their gradient beside the noised one.
 
     Raises:
         DposeError: a value is out of range, or the method does not allow the relation.
@@ -120,6 +80,11 @@ class TrainingPlan:
     nominal_units: int | None = None
     unit: str = "image"
     ema_decay: float = 0.0
+    copies: int = 1
+    subspace: SubspaceConfig = field(default_factory=SubspaceConfig)
+    public_view: PublicView = field(default_factory=PublicView)
+    private_loss: str = "plain"
+    public_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -133,12 +98,25 @@ class TrainingPlan:
             raise DposeError(f"ema_decay must be in [0, 1), not {self.ema_decay}")
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
         object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant"))
+        if self.private_loss not in PRIVATE_LOSSES:
+            raise DposeError(
+                f"unknown private_loss {self.private_loss!r}",
+                fix=f"choose one of {', '.join(PRIVATE_LOSSES)}",
+            )
+        if not 1 <= self.copies <= MAX_VIEWS:
+            raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {self.copies}")
+        _positive("public_weight", self.public_weight)
         if self.kind.private:
             self._check_private()
 
     def _check_private(self) -> None:
         if self.relation not in self.kind.relations:
-            raise DposeError(f"{self.method} cannot be stated for the relation {self.relation.value}")
+            why = "; a unit that is added brings its public view" if self.kind.public_views else ""
+            allowed = ", ".join(relation.value for relation in self.kind.relations)
+            raise DposeError(
+                f"{self.method} cannot be stated for the relation {self.relation.value}{why}",
+                fix=f"choose one of {allowed}",
+            )
         if (self.relation is Relation.ADD_REMOVE) != (self.nominal_units is not None):
             raise DposeError(
                 "add-or-remove needs a nominal number of units, chosen beforehand; other relations use the true one",

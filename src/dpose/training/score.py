@@ -42,7 +42,7 @@ def score(
     model.train()
     model.eval()
     try:
-        with Progress(console=console, transient=True) as bar:
+        with Progress(console=console, transient=True, disable=not (console or Console()).is_terminal) as bar:
             shown = bar.add_task("evaluating", total=len(dataset))
             for batch in loader.micro_batches(range(len(dataset)), 0, views_at_once):
                 there = (batch.weights > 0).flatten()

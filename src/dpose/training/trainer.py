@@ -10,50 +10,32 @@ sample never leave the step where data is private.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import math
-import signal
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
+from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error
-from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.training.checkpoint import (
-    Checkpoint,
-    apply_checkpoint,
-    checkpoints,
-    load_checkpoint,
-    save_checkpoint,
-)
+from dpose.training.assembly import assembled
+from dpose.training.checkpoint import Checkpoint, checkpoints, load_checkpoint
 from dpose.training.claims import statement_of
 from dpose.training.folder import RunLog, model_card, write_config, write_model_folder
-from dpose.training.gradients import Params, trainable_params
-from dpose.training.loader import Loader
-from dpose.training.memory import fit_views_at_once
-from dpose.training.optim import OptimizerConfig, WeightAverage
-from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.step import Engine, global_norm, plain_batches, plain_gradient, private_gradient
+from dpose.training.gradients import trainable_params
+from dpose.training.guards import check_disjoint, check_model
+from dpose.training.loop import Loop
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
+from dpose.training.watching import Watch
 from dpose.units import Task, UnitDataset
-
-BLOCKS = 20
-"""A run reserves its steps in this many blocks; a crash spends what is left of one."""
-CHECKPOINT_SECONDS = 60.0
-"""A block's end is a checkpoint if this long has passed since the last one."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +66,7 @@ def train(
     out: str | Path,
     resume: bool = False,
     public: UnitDataset | None = None,
+    watch: Watch | None = None,
     optimizer: OptimizerConfig | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -110,6 +93,7 @@ def train(
         resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. For methods
             without guarantee.
         public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
+        watch: Scored before the first step and some ten times after; see `Watch` for what that means.
         optimizer: AdamW with a cosine schedule by default.
         seed: Makes the run reproducible and takes its guarantee away.
         settings: Written to `config.json` under "run".
@@ -131,40 +115,56 @@ def train(
         raise DposeError("already exists", str(folder), "choose another --out, or remove it first")
     console = console or Console()
     optimizer = optimizer or OptimizerConfig()
+    params = trainable_params(model)
+    if not params:
+        raise DposeError("the model has no trainable parameters", fix="choose another --strategy")
+    if plan.kind.reads_private_data:
+        check_model(model)
+    used = _public_units(plan, public)
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind(len(private))
-    params = _trainable(model, bound)
+    digest = hashlib.sha256(bytes.fromhex(bound.sha256) + content_digest(private, threads, console))
+    if used:
+        check_disjoint(used, private, threads, console)
+        digest.update(content_digest(used, threads, console))
     noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
-    digest = hashlib.sha256(bytes.fromhex(bound.sha256) + content_digest(private, threads, console)).digest()
-    loader = Loader(task, private, noise, threads)
     model.train()
-    if views_at_once is None:
-        example = loader.task.collate([loader.unit(0, 0)])
-        views_at_once = fit_views_at_once(task, model, example)
-    engine = Engine(task, model, loader, bound, noise, digest, views_at_once)
-    try:
-        folder.mkdir(parents=True, exist_ok=resume)
-    except OSError as error:
-        raise explain_os_error(error, folder) from error
-    described = getattr(model, "config", None)
-    config: dict[str, Any] = {
-        "task": task.name,
-        "model": described.to_dict() if described else {},
-        "run": {
-            **(settings or {}),
-            "plan": plan.to_dict(),
-            "optimizer": asdict(optimizer),
-            "seed": seed,
-            "views_at_once": views_at_once,
-        },
-    }
-    loop = _Loop(engine, params, optimizer, folder, config, console)
-    if saved:
-        loop.restore(saved)
-    else:
-        write_config(folder, config)
-    with contextlib.closing(loader), RunLog(folder / "log.jsonl") as log:
-        head, steps, interrupted = loop.run(log, state_dir)
+    parts = assembled(
+        task,
+        model,
+        private,
+        used,
+        bound,
+        noise,
+        digest.digest(),
+        views_at_once=views_at_once,
+        threads=threads,
+    )
+    with parts as assembly:
+        try:
+            folder.mkdir(parents=True, exist_ok=resume)
+        except OSError as error:
+            raise explain_os_error(error, folder) from error
+        described = getattr(model, "config", None)
+        config: dict[str, Any] = {
+            "task": task.name,
+            "model": described.to_dict() if described else {},
+            "run": {
+                **(settings or {}),
+                "plan": plan.to_dict(),
+                "optimizer": asdict(optimizer),
+                "seed": seed,
+                "views_at_once": assembly.views_at_once,
+            },
+        }
+        query = watch.query() if watch and plan.kind.reads_private_data else None
+        loop = Loop(assembly, model, params, optimizer, folder, config, console, watch)
+        if saved:
+            loop.restore(saved)
+        else:
+            write_config(folder, config)
+        with RunLog(folder / "log.jsonl") as log:
+            head, steps, interrupted = loop.run(log, state_dir, query)
     loop.load_average()
     model.eval()
     if interrupted:
@@ -176,142 +176,25 @@ def train(
         bound,
         seeded=noise.seeded,
         head=head,
-        public=public_facts,
-        conditional_on=conditional_on,
+        public=[*public_facts, *assembly.facts],
+        conditional_on=[*conditional_on, *assembly.conditions],
         caveats=caveats,
+        queries=[query] if query else [],
     )
     write_model_folder(folder, model, config, statement, model_card(task.name, statement, config))
     return Run(folder, statement, model, steps, interrupted)
 
 
-class _Loop:
-    """The state of one run between its first and its last step."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        params: Params,
-        optimizer: OptimizerConfig,
-        folder: Path,
-        config: Mapping[str, Any],
-        console: Console,
-    ) -> None:
-        self.engine, self.params, self.folder, self.config, self.console = (
-            engine,
-            params,
-            folder,
-            config,
-            console,
+def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:
+    """The public units that the method reads; None where it reads none, whatever was given."""
+    if not (plan.kind.projects and plan.subspace.kind == "public"):
+        return None
+    if public is None:
+        raise DposeError(
+            f"{plan.method} projects onto a subspace of public gradients and has no public data",
+            fix="give --public, or subspace.kind random or identity for a control",
         )
-        self.bound: BoundPlan = engine.bound
-        self.leaves = [p for p in engine.model.parameters() if p.requires_grad]
-        self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
-        decay = self.bound.plan.ema_decay
-        self.average = WeightAverage(_followed(engine.model, params, self.bound), decay) if decay else None
-        self.saved_at = time.monotonic()
-        self.done = 0
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Take up the state that a checkpoint holds.
-
-        Raises:
-            DposeError: it belongs to another plan or another model.
-        """
-        if checkpoint.plan_sha256 != self.bound.sha256:
-            raise DposeError("the checkpoint is of another plan or other data", str(self.folder))
-        followed = _followed(self.engine.model, self.params, self.bound)
-        average = self.average.values if self.average else {}
-        apply_checkpoint(checkpoint, followed, average, self.optimizer, self.schedule)
-        if self.average:
-            self.average.updates = checkpoint.average_updates
-        self.done = checkpoint.step
-
-    def run(self, log: RunLog, state_dir: Path | None) -> tuple[str, int, bool]:
-        """All steps, block by block. Returns the ledger's head, the steps taken and whether Ctrl-C ended it."""
-        bound, event = self.bound, self.bound.event
-        if self.done:
-            log.write("resume", step=self.done)
-        else:
-            log.write("start", n=bound.n, steps=bound.steps, plan_sha256=bound.sha256, **self.config["run"])
-        block = math.ceil(bound.steps / BLOCKS)
-        ledger = None
-        if event is not None:
-            ledger = Ledger.create(
-                self.folder / "ledger.jsonl", bound.sha256, self.engine.noise.key_id, state_dir=state_dir
-            )
-        done = self.done
-        plain = plain_batches(self.engine, done)
-        with ledger or contextlib.nullcontext(), _interruptible() as asked, self._progress() as bar:
-            bar.update(bar.task_ids[0], completed=done)
-            while done < bound.steps and not asked():
-                count = min(block, bound.steps - done)
-                if ledger and event is not None:
-                    ledger.reserve(event, done, count)  # before anything is sampled
-                first = done
-                while done < first + count and not asked():
-                    self._step(done, plain, log)
-                    done += 1
-                    bar.update(bar.task_ids[0], completed=done)
-                if ledger and done > first:
-                    ledger.commit(first, done - first)
-                if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS or done == bound.steps or asked():
-                    self._save(done, ledger.head if ledger else "")
-            return (ledger.head if ledger else ""), done, done < bound.steps
-
-    def _step(self, step: int, plain: Iterator[Any], log: RunLog) -> None:
-        shown: dict[str, float] = {"lr": float(self.schedule.get_last_lr()[0])}
-        if self.bound.event is not None:
-            gradient = private_gradient(self.engine, self.params, step)
-            shown["noisy_gradient_norm"] = global_norm(gradient)
-        else:
-            gradient, shown["loss"] = plain_gradient(self.engine, self.params, next(plain), step)
-        if not all(math.isfinite(v) for v in shown.values()):
-            raise DposeError(f"training diverged at step {step + 1}", fix="lower the learning rate")
-        for leaf, name in zip(self.leaves, self.params, strict=True):
-            leaf.grad = gradient[name]
-        self.optimizer.step()
-        self.schedule.step()
-        if self.average:
-            self.average.update(_followed(self.engine.model, self.params, self.bound))
-        log.write("step", step=step + 1, **shown)
-
-    def _save(self, step: int, head: str) -> None:
-        save_checkpoint(
-            self.folder,
-            Checkpoint(
-                step=step,
-                weights=_followed(self.engine.model, self.params, self.bound),
-                average=self.average.values if self.average else {},
-                average_updates=self.average.updates if self.average else 0,
-                optimizer=self.optimizer.state_dict(),
-                schedule=self.schedule.state_dict(),
-                ledger_head=head,
-                plan_sha256=self.bound.sha256,
-            ),
-        )
-        self.saved_at = time.monotonic()
-
-    @torch.no_grad()
-    def load_average(self) -> None:
-        """Put the averaged weights, where there are some, into the model."""
-        if self.average:
-            live = _followed(self.engine.model, self.params, self.bound)
-            for name, value in self.average.values.items():
-                live[name].copy_(value)
-
-    def _progress(self) -> Progress:
-        plan = self.bound.plan
-        claim = f" epsilon {self.bound.epsilon:.3g}" if self.bound.epsilon is not None else ""
-        bar = Progress(
-            TextColumn(f"{plan.method}{claim}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            expand=False,
-        )
-        bar.add_task("steps", total=self.bound.steps)
-        return bar
+    return public
 
 
 def _resumable(folder: Path, plan: TrainingPlan) -> Checkpoint:
@@ -329,31 +212,6 @@ def _resumable(folder: Path, plan: TrainingPlan) -> Checkpoint:
     return load_checkpoint(found[-1])
 
 
-def _trainable(model: torch.nn.Module, bound: BoundPlan) -> Params:
-    """The trainable parameters, after the checks that a private run must pass."""
-    params = trainable_params(model)
-    if not params:
-        raise DposeError("the model has no trainable parameters", fix="choose another --strategy")
-    if bound.event is None:
-        return params
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
-            raise DposeError(
-                "batch normalisation mixes units and stores what it saw",
-                name,
-                "fold it into its convolution, or build the model with norm='group'",
-            )
-    return params
-
-
-def _followed(model: torch.nn.Module, params: Params, bound: BoundPlan) -> dict[str, Tensor]:
-    """What training changes: the parameters; without a guarantee also BatchNorm's running statistics."""
-    if bound.event is not None:
-        return params
-    buffers = {n: b for n, b in model.named_buffers() if b.is_floating_point() and n in model.state_dict()}
-    return {**params, **buffers}
-
-
 def content_digest(dataset: UnitDataset, threads: int, console: Console) -> bytes:
     """A digest of every unit's content, in order; reading them all also finds broken files before training starts.
 
@@ -364,7 +222,10 @@ def content_digest(dataset: UnitDataset, threads: int, console: Console) -> byte
         DposeError: a unit cannot be read.
     """
     total = hashlib.sha256()
-    with ThreadPoolExecutor(max(1, threads)) as pool, Progress(console=console, transient=True) as bar:
+    with (
+        ThreadPoolExecutor(max(1, threads)) as pool,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
         task = bar.add_task("reading the data", total=len(dataset))
         for hashes in pool.map(dataset.content_hashes, range(len(dataset))):
             for value in hashes:
@@ -372,22 +233,3 @@ def content_digest(dataset: UnitDataset, threads: int, console: Console) -> byte
             total.update(b"\0unit")
             bar.advance(task)
     return total.digest()
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[Any]:
-    """Turns the first Ctrl-C into a request, seen at the next step boundary; a second one stops at once."""
-    asked = threading.Event()
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, previous)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-    previous = signal.signal(signal.SIGINT, note)
-    try:
-        yield asked.is_set
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -42,9 +42,10 @@ import scipy.io
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.media.fingerprint import near_any
 from dpose.media.images import image_size, read_image
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.hashing import fingerprint_files, near_any
+from dpose.pose.data.hashing import fingerprint_files
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 from dpose.pose.skeletons import LSP, lsp_to_mpii
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.units import DEFAULT_CACHE_BYTES, Person, Picture, PoseUnits, UnitKind
-from dpose.scene import SPLITS, render, scene_seed
+from dpose.scene import SPLITS, identity_of, render, scene_seed
 
 HEAD_SHARE = 0.6
 """MPII's head length as a share of the head box's diagonal."""
@@ -39,7 +39,12 @@ def open_synthetic(
         unit: "image" or "crop"; the same pictures either way.
     """
     pictures = [
-        Picture(f"{look}-{split}-{index:05d}", 1, partial(_read, look, split, index, input_size))
+        Picture(
+            f"{look}-{split}-{index:05d}",
+            1,
+            partial(_read, look, split, index, input_size),
+            f"rendered-{identity_of(look, scene_seed(look, split, index))}",
+        )
         for index in range(SPLITS[split])
     ]
     return PoseUnits(

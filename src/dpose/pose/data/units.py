@@ -17,8 +17,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.media.fingerprint import fingerprint
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
-from dpose.pose.data.augment import Augment, recolour
+from dpose.pose.data.augment import Augment, Drawn, recolour
+from dpose.pose.data.vary import vary_view
 from dpose.pose.skeletons import MPII
 from dpose.units import MAX_VIEWS, View
 
@@ -61,11 +63,13 @@ class Picture:
         name: Unique in its dataset.
         count: How many people `read` returns.
         read: Gives the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
+        subject: Who it shows, where that is known; equal names are the same person.
     """
 
     name: str
     count: int
     read: Callable[[], tuple[NDArray[np.uint8], tuple[Person, ...]]]
+    subject: str = ""
 
 
 @dataclass
@@ -186,7 +190,28 @@ class PoseUnits:
         if len(people) > MAX_VIEWS:
             people = tuple(sorted(int(k) for k in rng.choice(people, MAX_VIEWS, replace=False)))
         image, labelled = self._cache.get(index_of_picture, self._pictures[index_of_picture])
-        return [self._view(image, labelled[k], rng) for k in people]
+        return [self._crop(image, labelled[k], self.augment.draw(rng)) for k in people]
+
+    def canonical(self, index: int) -> list[View]:
+        """The crops of all the unit's people, not augmented, as `load` describes them."""
+        picture, people = self._units[index]
+        image, labelled = self._cache.get(picture, self._pictures[picture])
+        return [self._crop(image, labelled[k], Drawn()) for k in people]
+
+    def augmented(self, view: View, rng: np.random.Generator) -> View:
+        """A canonical view under one draw of the augmentation (`vary_view`)."""
+        return vary_view(view, self.augment, _FLIP_ORDER, rng)
+
+    def fingerprints(self, index: int) -> NDArray[np.uint8]:
+        """The picture's `dpose.media.fingerprint`, (1, 16)."""
+        picture, _ = self._units[index]
+        image, _ = self._cache.get(picture, self._pictures[picture])
+        return fingerprint(image)[None]
+
+    def subjects(self, index: int) -> tuple[str, ...]:
+        """Who the picture shows, where that is known."""
+        subject = self._pictures[self._units[index][0]].subject
+        return (subject,) if subject else ()
 
     def with_augment(self, augment: Augment) -> PoseUnits:
         """The same units with another augmentation; `Augment.none()` gives the canonical crops."""
@@ -202,26 +227,19 @@ class PoseUnits:
         return other
 
     def limit(self, count: int, seed: int = 0) -> PoseUnits:
-        """At most `count` units, in the dataset's order: those whose SHA-256 of "seed:unit_id" is smallest.
-
-        The choice looks at names only, never at content. It is the same on every machine, and a smaller
-        limit's units are among a larger one's.
+        """At most `count` units, in the dataset's order, chosen by `unit_id` (`smallest`).
 
         Raises:
             ValueError: `count` is below 1.
         """
-        if count < 1:
-            raise ValueError(f"a limit must be at least 1, got {count}")
-        if count >= len(self):
+        chosen = smallest([self.unit_id(i) for i in range(len(self))], count, seed)
+        if len(chosen) == len(self):
             return self
-        ranks = [hashlib.sha256(f"{seed}:{self.unit_id(i)}".encode()).digest() for i in range(len(self))]
-        chosen = sorted(sorted(range(len(self)), key=ranks.__getitem__)[:count])
         other = self.subset(chosen)
         other.report = (*self.report, f"limited to {count:,} of {len(self):,} units (seed {seed})")
         return other
 
-    def _view(self, image: NDArray[np.uint8], person: Person, rng: np.random.Generator) -> View:
-        drawn = self.augment.draw(rng)
+    def _crop(self, image: NDArray[np.uint8], person: Person, drawn: Drawn) -> View:
         matrix = crop_transform(
             person.box, self.input_size, self._padding, drawn.rotation, drawn.scale, drawn.flip
         )
@@ -239,6 +257,23 @@ class PoseUnits:
             "inverse": invert(matrix).astype(np.float32),
         }
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
+
+
+def smallest(names: Sequence[str], count: int, seed: int = 0) -> list[int]:
+    """The indices, in order, of the `count` names whose SHA-256 of "seed:name" is smallest.
+
+    The choice looks at names only, never at content. It is the same on every machine, and a smaller count's
+    choice is part of a larger one's.
+
+    Raises:
+        ValueError: `count` is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"a limit must be at least 1, got {count}")
+    if count >= len(names):
+        return list(range(len(names)))
+    ranks = [hashlib.sha256(f"{seed}:{name}".encode()).digest() for name in names]
+    return sorted(sorted(range(len(names)), key=ranks.__getitem__)[:count])
 
 
 def pixel_hash(image: NDArray[np.uint8]) -> str:

@@ -51,6 +51,16 @@ class Dots:
     def load(self, index, rng):
         return self.views[index]
 
+    def canonical(self, index):
+        return self.views[index]
+
+    def augmented(self, view, rng):
+        """Brighter or darker, by what is drawn."""
+        change = int(rng.integers(-20, 21))
+        return View(
+            np.clip(view.image.astype(int) + change, 0, 255).astype(np.uint8), view.target, view.weight
+        )
+
 
 class LinearMotion(torch.nn.Module):
     """Pairs of successive frames, multiplied at every shift by one pixel, then a linear classifier."""

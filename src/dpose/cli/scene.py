@@ -1,0 +1,36 @@
+"""`dpose scene`: look at the rendered people that need no download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(help="Rendered people with exact labels: look at them.", no_args_is_help=True)
+
+
+@app.callback()
+def scene() -> None:
+    """Rendered people with exact labels: look at them."""
+
+
+@app.command(epilog="Example: dpose scene sheet --look ward --count 24 --out sheet.png")
+def sheet(
+    out: Annotated[Path, typer.Option(help="The picture to write: .png or .jpg.")],
+    look: Annotated[str, typer.Option(help="studio (public) or ward (private).")] = "ward",
+    split: Annotated[str, typer.Option(help="train, val, test, public or large.")] = "val",
+    count: Annotated[int, typer.Option(min=1, max=400, help="How many people.")] = 24,
+    columns: Annotated[int, typer.Option(min=1, max=40, help="Pictures in a row.")] = 8,
+    skeleton: Annotated[bool, typer.Option(help="Draw the true skeletons.")] = True,
+) -> None:
+    """Draw a contact sheet: the first pictures of a split, with their skeletons."""
+    from dpose.media.images import write_image
+    from dpose.scene import contact_sheet, render, scene_seed
+
+    console = Console()
+    with console.status("rendering"):
+        scenes = [render(look, scene_seed(look, split, index)) for index in range(count)]
+        write_image(out, contact_sheet(scenes, columns=min(columns, count), skeleton=skeleton))
+    console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)

@@ -1,0 +1,303 @@
+"""`dpose train`: a configuration from a file, from options, or from a file that options override."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from dpose.cli.options import (
+    DATA,
+    GUARANTEE,
+    LEARNING,
+    METHOD,
+    METHODS,
+    MODEL,
+    RUNNING,
+    Delta,
+    Epsilon,
+    Limit,
+    Seed,
+    typed,
+)
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from dpose.training.trainer import Run
+
+
+def train(
+    data: Annotated[
+        str | None,
+        typer.Option(help="NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private.", rich_help_panel=DATA),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder to make; must not exist.", rich_help_panel=RUNNING)
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A YAML file with the run's settings; options override it.", rich_help_panel=RUNNING
+        ),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Say what the run would do, protect and cost, and stop.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="A stopped run without guarantee to go on with, by itself: its settings are its own.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help=f"{METHODS}. [default: dp-sgd]", rich_help_panel=METHOD)
+    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(help="Instead of epsilon: the noise relative to C.", rich_help_panel=GUARANTEE),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="What is protected: image (all its people), crop (one person in one image) or subject (all "
+            "images of a person, where the data know who is who). [default: image]",
+            rich_help_panel=GUARANTEE,
+        ),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(
+            help="Neighbours: zero-out (the number of units is public), replace or add-or-remove. "
+            "[default: zero-out]",
+            rich_help_panel=GUARANTEE,
+        ),
+    ] = None,
+    nominal_units: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With add-or-remove: a number of units fixed beforehand.",
+            rich_help_panel=GUARANTEE,
+        ),
+    ] = None,
+    accountant: Annotated[
+        str | None,
+        typer.Option(help="pld (tight) or rdp (as in the papers). [default: pld]", rich_help_panel=GUARANTEE),
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Passes over the data. [default: 10]", rich_help_panel=LEARNING)
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Units in a batch on average. Large batches suffer less from noise. [default: 256]",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    clip_norm: Annotated[
+        float | None,
+        typer.Option(
+            help="Clipping norm C: the bound on one unit's gradient. [default: 1]", rich_help_panel=METHOD
+        ),
+    ] = None,
+    normalise: Annotated[
+        bool | None,
+        typer.Option(
+            help="Divide clipped gradients by C, so that C does not scale the step. [default: normalise]",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(
+            help="Augmented copies of each unit in one gradient: time, no noise. [default: 1]",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(
+            help="Data nobody needs protected, for the subspace of projecting methods.", rich_help_panel=DATA
+        ),
+    ] = None,
+    subspace: Annotated[
+        str | None,
+        typer.Option(
+            help="public, or the controls random and identity. [default: public]", rich_help_panel=METHOD
+        ),
+    ] = None,
+    subspace_rank: Annotated[
+        int | None, typer.Option(help="Directions, k. [default: 50]", rich_help_panel=METHOD)
+    ] = None,
+    subspace_units: Annotated[
+        int | None, typer.Option(help="Public units to fit on, m. [default: 100]", rich_help_panel=METHOD)
+    ] = None,
+    refresh: Annotated[
+        int | None, typer.Option(help="Steps between fits. [default: 20]", rich_help_panel=METHOD)
+    ] = None,
+    public_view: Annotated[
+        str | None,
+        typer.Option(
+            help="What feature methods take for public: blur or pixelize. [default: blur]",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    private_loss: Annotated[
+        str | None,
+        typer.Option(
+            help="With public views: plain, or residual (less the public view's). [default: plain]",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
+    public_weight: Annotated[
+        float | None,
+        typer.Option(help="Weight of the public views' gradient. [default: 1]", rich_help_panel=METHOD),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="nano (CPU), 5m, 11m or 21m. [default: nano]", rich_help_panel=MODEL)
+    ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(
+            help="A model folder to start from, or the name of public weights that come with dpose. "
+            "[default: those of the preset, where there are some]",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="finetune, full, or scratch (from nothing). [default: finetune, if there are first weights]",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="Any of torch.optim. [default: adamw]", rich_help_panel=LEARNING)
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Highest learning rate. [default: 0.001]", rich_help_panel=LEARNING)
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="constant, cosine, linear, or a class of torch.optim.lr_scheduler. [default: cosine]",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
+    ema: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight averaging, in [0, 1); 0 turns it off. [default: 0]", rich_help_panel=LEARNING
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="none, private (mild) or public (strong). [default: by the method]", rich_help_panel=DATA
+        ),
+    ] = None,
+    limit: Limit = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(
+            help="Public or held-out data to score while training; none for none. "
+            "[default: the dataset's public split]",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    seed: Seed = None,
+    views_at_once: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Views in memory at once. [default: as many as fit]", rich_help_panel=RUNNING
+        ),
+    ] = None,
+) -> None:
+    """Train a pose model; with a private method, under a guarantee that its statement carries."""
+    from dpose.experiments.config import RunConfig
+    from dpose.experiments.runs import explain_run, resume_pose, train_pose
+
+    console = Console()
+    if resume is not None:
+        told(resume_pose(resume, console), console)
+        return
+    given: dict[str, Any] = {
+        "data": {"private": data, "public": public, "watch": watch, "limit": limit},
+        "model": {"preset": preset, "init": init, "strategy": strategy},
+        "plan": {
+            "method": method,
+            "epsilon": epsilon,
+            "delta": delta,
+            "noise_multiplier": noise_multiplier,
+            "epochs": epochs,
+            "expected_batch_size": batch_size,
+            "clip_norm": clip_norm,
+            "normalise": normalise,
+            "copies": copies,
+            "relation": relation,
+            "accountant": accountant,
+            "nominal_units": nominal_units,
+            "unit": unit,
+            "ema_decay": ema,
+            "subspace": {
+                "kind": subspace,
+                "rank": subspace_rank,
+                "units": subspace_units,
+                "refresh": refresh,
+            },
+            "public_view": {"kind": public_view},
+            "private_loss": private_loss,
+            "public_weight": public_weight,
+        },
+        "optimizer": {"name": optimizer, "lr": lr, "schedule": schedule},
+        "augment": augment,
+        "seed": seed,
+    }
+    settings = RunConfig.from_options(given, config)
+    if explain:
+        with console.status("calibrating"):
+            text = explain_run(settings)
+        console.print(text, highlight=False)
+        return
+    if out is None:
+        raise DposeError(
+            "training needs a folder for the run", fix="give --out, or --explain to train nothing"
+        )
+    told(train_pose(settings, out, console, views_at_once, command=typed()), console)
+
+
+def told(run: Run, console: Console) -> None:
+    """Print what came of a run; exit with 130 if it was stopped."""
+    console.print()
+    console.print(run.statement.paragraph(), highlight=False)
+    console.print(
+        f"\nModel, statement and ledger are in {run.folder}\nThe report: {run.folder / 'report.html'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    stop_if_interrupted(run, console)
+
+
+def stop_if_interrupted(run: Run, console: Console) -> None:
+    """Exit with 130 if the run was stopped, after saying how to go on."""
+    if run.interrupted:
+        how = (
+            f"To go on: dpose train --resume {run.folder}"
+            if run.statement.kind == "none"
+            else f"To go on from these weights as a new, separately counted run: --init {run.folder}"
+        )
+        console.print(
+            f"Stopped after step {run.steps}; what is saved is complete and its statement true. {how}",
+            highlight=False,
+        )
+        raise typer.Exit(130)

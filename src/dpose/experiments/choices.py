@@ -1,0 +1,198 @@
+"""What a configuration means: which data, which first weights, what is taken as given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import torch
+
+from dpose.errors import DposeError
+from dpose.experiments.config import RunConfig
+from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, SubjectUnits, UnitKind, open_data
+from dpose.pose.folder import find_model, load_model, shipped_weights
+from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.task import PoseTask
+from dpose.privacy.statement import PrivacyStatement
+from dpose.training.folder import read_statement
+
+
+def run_config(folder: Path) -> RunConfig:
+    """The configuration of the run in `folder`.
+
+    Raises:
+        DposeError: it has none.
+    """
+    known = {key: value for key, value in _settings(folder).items() if key in RunConfig.model_fields}
+    return RunConfig.from_dict(known, str(folder / "config.json"))
+
+
+def typed_command(folder: Path) -> str:
+    """What the user typed to begin the run in `folder`; "" where it is not known.
+
+    Raises:
+        DposeError: there is no run.
+    """
+    return str(_settings(folder).get("command", ""))
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    try:
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
+    return dict(values)
+
+
+def watched(config: RunConfig) -> DataSpec | None:
+    """The data that a run scores while it trains: as configured, or the public split of what it trains on.
+
+    Raises:
+        DposeError: they are the data that the run protects.
+    """
+    own = DataSpec.parse(config.data.private).for_purpose("train")
+    if config.data.watch == "none":
+        return None
+    if config.data.watch:
+        spec = DataSpec.parse(config.data.watch).for_purpose("evaluate")
+        if spec == own and config.plan.kind.reads_private_data:
+            raise DposeError(
+                "these are the units the run protects; their score would be outside any guarantee",
+                f"--watch {config.data.watch}",
+                "watch public or held-out data",
+            )
+        return spec
+    return replace(own, split="public") if "public" in SOURCES[own.name].splits else None
+
+
+def shown_spec(spec: DataSpec) -> str:
+    """A spec for readers elsewhere: of a root, which is a path on this machine, the last part."""
+    return str(replace(spec, root=Path(spec.root).name))
+
+
+def first_weights(config: RunConfig) -> Path | None:
+    """The model folder that a run starts from: as configured, else what comes with dpose; None where from nothing.
+
+    Raises:
+        DposeError: the configured one does not exist.
+    """
+    choice = config.model
+    if choice.init:
+        return find_model(choice.init)
+    return None if choice.strategy == "scratch" else shipped_weights().get(choice.preset)
+
+
+def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
+    """The model to train, what is public about its first weights, and the caveats that come with them.
+
+    Raises:
+        DposeError: `init` is no model folder, or does not go with the other settings.
+    """
+    choice, private = config.model, config.plan.kind.reads_private_data
+    first = first_weights(config)
+    strategy = choice.strategy or ("finetune" if first else "scratch")
+    facts, caveats = [], []
+    if first is None:
+        if strategy != "scratch":
+            raise DposeError(
+                f"strategy {strategy} starts from trained weights",
+                fix="give --init FOLDER, or --strategy scratch",
+            )
+        if config.seed is None:
+            torch.seed()
+        else:
+            torch.manual_seed(config.seed)
+        model = PoseTask().build_model(
+            PoseConfig(
+                preset=choice.preset,
+                input_size=choice.input_size or (0, 0),
+                norm="group" if private else "batch",
+            )
+        )
+    else:
+        if strategy == "scratch":
+            raise DposeError(
+                "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
+            )
+        model = load_model(first)
+        if choice.input_size and tuple(choice.input_size) != model.config.input_size:
+            raise DposeError(f"the model takes {model.config.input_size} pixels", str(first))
+        if private and model.config.norm == "batch":
+            model = fold_batchnorm(model)
+        facts.append(f"the first weights, from {first.name}")
+        caveats += _inherited(first)
+    apply_strategy(model, strategy)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
+    return model.to(device).to(memory_format=torch.channels_last), facts, caveats
+
+
+def _inherited(init: Path) -> list[str]:
+    """What the statement of the first weights means for a run that starts from them."""
+    try:
+        earlier = PrivacyStatement.from_json((init / "privacy.json").read_text())
+    except (OSError, DposeError):
+        return ["the first weights carry no statement; whoever is in them is not covered here"]
+    if earlier.kind == "private":
+        return [
+            f"the first weights were trained privately (epsilon {earlier.epsilon:.4g}); for a unit that was in their "
+            "data too, the two epsilons add up"
+        ]
+    return ["the first weights were trained without a guarantee, on data taken to be public"]
+
+
+def conditions(config: RunConfig) -> list[str]:
+    """What a guarantee takes as given: because of the data, and because of what the first weights learnt from."""
+    used = [DataSpec.parse(config.data.private).for_purpose("train"), watched(config)]
+    own = {spec.condition for spec in used if spec and spec.condition}
+    first = first_weights(config)
+    earlier = read_statement(first) if first else None
+    return sorted({*own, *(earlier.conditional_on if earlier else ())})
+
+
+def augment(config: RunConfig) -> Augment:
+    """The augmentation: as configured, else mild for private methods and strong for the others."""
+    name = config.augment or ("private" if config.plan.kind.reads_private_data else "public")
+    return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[name]()
+
+
+def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | SubjectUnits:
+    """The units that a run trains on, augmented as configured.
+
+    Raises:
+        DposeError: pose data has no such unit, or cannot be read.
+    """
+    kinds = (*get_args(UnitKind), "subject")
+    if config.plan.unit not in kinds:
+        raise DposeError(
+            f"pose data has no unit {config.plan.unit!r}", fix=f"choose one of {', '.join(kinds)}"
+        )
+    people = config.plan.unit == "subject"
+    data = open_data(
+        config.data.private,
+        purpose="train",
+        input_size=input_size,
+        augment=augment(config),
+        unit="image" if people else cast(UnitKind, config.plan.unit),
+        limit=None if people else config.data.limit,
+    )
+    if not people:
+        return data
+    subjects = SubjectUnits(data)
+    return subjects.limit(config.data.limit) if config.data.limit else subjects
+
+
+def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | None:
+    """The public units of a run; None where it was given none.
+
+    Raises:
+        DposeError: they cannot be read, or are the private ones by name.
+    """
+    if config.data.public is None:
+        return None
+    spec = DataSpec.parse(config.data.public)
+    if spec.for_purpose("train") == DataSpec.parse(config.data.private).for_purpose("train"):
+        raise DposeError("the public data are the private ones", f"--public {config.data.public}")
+    return open_data(spec, purpose="train", input_size=input_size, augment=augment(config))

@@ -1,0 +1,53 @@
+"""Numbers as the report shows them."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+MISSING = "–"
+MINUS = "\u2212"
+
+
+def brief(value: float) -> str:
+    """Four significant digits, as the privacy statement has them; thousands apart; 1e-5 and not 1e-05."""
+    if value == 0:
+        return "0"
+    return tidy(f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}")
+
+
+def tidy(number: str) -> str:
+    """A number with a true minus sign and without needless zeros in its exponent, which keeps its hyphen."""
+    mantissa, e, exponent = number.partition("e")
+    return mantissa.replace("-", MINUS) + (f"e{int(exponent)}" if e else "")
+
+
+def score(value: float | None) -> str:
+    """A percentage with one decimal."""
+    return MISSING if value is None else f"{value:.1f}"
+
+
+def change(before: float | None, after: float | None) -> str:
+    """The difference of two percentages as they are shown, with its sign."""
+    if before is None or after is None:
+        return MISSING
+    difference = round(after, 1) - round(before, 1)
+    if abs(difference) < 0.05:
+        return "0.0"
+    return f"{'+' if difference > 0 else MINUS}{abs(difference):.1f}"
+
+
+def day(moment: datetime) -> str:
+    """As in "3 May 2026"."""
+    return f"{moment.day} {moment:%B %Y}"
+
+
+def ticks(low: float, high: float, count: int = 4) -> list[float]:
+    """Round numbers from at most `low` to at least `high`, about `count` steps apart."""
+    if high - low <= max(1e-9 * max(abs(low), abs(high)), 1e-200):
+        high = low + (abs(low) if abs(low) > 1e-200 else 1.0)
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]

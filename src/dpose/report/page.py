@@ -1,0 +1,152 @@
+"""The whole page, and its way into the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dpose.files import write_atomic
+from dpose.privacy.statement import software_versions
+from dpose.report.curves import curves_section, diagnostics_section
+from dpose.report.guarantee import guarantee_section, plain_fact
+from dpose.report.markup import Html, paragraphs, tag, together
+from dpose.report.numbers import day
+from dpose.report.pictures import Tile, tile_figures
+from dpose.report.reading import read_run
+from dpose.report.record import RunRecord
+from dpose.report.scores import joints_section, scores_section
+from dpose.report.settings import check_section, settings_section
+from dpose.report.style import STYLE
+from dpose.training.methods import METHODS
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+"""What a browser may load for the page: nothing. No script either, should one ever slip in."""
+
+
+def write_report(
+    folder: Path, *, tiles: Sequence[Tile] = (), pictures_of: str = "", no_pictures: str = ""
+) -> Path:
+    """Write `report.html` into a run folder: one file that needs no other and loads nothing.
+
+    Args:
+        folder: A run folder; log, scores and statement may be missing.
+        tiles: Pictures of people who need no protection, or who agreed: they are shown as they are.
+        pictures_of: The data that the pictures are of.
+        no_pictures: Why there are none.
+
+    Returns:
+        The file.
+
+    Raises:
+        DposeError: `folder` holds no run, its statement is none or claims less than its events cost, or the file cannot
+            be written.
+        ValueError: a picture is not uint8 (H, W, 3).
+    """
+    run = read_run(folder)
+    # a page that says "epsilon 8" in large letters must not take a file's word for it
+    recomputed = run.statement.verify() if run.statement else None
+    path = folder / "report.html"
+    pictures = _pictures(tiles, pictures_of, no_pictures)
+    write_atomic(path, render(run, pictures, recomputed, datetime.now(UTC)))
+    return path
+
+
+def render(run: RunRecord, pictures: Html, recomputed: float | None, now: datetime) -> str:
+    """The page as text.
+
+    Args:
+        run: What is shown.
+        pictures: The content of the section of pictures.
+        recomputed: Epsilon recomputed from the statement's events; None where there is none.
+        now: The report's date.
+    """
+    sections = [
+        ("guarantee", "What is guaranteed", guarantee_section(run)),
+        ("scores", "Scores", scores_section(run)),
+        ("curves", "While it trained", curves_section(run)),
+        ("joints", "Joint by joint", joints_section(run)),
+        ("pictures", "Pictures", pictures),
+        ("diagnostics", "Diagnostics", diagnostics_section(run)),
+        ("settings", "How it was made", settings_section(run)),
+        ("check", "How to check the claim", check_section(run, recomputed)),
+    ]
+    shown = [(key, title, content) for key, title, content in sections if content]
+    links = [tag("a", title, href=f"#{key}") for key, title, _ in shown]
+    body = [
+        tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
+        for key, title, content in shown
+    ]
+    version = software_versions()["dpose"]
+    footer = tag(
+        "footer",
+        paragraphs(
+            f"Written by dpose {version} on {day(now)} from the run folder {run.name}. This file is complete: it holds "
+            "no script and loads nothing."
+        ),
+    )
+    page = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("title", f"{run.name}: {_title(run)}"),
+            tag("style", Html(STYLE)),
+        ),
+        tag(
+            "body",
+            _header(run, now),
+            tag("nav", *links, aria_label="Sections"),
+            tag("main", *body),
+            footer,
+        ),
+        lang="en",
+    )
+    return "<!DOCTYPE html>\n" + page + "\n"
+
+
+def _title(run: RunRecord) -> str:
+    task = f"{run.task[:1].upper()}{run.task[1:]} model" if run.task else "Model"
+    return f"{task}, {run.method} training" if run.method else task
+
+
+def _header(run: RunRecord, now: datetime) -> Html:
+    method = METHODS.get(run.method)
+    model = run.model.get("preset")
+    size = run.model.get("input_size")
+    if isinstance(size, list) and len(size) == 2:
+        model = f"{model}, {size[0]} x {size[1]} pixels"
+    units = "" if run.units is None else f"{run.units:,} {run.statement.unit if run.statement else 'unit'}s"
+    facts = [
+        ("Run", run.name),
+        ("Model", model),
+        ("Data", ", ".join(part for part in (run.data, units) if part)),
+        ("Steps", f"{run.steps:,}" if run.steps else ""),
+        ("Report of", day(now)),
+    ]
+    return tag(
+        "header",
+        tag("p", "dpose training report", class_="eyebrow"),
+        tag("h1", _title(run)),
+        tag("p", f"{method.summary[:1].upper()}{method.summary[1:]}.", class_="summary")
+        if method
+        else Html(""),
+        plain_fact(run),
+        tag("dl", *(tag("div", tag("dt", k), tag("dd", str(v))) for k, v in facts if v), class_="facts"),
+    )
+
+
+def _pictures(tiles: Sequence[Tile], pictures_of: str, no_pictures: str) -> Html:
+    if not tiles:
+        return paragraphs(
+            no_pictures or "No pictures were given to this report: a picture of private data is never shown."
+        )
+    named = f" of {pictures_of}" if pictures_of else ""
+    says = (
+        f"{len(tiles)} units{named}, chosen by name and not by how well they came out. Left: as labelled. Right: as "
+        "the model finds it. Orange is the person's own right side, blue the left, green the middle."
+    )
+    return together([paragraphs(says), tag("div", *tile_figures(tiles), class_="tiles")])

@@ -1,0 +1,173 @@
+"""What a report shows of a run, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.pose.data.spec import DataSpec, Purpose
+from dpose.privacy.statement import PrivacyStatement
+
+Points = tuple[tuple[int, float], ...]
+"""Numbers by step, in the order of the steps."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric's result.
+
+    Attributes:
+        metric: As in "PCKh"; may be empty.
+        threshold: The one that the columns show; None for metrics that have none.
+        columns: By name, in the metric's order; None where nothing was there to score.
+        joints: By threshold ("0.5"), then by joint.
+        people: How many were scored; None where unknown.
+        joints_seen: How many visible joints there were; None where unknown.
+    """
+
+    metric: str
+    threshold: float | None
+    columns: Mapping[str, float | None]
+    joints: Mapping[str, Mapping[str, float | None]]
+    people: int | None = None
+    joints_seen: int | None = None
+
+    @property
+    def title(self) -> str:
+        """As in "PCKh@0.5"."""
+        return f"{self.metric}@{self.threshold:g}" if self.threshold is not None else self.metric
+
+    @property
+    def main(self) -> str:
+        """The column that stands for the whole."""
+        return "Mean" if "Mean" in self.columns else next(iter(self.columns))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A score while training: after how many steps, at what epsilon spent (None without guarantee)."""
+
+    step: int
+    epsilon: float | None
+    score: Score
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The scores of one dataset while training, by step.
+
+    Attributes:
+        name: Of the data.
+        public: Whether nobody in them needs protection.
+        moments: At least one.
+    """
+
+    name: str
+    public: bool
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A score of the finished model.
+
+    Attributes:
+        data: Their name.
+        units: How many there were; None where unknown.
+        at: The day; None where unknown.
+        public: Whether nobody in them needs protection.
+        trained_on: Whether the model was trained on them; never so for a run with a guarantee.
+        score: Of this run.
+        beside: Other models' scores on the same data, by name.
+    """
+
+    data: str
+    units: int | None
+    at: datetime | None
+    public: bool
+    trained_on: bool
+    score: Score
+    beside: tuple[tuple[str, Score], ...] = ()
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All that a report shows of a run folder.
+
+    Attributes:
+        name: Of the folder.
+        task: As in "pose".
+        model: The model's own configuration.
+        settings: The run's.
+        statement: None where the run left none: it is not finished, or was not made by dpose.
+        units: How many the plan was made for; None where unknown.
+        planned_steps: None where unknown.
+        steps: The last step in the log; 0 without one.
+        series: By key of the step lines.
+        watched: Scores while training, a dataset each.
+        diagnostics: By name.
+        evaluations: Of the finished model.
+        refused: Data whose scores stand in the folder and are not shown, because the run protects them.
+    """
+
+    name: str
+    task: str
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    statement: PrivacyStatement | None
+    units: int | None = None
+    planned_steps: int | None = None
+    steps: int = 0
+    series: Mapping[str, Points] = field(default_factory=dict)
+    watched: tuple[Watched, ...] = ()
+    diagnostics: Mapping[str, Points] = field(default_factory=dict)
+    evaluations: tuple[Evaluation, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """The plan's settings; empty where unknown."""
+        return mapping(self.settings.get("plan"))
+
+    @property
+    def method(self) -> str:
+        """As on the command line; empty where unknown."""
+        return text(self.plan.get("method"))
+
+    @property
+    def data(self) -> str:
+        """The data that were trained on, without the folder that they are in; empty where unknown."""
+        spec = spec_of(text(mapping(self.settings.get("data")).get("private")), "train")
+        return str(spec) if spec else ""
+
+    @property
+    def data_are_public(self) -> bool:
+        """Whether nobody in the data that were trained on needs protection."""
+        spec = spec_of(self.data, "train")
+        return spec is not None and spec.public
+
+
+def spec_of(name: str, purpose: Purpose) -> DataSpec | None:
+    """The data spec that `name` writes, as evaluations and statements name data; None where it is none.
+
+    A folder's path says nothing to whoever reads a statement, so only its last part is kept.
+    """
+    try:
+        spec = DataSpec.parse(name).for_purpose(purpose)
+    except DposeError:
+        return None
+    return replace(spec, root=Path(spec.root).name)
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """`value` where it is a JSON object, otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def text(value: Any) -> str:
+    """`value` where it is text, otherwise nothing."""
+    return value if isinstance(value, str) else ""

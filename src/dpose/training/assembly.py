@@ -1,0 +1,134 @@
+"""From a plan to the parts that its method is made of: which data, which loss, which stream goes where."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from dpose.errors import DposeError
+from dpose.privacy.noise import NoiseSource
+from dpose.training.loader import Loader
+from dpose.training.memory import fit_views_at_once
+from dpose.training.multiplicity import Copies
+from dpose.training.plan import BoundPlan
+from dpose.training.projection import Projection
+from dpose.training.public_view import PublicViews, Residual, ResidualViews
+from dpose.training.step import Engine
+from dpose.training.update import Updates
+from dpose.units import CanonicalUnits, Task, UnitDataset, View
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A method's parts, ready to run.
+
+    Attributes:
+        task: The task whose metric scores the model.
+        bound: The plan.
+        noise: Where randomness comes from.
+        private: The engine that clips and noises; None for a method without.
+        plain: The engine of gradients that need no noise; None for a method without.
+        context: A digest of plan and data; part of every stream's derivation.
+        public: The engine over public units, for the projection; None where none are used.
+        views_at_once: The micro-batch.
+        facts: What the parts take for public, for the statement.
+        conditions: What a guarantee takes as given because of them.
+    """
+
+    task: Task
+    bound: BoundPlan
+    noise: NoiseSource
+    context: bytes
+    private: Engine | None
+    plain: Engine | None
+    public: Engine | None
+    views_at_once: int
+    facts: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+    def updates(self, first: int) -> Updates:
+        """The run's gradients from step `first` on."""
+        plan = self.bound.plan
+        projection = (
+            Projection(plan.subspace, self.noise, self.context, self.public) if plan.kind.projects else None
+        )
+        return Updates(self.private, self.plain, plan.public_weight, projection, first)
+
+
+@contextlib.contextmanager
+def assembled(
+    task: Task,
+    model: torch.nn.Module,
+    data: UnitDataset,
+    public: UnitDataset | None,
+    bound: BoundPlan,
+    noise: NoiseSource,
+    context: bytes,
+    *,
+    views_at_once: int | None,
+    threads: int,
+) -> Iterator[Assembly]:
+    """The parts of `bound.plan.method`, for as long as the block lasts.
+
+    Args:
+        task: The task.
+        model: On its device, in training mode.
+        data: The units of the run.
+        public: Public units, for the methods that project.
+        bound: The plan.
+        noise: Where randomness comes from.
+        context: A digest of plan and data; part of every stream's derivation.
+        views_at_once: The micro-batch in views; fitted to memory when None.
+        threads: Threads that decode, for each part.
+    """
+    plan, kind = bound.plan, bound.plan.kind
+    with contextlib.ExitStack() as open_loaders:
+
+        def copied(units: UnitDataset) -> UnitDataset:
+            return Copies(units, plan.copies) if plan.copies > 1 else units
+
+        def engine(of: Task, units: UnitDataset, label: bytes) -> Engine:
+            loader = open_loaders.enter_context(contextlib.closing(Loader(of, units, noise, threads, label)))
+            return Engine(of, model, loader, bound, noise, context, fitted)
+
+        views = PublicViews(canonical_units(data), plan.public_view) if kind.public_views else None
+        fitted = views_at_once or fit_views_at_once(task, model, task.collate([_example(task, data, noise)]))
+        private = plain = None
+        if kind.private:
+            residual = views is not None and plan.private_loss == "residual"
+            own: UnitDataset = ResidualViews(views) if views and residual else data
+            private = engine(Residual(task) if residual else task, copied(own), b"private")
+        if not kind.private or views:
+            plain = engine(task, copied(views or data), b"plain")
+        projected = engine(task, public, b"public") if public else None
+        facts = (f"{len(public):,} units that the subspace is fitted on",) if public else ()
+        conditions = () if views is None else (_shown(views),)
+        yield Assembly(task, bound, noise, context, private, plain, projected, fitted, facts, conditions)
+
+
+def canonical_units(data: UnitDataset) -> CanonicalUnits:
+    """`data`, which must be able to tell its content from its augmentation.
+
+    Raises:
+        DposeError: it is not.
+    """
+    if not isinstance(data, CanonicalUnits):
+        raise DposeError(
+            "these data have no canonical views, which public views are made from",
+            type(data).__name__,
+            "give units with `canonical` and `augmented` (dpose.units.CanonicalUnits)",
+        )
+    return data
+
+
+def _shown(views: PublicViews) -> str:
+    shape = views.canonical(0)[0].image.shape
+    return f"the public view and the labels of every unit: {views.view.describe(shape[-3:-1])}"
+
+
+def _example(task: Task, data: UnitDataset, noise: NoiseSource) -> list[View]:
+    with contextlib.closing(Loader(task, data, noise, 1)) as loader:
+        return loader.unit(0, 0)

@@ -1,0 +1,151 @@
+"""What must hold around private data, checked in the code path and not left to the caller.
+
+Each guard refuses; none repairs. What a guard finds is told to whoever holds the private data, before anything is
+released; it stands in no artefact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+
+from dpose.errors import DposeError
+from dpose.media.fingerprint import distances
+from dpose.units import KnownPictures, UnitDataset
+
+T = TypeVar("T")
+
+NEAR = 16
+"""Pictures whose fingerprints differ in at most this many of 128 bits are taken for copies: saved again, resized or
+recoloured ones differ in fewer, pictures of different scenes in more."""
+
+
+def check_model(model: torch.nn.Module) -> None:
+    """Refuse a model that mixes units.
+
+    Raises:
+        DposeError: it normalises over batches.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            raise DposeError(
+                "batch normalisation mixes units and stores what it saw",
+                name,
+                "fold it into its convolution, or build the model with norm='group'",
+            )
+
+
+@contextmanager
+def only_gradients(model: torch.nn.Module) -> Iterator[None]:
+    """While private data flow, the model stays as it is: no buffer and no parameter is written, no `.grad` appears.
+
+    What a step returns is then the only way out, and that is a clipped and noised sum.
+
+    Raises:
+        DposeError: the model wrote something, or gradients were made on another way than per unit.
+    """
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    before = {name: (tensor, tensor._version) for name, tensor in state.items()}
+    stored = {name: p.grad for name, p in model.named_parameters()}
+    yield
+    after = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    for name, tensor in after.items():
+        if name not in before or before[name][0] is not tensor or before[name][1] != tensor._version:
+            raise DposeError(
+                "was written while private data flowed",
+                name,
+                "train a model whose forward pass stores nothing",
+            )
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not stored[name]:
+            raise DposeError(
+                "got a gradient of private data that was not clipped per unit",
+                name,
+                "let the loss return a tensor and call no backward",
+            )
+
+
+def check_disjoint(public: UnitDataset, private: UnitDataset, threads: int, console: Console) -> None:
+    """Refuse public units that share a picture with the private ones, byte for byte or nearly, or a person.
+
+    Exact copies are found by `content_hashes`. Near ones by `fingerprints` and people by `subjects`, where both
+    datasets tell them (`dpose.units.KnownPictures`).
+
+    Args:
+        public: What is to be taken for public.
+        private: What is protected.
+        threads: Threads that read.
+        console: Where progress goes.
+
+    Raises:
+        DposeError: a public unit is among the private ones; names both.
+    """
+    _refuse_shared(
+        public, private, public.content_hashes, private.content_hashes, "is a picture of", threads, console
+    )
+    if not (isinstance(public, KnownPictures) and isinstance(private, KnownPictures)):
+        return
+    _refuse_shared(
+        public, private, public.subjects, private.subjects, "shows the person of", threads, console
+    )
+    rows, owners = _prints(private, threads, console)
+    for index, prints in enumerate(_each(public.fingerprints, len(public), threads, console)):
+        close = (distances(prints, rows) <= NEAR).any(axis=0)
+        if close.any():
+            raise _overlap(
+                public.unit_id(index), private.unit_id(int(owners[close][0])), "looks like a picture of"
+            )
+
+
+def _refuse_shared(
+    public: UnitDataset,
+    private: UnitDataset,
+    of_public: Callable[[int], tuple[str, ...]],
+    of_private: Callable[[int], tuple[str, ...]],
+    what: str,
+    threads: int,
+    console: Console,
+) -> None:
+    owner = {
+        name: i for i, names in enumerate(_each(of_private, len(private), threads, console)) for name in names
+    }
+    for index, names in enumerate(_each(of_public, len(public), threads, console)):
+        for name in names:
+            if name in owner:
+                raise _overlap(public.unit_id(index), private.unit_id(owner[name]), what)
+
+
+def _prints(
+    units: KnownPictures, threads: int, console: Console
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """All fingerprints, one a row, and the unit that each is of."""
+    each = list(_each(units.fingerprints, len(units), threads, console))
+    owners = np.repeat(np.arange(len(each)), [len(prints) for prints in each])
+    return np.concatenate(each), owners
+
+
+def _each(of: Callable[[int], T], count: int, threads: int, console: Console) -> Iterator[T]:
+    with (
+        ThreadPoolExecutor(max(1, threads)) as pool,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
+        task = bar.add_task("comparing public with private data", total=count)
+        for value in pool.map(of, range(count)):
+            yield value
+            bar.advance(task)
+
+
+def _overlap(public: str, private: str, what: str) -> DposeError:
+    return DposeError(
+        f"public unit {public} {what} private unit {private}",
+        "--public",
+        "leave it out: what is public may be in no private unit",
+    )

@@ -1,0 +1,53 @@
+"""Scores while training: of public data, or of held-out ones named so, with the epsilon spent so far beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpose.privacy.accounting import epsilon_curve
+from dpose.privacy.statement import Query
+from dpose.training.plan import BoundPlan
+from dpose.units import UnitDataset
+
+POINTS = 10
+"""Scores in a run, besides the one before its first step."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Data that are scored while a model trains.
+
+    The scores see the model, whose every step is noised; so of public data they are post-processing. Of held-out
+    private data they are releases without noise, outside the guarantee of the run, and the statement lists them.
+
+    Attributes:
+        units: Not augmented; none of them among the private ones.
+        name: For log and statement.
+        public: Whether nobody in them needs protection.
+    """
+
+    units: UnitDataset
+    name: str
+    public: bool
+
+    def query(self) -> Query | None:
+        """What the statement must list; None for public data."""
+        return (
+            None if self.public else Query("the model's score while training", self.name, "shown as a curve")
+        )
+
+
+def moments(blocks: Sequence[int]) -> list[int]:
+    """After which steps to score: at most `POINTS` of `blocks`, the steps that blocks end with, the last among them."""
+    count = min(POINTS, len(blocks))
+    return [blocks[round((i + 1) * len(blocks) / count) - 1] for i in range(count)]
+
+
+def spent_by(bound: BoundPlan, steps: Sequence[int]) -> dict[int, float | None]:
+    """Epsilon after each of `steps`; None for a method without guarantee."""
+    if bound.event is None or bound.plan.delta is None:
+        return dict.fromkeys(steps)
+    plan = bound.plan
+    curve = epsilon_curve(bound.event, bound.plan.delta, plan.relation, steps, plan.accountant)
+    return dict(zip(steps, curve, strict=True))

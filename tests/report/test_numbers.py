@@ -1,0 +1,60 @@
+"""Numbers read as people write them, and are not rounded into something else."""
+
+import math
+from datetime import datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpose.report.numbers import MINUS, MISSING, brief, change, day, score, ticks
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (7.993495, "7.993"),
+        (1e-5, "1e-5"),
+        (4e-05, "4e-5"),
+        (0.001, "0.001"),
+        (1234.4, "1,234"),
+        (-2.5, f"{MINUS}2.5"),
+        (-1e-7, f"{MINUS}1e-7"),
+        (2e20, "2e20"),
+    ],
+)
+def test_brief(value, shown):
+    assert brief(value) == shown
+
+
+def test_scores_and_changes():
+    assert score(None) == MISSING
+    assert score(0.0) == "0.0"
+    assert change(33.2, 36.0) == "+2.8"
+    assert change(36.0, 33.2) == f"{MINUS}2.8"
+    assert change(None, 1.0) == change(1.0, None) == MISSING
+
+
+@given(st.floats(0, 100), st.floats(0, 100))
+def test_a_change_is_the_difference_of_the_numbers_beside_it(before, after):
+    shown = change(before, after).replace(MINUS, "-")
+    assert float(shown) == pytest.approx(float(score(after)) - float(score(before)), abs=0.051)
+    assert (shown == "0.0") == (score(before) == score(after))
+
+
+def test_day():
+    assert day(datetime(2026, 5, 3, 23, 59)) == "3 May 2026"
+
+
+@given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.integers(1, 8))
+def test_ticks_enclose_their_range(low, span, count):
+    found = ticks(low, low + span, count)
+    steps = {round(b - a, 12) for a, b in pairwise(found)}
+    slack = 1e-6 * max(abs(low), abs(low + span), 1e-9)
+    assert found[0] <= low + slack
+    assert found[-1] >= low + span - slack
+    assert 2 <= len(found) <= count + 3
+    assert max(steps) == pytest.approx(min(steps), rel=1e-6)
+    assert all(math.isfinite(t) for t in found)

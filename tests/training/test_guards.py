@@ -1,0 +1,140 @@
+"""What must not happen around private data is refused in the path, whatever the caller does."""
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.media.fingerprint import fingerprint
+from dpose.scene import render, scene_seed
+from dpose.training.guards import check_disjoint, check_model, only_gradients
+
+
+class Pictures:
+    def __init__(self, images, people=None, prefix="u"):
+        self.images, self.people, self.prefix = images, people or [""] * len(images), prefix
+
+    def __len__(self):
+        return len(self.images)
+
+    def unit_id(self, index):
+        return f"{self.prefix}{index}"
+
+    def content_hashes(self, index):
+        return (str(hash(self.images[index].tobytes())),)
+
+    def load(self, index, rng):
+        raise AssertionError("a guard reads no views")
+
+    def fingerprints(self, index):
+        return fingerprint(self.images[index])[None]
+
+    def subjects(self, index):
+        return (self.people[index],) if self.people[index] else ()
+
+
+class Plain:
+    """The same without fingerprints and people."""
+
+    def __init__(self, inner):
+        self.unit_id, self.content_hashes, self.load = inner.unit_id, inner.content_hashes, inner.load
+        self.count = len(inner)
+
+    def __len__(self):
+        return self.count
+
+
+@pytest.fixture(scope="module")
+def images():
+    return [render("ward", scene_seed("ward", "train", i)).image for i in range(30)]
+
+
+def check(public, private):
+    check_disjoint(public, private, 2, Console(quiet=True))
+
+
+def others(count=20):
+    return [render("ward", scene_seed("ward", "public", i)).image for i in range(count)]
+
+
+def test_pictures_of_others_pass(images):
+    check(Pictures(others()), Pictures(images))
+    check(Plain(Pictures(others())), Plain(Pictures(images)))
+
+
+@pytest.mark.parametrize("wrap", [Pictures, lambda p: Plain(Pictures(p))])
+def test_the_same_picture_is_refused_and_both_are_named(images, wrap):
+    with pytest.raises(DposeError, match=r"public unit u5 is a picture of private unit u7"):
+        check(wrap([*others(5), images[7]]), wrap(images))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda p: cv2.imdecode(cv2.imencode(".jpg", p, (cv2.IMWRITE_JPEG_QUALITY, 70))[1], 1),
+        lambda p: cv2.resize(p, (144, 192), interpolation=cv2.INTER_CUBIC),
+        lambda p: cv2.convertScaleAbs(p, alpha=0.9, beta=15),
+    ],
+    ids=["saved again", "resized", "recoloured"],
+)
+def test_a_near_copy_is_refused(images, changed):
+    with pytest.raises(DposeError, match=r"public unit u3 looks like a picture of private unit u11"):
+        check(Pictures([*others(3), changed(images[11])]), Pictures(images))
+
+
+def test_a_person_in_both_is_refused(images):
+    public = Pictures(others(3), ["ann", "bob", "eve"])
+    private = Pictures(images[:3], ["dan", "", "eve"])
+    with pytest.raises(DposeError, match=r"public unit u2 shows the person of private unit u2"):
+        check(public, private)
+
+
+def test_the_rendered_splits_pass_whole():
+    from dpose.pose.data import open_data
+
+    ward = open_data("synthetic:ward:train", purpose="train", input_size=(128, 96), limit=1500)
+    public = open_data("synthetic:ward:public", purpose="train", input_size=(128, 96))
+    check(public, ward)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+        self.register_buffer("seen", torch.zeros(2))
+
+
+class TestOnlyGradients:
+    def test_a_model_that_stays_as_it_is_passes(self):
+        net = Net()
+        net.layer.weight.grad = torch.ones(2, 2)  # of an earlier step
+        with only_gradients(net):
+            torch.func.functional_call(net.layer, {"weight": torch.ones(2, 2)}, (torch.ones(1, 2),))
+
+    @pytest.mark.parametrize(
+        ("write", "named"),
+        [
+            (lambda n: n.seen.add_(1), "seen"),
+            (lambda n: setattr(n, "seen", torch.ones(2)), "seen"),
+            (lambda n: n.register_buffer("fresh", torch.ones(2)), "fresh"),
+            (lambda n: n.layer(torch.ones(1, 2)).sum().backward(), "layer.weight"),
+        ],
+    )
+    def test_whatever_is_written_is_refused(self, write, named):
+        net = Net()
+        with pytest.raises(DposeError, match=named), only_gradients(net):
+            write(net)
+
+
+def test_batch_normalisation_anywhere_is_refused():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
+    with pytest.raises(DposeError, match=r"1\.0"):
+        check_model(net)
+    check_model(torch.nn.Sequential(torch.nn.GroupNorm(1, 2)))
+
+
+def test_fingerprints_of_noise_differ(images):
+    prints = np.stack([fingerprint(i) for i in images])
+    assert len({p.tobytes() for p in prints}) == len(images)
