@@ -1,0 +1,223 @@
+"""Canaries: units that are put into the data to be looked for afterwards, through the same path as every other unit.
+
+Each canary is in on the toss of its own coin, before training. One that is not in stays in the dataset and contributes
+nothing: that is the zero-out relation, word for word, and n does not change.
+
+* A **gradient canary** pushes one parameter of its own that no other unit's loss depends on. Its loss is linear in that
+  parameter and steep, so its clipped gradient is the clipping norm times a unit vector: the largest contribution that
+  the mechanism allows. The adversary sees every noisy update (white box).
+* An **input canary** is a picture of nobody with wrong labels, trained on by the task's own loss. The adversary sees
+  the final weights (black box).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpose.privacy.accounting import Relation
+from dpose.units import Metric, Task, UnitBatch, UnitDataset, View
+
+PARAMETER = "audit_canaries"
+"""Name of the parameter that gradient canaries push; (canaries + never used,) float32, zero at first."""
+STEEPNESS = 10.0
+"""A gradient canary's norm before clipping, in clipping norms: without the clip it would stand out."""
+NEVER_USED = 10_000
+"""Coordinates that no canary pushes. To the adversary they look like canaries that are not in."""
+
+Coins = NDArray[np.bool_]
+
+
+def toss(count: int, rng: np.random.Generator) -> Coins:
+    """`count` independent fair coins, true where a canary is in."""
+    return np.asarray(rng.integers(2, size=count), bool)
+
+
+class CanaryTask:
+    """A task that also knows canaries (`dpose.units.Task`).
+
+    A view's target holds three more scalars: "presence", by which the inner task's loss is multiplied; "canary", the
+    coordinate of `PARAMETER` that the view pushes, -1 for none; and "push", by how much.
+
+    Args:
+        inner: The task itself.
+    """
+
+    def __init__(self, inner: Task) -> None:
+        self.inner, self.name = inner, inner.name
+
+    def build_model(self, config: Any) -> torch.nn.Module:
+        """The inner task's model."""
+        return self.inner.build_model(config)
+
+    def loss(
+        self,
+        model: torch.nn.Module,
+        params: Mapping[str, Tensor],
+        inputs: Tensor,
+        targets: Mapping[str, Tensor],
+    ) -> Tensor:
+        """(V,): the inner loss times presence, or for a gradient canary push times its coordinate."""
+        own = self.inner.loss(model, params, inputs, targets) * targets["presence"]
+        if PARAMETER not in params:
+            return own
+        coordinate = targets["canary"]
+        pushed = params[PARAMETER][coordinate.clamp_min(0)] * targets["push"]
+        return torch.where(coordinate < 0, own, pushed.to(own.dtype))
+
+    def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
+        """As the inner task does."""
+        return self.inner.collate(units)
+
+    def metric(self) -> Metric:
+        """The inner task's."""
+        return self.inner.metric()
+
+
+@dataclass(frozen=True)
+class GradientCanaries:
+    """Canaries that push a coordinate each.
+
+    Attributes:
+        included: (m,), the coins.
+        blank: What a canary shows: a view of the data's shape without content.
+        clip_norm: The plan's.
+        relation: Under replacement a canary that is not in is replaced by its opposite, which moves the sum by twice
+            the clipping norm; otherwise by nothing.
+    """
+
+    included: Coins
+    blank: View
+    clip_norm: float
+    relation: Relation = Relation.ZERO_OUT
+
+    def __len__(self) -> int:
+        return len(self.included)
+
+    def view(self, index: int) -> View:
+        """Canary `index` as the loader sees it."""
+        absent = -1.0 if self.relation is Relation.REPLACE else 0.0
+        push = STEEPNESS * self.clip_norm * (1.0 if self.included[index] else absent)
+        return _marked(self.blank, canary=index, push=push)
+
+
+@dataclass(frozen=True)
+class InputCanaries:
+    """Canaries that show a picture with wrong labels.
+
+    Attributes:
+        included: (m,), the coins.
+        views: One a canary.
+    """
+
+    included: Coins
+    views: Sequence[View]
+
+    def __len__(self) -> int:
+        return len(self.included)
+
+    def view(self, index: int) -> View:
+        """Canary `index` as the loader sees it."""
+        return _marked(self.views[index], presence=float(self.included[index]))
+
+
+class CanaryUnits:
+    """The real units, then the canaries (`dpose.units.UnitDataset`).
+
+    Args:
+        real: The units of the audited run.
+        canaries: What is added to them.
+        blank: Stands in for every real unit, with presence 0, where the real ones must not be read: in controls and
+            under planted faults, which protect nobody.
+    """
+
+    def __init__(
+        self, real: UnitDataset, canaries: GradientCanaries | InputCanaries, blank: View | None = None
+    ) -> None:
+        self.real, self.canaries, self.blank = real, canaries, blank
+
+    def __len__(self) -> int:
+        return len(self.real) + len(self.canaries)
+
+    def unit_id(self, index: int) -> str:
+        """The real unit's own name, or "canary-N"."""
+        own = index - len(self.real)
+        return self.real.unit_id(index) if own < 0 else f"canary-{own:05d}"
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """The real unit's own, or of the canary's name and coin: the other coin is another dataset."""
+        own = index - len(self.real)
+        if own >= 0:
+            word = f"canary {own} {bool(self.canaries.included[own])}"
+            return (hashlib.sha256(word.encode()).hexdigest(),)
+        if self.blank is not None:
+            return (hashlib.sha256(b"blank").hexdigest(),)
+        return self.real.content_hashes(index)
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """The unit's views with the marks that `CanaryTask` reads."""
+        own = index - len(self.real)
+        if own >= 0:
+            return [self.canaries.view(own)]
+        if self.blank is not None:
+            return [_marked(self.blank, presence=0.0)]
+        return [_marked(view) for view in self.real.load(index, rng)]
+
+
+class PresentUnits:
+    """The real units, each of them in or zeroed out (`dpose.units.UnitDataset`): every unit is a canary.
+
+    Args:
+        real: The units.
+        included: (n,), which of them contribute.
+    """
+
+    def __init__(self, real: UnitDataset, included: Coins) -> None:
+        self.real, self.included = real, included
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def unit_id(self, index: int) -> str:
+        """The unit's own name."""
+        return self.real.unit_id(index)
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """The unit's own hashes and its coin."""
+        return (*self.real.content_hashes(index), str(bool(self.included[index])))
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """The unit's views, marked as present or not."""
+        presence = float(self.included[index])
+        return [_marked(view, presence=presence) for view in self.real.load(index, rng)]
+
+
+def _marked(view: View, *, presence: float = 1.0, canary: int = -1, push: float = 0.0) -> View:
+    marks: dict[str, NDArray[Any]] = {
+        "presence": np.array(presence, np.float32),
+        "canary": np.array(canary, np.int64),
+        "push": np.array(push, np.float32),
+    }
+    return replace(view, target={**view.target, **marks})
+
+
+def add_parameter(model: torch.nn.Module, canaries: int, never_used: int = NEVER_USED) -> torch.nn.Parameter:
+    """Give `model` the parameter that gradient canaries push, zero, on the device of the others."""
+    like = next(model.parameters())
+    parameter = torch.nn.Parameter(torch.zeros(canaries + never_used, device=like.device))
+    model.register_parameter(PARAMETER, parameter)
+    return parameter
+
+
+def wrong_labels(view: View, key: str, high: float, rng: np.random.Generator) -> View:
+    """The view with `target[key]` replaced by uniform draws from [0, high), of the same shape and type."""
+    old = view.target[key]
+    drawn = rng.uniform(0, high, np.shape(old)).astype(old.dtype)
+    return replace(view, target={**view.target, key: drawn})

@@ -1,0 +1,197 @@
+"""Faults, planted into the real functions for as long as a context lasts: what an audit must be able to see.
+
+    with planted("double-counting"):
+        ...                            # every step of every run in here is faulty
+
+Nothing in the engine knows of them. Each one has been seen in published code (docs/sharp-edges.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import dpose.training.step
+from dpose.attacks.whitebox import order_of_turns
+from dpose.errors import DposeError
+from dpose.privacy.noise import Stream
+from dpose.training.gradients import Params, per_unit_gradients
+from dpose.units import Task, UnitBatch
+
+Replacements = Mapping[str, Callable[..., Any]]
+
+_step: Any = dpose.training.step
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way to break the guarantee.
+
+    Attributes:
+        summary: What is wrong, in one sentence.
+        visible: Whether an audit by canaries can see it.
+        replacements: Makes, at the moment of planting, functions to put in the place of those of `training.step`.
+    """
+
+    summary: str
+    visible: bool
+    replacements: Callable[[], Replacements]
+
+
+def _scaled_noise(factor: float) -> Replacements:
+    real = _step.add_gaussian
+
+    def add(sums: Params, stddev: float, stream: Stream) -> Params:
+        if factor == 0:
+            return dict(sums)
+        noisy: Params = real(sums, factor * stddev, stream)
+        return noisy
+
+    return {"add_gaussian": add}
+
+
+def _same_batch() -> Replacements:
+    noised = _step.add_gaussian
+    clipped = _step.clipped_sum
+    public: Params = {}
+
+    def clip(
+        task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *args: Any, **kwargs: Any
+    ) -> Params:
+        for name, gradient in per_unit_gradients(task, model, params, batch).items():
+            public[name] = public.get(name, 0) + gradient.sum(0)
+        protected: Params = clipped(task, model, params, batch, *args, **kwargs)
+        return protected
+
+    def add(sums: Params, stddev: float, stream: Stream) -> Params:
+        noisy = noised(sums, stddev, stream)
+        unprotected = {name: public.pop(name, torch.zeros_like(value)) for name, value in noisy.items()}
+        return {name: value + unprotected[name] for name, value in noisy.items()}
+
+    return {"clipped_sum": clip, "add_gaussian": add}
+
+
+def _double_counting() -> Replacements:
+    real = _step.clipped_sum
+
+    def twice(*args: Any, **kwargs: Any) -> Params:
+        return {name: 2 * value for name, value in real(*args, **kwargs).items()}
+
+    return {"clipped_sum": twice}
+
+
+def _batches_in_turn(shuffle: bool) -> Replacements:
+    step = 0
+    order: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def turn(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+        nonlocal step, order
+        turns = order_of_turns(n, round(rate * n))
+        now = step % (int(turns.max()) + 1)
+        if now == 0:
+            order = stream.generator().permutation(n) if shuffle else np.arange(n)
+        step += 1
+        return np.sort(order[turns == now])
+
+    return {"poisson_batch": turn}
+
+
+def _twice_the_rate() -> Replacements:
+    real = _step.poisson_batch
+
+    def drawn(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+        batch: NDArray[np.int64] = real(n, min(1.0, 2 * rate), stream)
+        return batch
+
+    return {"poisson_batch": drawn}
+
+
+def _not_clipped() -> Replacements:
+    def summed(
+        task: Task,
+        model: torch.nn.Module,
+        params: Params,
+        batch: UnitBatch,
+        clip_norm: float,
+        *,
+        normalise: bool = False,
+    ) -> Params:
+        scale = 1 / clip_norm if normalise else 1.0
+        gradients = per_unit_gradients(task, model, params, batch)
+        return {name: scale * gradient.sum(0) for name, gradient in gradients.items()}
+
+    return {"clipped_sum": summed}
+
+
+def _realised_size() -> Replacements:
+    sample = _step.poisson_batch
+    noised = _step.add_gaussian
+    expected = realised = 1.0
+
+    def drawn(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+        nonlocal expected, realised
+        batch: NDArray[np.int64] = sample(n, rate, stream)
+        expected, realised = rate * n, max(1.0, float(len(batch)))
+        return batch
+
+    def add(sums: Params, stddev: float, stream: Stream) -> Params:
+        return {name: value * expected / realised for name, value in noised(sums, stddev, stream).items()}
+
+    return {"poisson_batch": drawn, "add_gaussian": add}
+
+
+FAULTS: Mapping[str, Fault] = {
+    "noise-missing": Fault("no noise is added to the clipped sum", True, lambda: _scaled_noise(0.0)),
+    "half-noise": Fault("the noise has half the claimed deviation", True, lambda: _scaled_noise(0.5)),
+    "same-batch": Fault(
+        "a gradient that is taken to be public is computed on the private batch, and added without clip or noise",
+        True,
+        _same_batch,
+    ),
+    "double-counting": Fault("each unit's clipped gradient enters the sum twice", True, _double_counting),
+    "wrong-sampling": Fault(
+        "batches go through the units in a fixed order, accounted as sampled",
+        True,
+        lambda: _batches_in_turn(shuffle=False),
+    ),
+    "twice-the-rate": Fault("units are drawn twice as often as accounted", True, _twice_the_rate),
+    "not-clipped": Fault("gradients enter the sum without a clip", True, _not_clipped),
+    "shuffled-batches": Fault(
+        "batches are cut from a secret shuffle at every epoch, accounted as sampled",
+        False,
+        lambda: _batches_in_turn(shuffle=True),
+    ),
+    "realised-size": Fault("the noised sum is divided by the batch's own size", False, _realised_size),
+}
+"""Every fault by name. The invisible ones are there to show that they are."""
+
+VISIBLE = tuple(name for name, fault in FAULTS.items() if fault.visible)
+
+
+@contextlib.contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Run the block with a fault in the engine; with None as it is. Not for several threads at once.
+
+    Raises:
+        DposeError: there is no such fault.
+    """
+    if name is None:
+        yield
+        return
+    if name not in FAULTS:
+        raise DposeError(f"no fault called {name!r}", "--plant", f"choose one of {', '.join(FAULTS)}")
+    replacements = FAULTS[name].replacements()
+    real = {function: getattr(_step, function) for function in replacements}
+    try:
+        for function, fake in replacements.items():
+            setattr(_step, function, fake)
+        yield
+    finally:
+        for function, original in real.items():
+            setattr(_step, function, original)

@@ -1,0 +1,191 @@
+"""`dpose audit`: attack the guarantee. Exit code 1 where a claim is refuted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from dpose.attacks.results import AuditReport
+
+app = typer.Typer(
+    help="Attack the guarantee: a lower bound on epsilon beside the claim.", no_args_is_help=True
+)
+
+Epsilon = Annotated[float, typer.Option(help="The claim: epsilon of the whole run or release.")]
+Delta = Annotated[float, typer.Option(help="The claim: delta.")]
+Alpha = Annotated[float, typer.Option(help="Probability that a true claim is flagged.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Makes the audit reproducible.")]
+
+
+@app.callback()
+def audit() -> None:
+    """Attack the guarantee. Exit code 0: not refuted. 1: FLAGGED, the claim is refuted. 2: a mistake."""
+
+
+@app.command(
+    epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --canaries 500 --out runs/audit"
+)
+def training(
+    data: Annotated[
+        str, typer.Option(help="The data: NAME[:ROOT][:SPLIT]. The audit adds to what they have spent.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to make; must not exist.")],
+    epsilon: Epsilon,
+    delta: Delta,
+    method: Annotated[str, typer.Option(help="The method to audit.")] = "dp-sgd",
+    canaries: Annotated[int, typer.Option(help="How many; each is in on the toss of a coin.")] = 500,
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="gradient (white box, strong) or input (black box: pictures with wrong labels, weak)."
+        ),
+    ] = "gradient",
+    plant: Annotated[
+        str | None, typer.Option(help="Plant a fault, to see it flagged; reads no private data.")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
+    init: Annotated[Path | None, typer.Option(help="A model folder to start from.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only so many units.")] = 500,
+    epochs: Annotated[float, typer.Option(help="Passes over units and canaries.")] = 4,
+    batch_size: Annotated[int, typer.Option(help="Units and canaries in a batch on average.")] = 125,
+    clip_norm: Annotated[float, typer.Option(help="Clipping norm C.")] = 1.0,
+    relation: Annotated[str, typer.Option(help="zero-out or replace.")] = "zero-out",
+    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
+    alpha: Alpha = 0.05,
+    controls: Annotated[bool, typer.Option(help="Train the two faulty controls too.")] = True,
+    seed: Seed = None,
+) -> None:
+    """Train a plan with canaries in its data, find them again, and bound epsilon from below."""
+    from dpose.experiments.auditing import TrainingAudit, audit_training
+    from dpose.experiments.config import RunConfig
+
+    console = Console()
+    config = RunConfig.from_dict(
+        {
+            "data": {"private": data, "limit": limit},
+            "model": {"preset": preset, "init": str(init) if init else None},
+            "plan": {
+                "method": method,
+                "epsilon": epsilon,
+                "delta": delta,
+                "epochs": epochs,
+                "expected_batch_size": batch_size,
+                "clip_norm": clip_norm,
+                "relation": relation,
+            },
+            "optimizer": {"name": "adamw", "lr": lr},
+            "seed": seed,
+        },
+        "options",
+    )
+    how = TrainingAudit(canaries, kind, alpha, plant, controls)  # type: ignore[arg-type]
+    report = audit_training(config, how, out, console)
+    _show(report, console)
+    console.print(
+        f"\nThe report is in {out}: audit.md, audit.json, audit.png", highlight=False, soft_wrap=True
+    )
+    _leave(report.findings.flagged)
+
+
+@app.command(epilog="Example: dpose audit mechanism gaussian --epsilon 1 --delta 1e-5")
+def mechanism(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="gaussian, poisson-gaussian (through the engine), laplace or randomized-response."
+        ),
+    ],
+    epsilon: Epsilon,
+    delta: Delta = 0.0,
+    samples: Annotated[
+        int, typer.Option(help="Outputs of each input; half choose events, half test them.")
+    ] = 20_000,
+    plant: Annotated[str | None, typer.Option(help="Plant a fault, to see it flagged.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    alpha: Alpha = 0.05,
+    seed: Seed = None,
+) -> None:
+    """Run a mechanism on two neighbouring inputs and compare what comes out."""
+    from dpose.experiments.auditing import audit_named_mechanism
+    from dpose.files import write_atomic
+
+    console = Console()
+    with console.status(f"drawing {samples:,} outputs of each input"):
+        report = audit_named_mechanism(
+            name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha
+        )
+    found = report.findings
+    table = Table(
+        title=f"{name}: epsilon {epsilon:g}, delta {delta:g} claimed; {samples:,} outputs of each input"
+    )
+    for column in ("tested by", "event", "on the likelier input", "on the other"):
+        table.add_column(column)
+    for by, tested in (("(epsilon, delta)", found.pair), ("trade-off curve", found.curve)):
+        if tested:
+            rates = (f"{t.rate:.2%} of {t.total:,}" for t in (tested.likelier, tested.rarer))
+            table.add_row(by, str(tested.event), *rates)
+    console.print(table)
+    if report.planted:
+        console.print(f"Planted fault: {report.planted}", highlight=False)
+    estimate, bound = found.hockey_stick
+    lines = [
+        f"epsilon is at least {found.epsilon_bound:.3g} at delta {delta:g} (confidence {1 - alpha:g})",
+        f"delta at epsilon {epsilon:g}: estimate {max(estimate, 0.0):.3g}, at least {max(bound, 0.0):.3g}",
+    ]
+    if report.exact is not None:
+        lines.append(f"epsilon by adding up all outputs: {report.exact:.6g}")
+    for line in lines:
+        console.print(line, highlight=False)
+    if out:
+        write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
+    by = found.refuted_by or ("adding up",)
+    console.print(
+        f"[bold red]FLAGGED[/]: refuted by {', '.join(by)}" if report.flagged else "[bold]not refuted[/]",
+        highlight=False,
+    )
+    _leave(report.flagged)
+
+
+def _show(report: AuditReport, console: Console) -> None:
+    runs = {"this run": report.findings, **{f"control: {k}": v for k, v in report.controls.items()}}
+    table = Table(title=f"{report.title}: epsilon is at least (confidence {1 - report.alpha:g})")
+    table.add_column("test")
+    for name in runs:
+        table.add_column(name, justify="right")
+    for test in report.findings.bounds:
+        values = [run.bounds[test] for run in runs.values()]
+        table.add_row(test, *("-" if value is None else f"{value:.2f}" for value in values))
+    table.add_section()
+    for k, point in enumerate(report.findings.points[:2]):
+        rates = [run.points[k].true for run in runs.values()]
+        cells = [f"{r.rate:.1%} ({r.interval(0.05)[0]:.1%} to {r.interval(0.05)[1]:.1%})" for r in rates]
+        table.add_row(f"true positives at {point.target:.1%} false ones", *cells)
+    table.add_section()
+    table.add_row(
+        "verdict", *("[bold red]FLAGGED[/]" if run.flagged else "not refuted" for run in runs.values())
+    )
+    console.print(table)
+    if report.planted:
+        console.print(f"Planted fault: {report.planted}", highlight=False)
+    if report.findings.flagged:
+        console.print(
+            f"[bold red]FLAGGED[/]: epsilon {report.claim['epsilon']:.4g} is refuted by "
+            f"{', '.join(report.findings.refuted)}",
+            highlight=False,
+        )
+    else:
+        console.print(
+            f"epsilon {report.claim['epsilon']:.4g} is [bold]not refuted[/]; that is no proof",
+            highlight=False,
+        )
+
+
+def _leave(flagged: bool) -> None:
+    if flagged:
+        raise typer.Exit(1)

@@ -1,0 +1,401 @@
+"""Audits from data to report: a canary run of a plan, its controls, and what its adversaries found."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from rich.console import Console
+from safetensors.torch import save as save_tensors
+
+from dpose.attacks.canaries import (
+    PARAMETER,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    toss,
+    wrong_labels,
+)
+from dpose.attacks.canary_run import BLACK_BOX, WHITE_BOX, canary_run
+from dpose.attacks.drawing import picture
+from dpose.attacks.family import Family
+from dpose.attacks.faults import FAULTS, planted
+from dpose.attacks.hockeystick import MechanismFindings, audit_mechanism, exact_epsilon
+from dpose.attacks.mechanisms import build
+from dpose.attacks.results import Adversary, AuditReport, Findings, code_version, weigh
+from dpose.attacks.standin import PIXEL, NoTask, NoUnits
+from dpose.errors import DposeError
+from dpose.experiments.config import RunConfig
+from dpose.experiments.runs import build_model
+from dpose.files import write_atomic
+from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.task import PoseTask
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.units import View
+
+CONTROLS = {"no noise at all": "noise-missing", "each unit counted twice": "double-counting"}
+"""Controls of every audit and the fault that each has; they must be flagged, or the audit is blind."""
+WRONG_PICTURES = "synthetic:studio:train"
+"""Where input canaries come from: rendered people who are nobody."""
+
+
+@dataclass(frozen=True)
+class TrainingAudit:
+    """How to audit a training run.
+
+    Attributes:
+        canaries: How many; each is in on the toss of a coin.
+        kind: "gradient" (white box) or "input" (black box).
+        alpha: Probability that a true claim is refuted.
+        plant: A fault of `dpose.attacks.faults.FAULTS` to plant; no private data are read then.
+        controls: Whether to train the two controls too.
+    """
+
+    canaries: int = 500
+    kind: Literal["gradient", "input"] = "gradient"
+    alpha: float = 0.05
+    plant: str | None = None
+    controls: bool = True
+
+    def __post_init__(self) -> None:
+        if self.canaries < 20:
+            raise DposeError(f"{self.canaries} canaries show nothing", "--canaries", "use at least 20")
+        if self.kind not in ("gradient", "input"):
+            raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
+        if not 0 < self.alpha < 1:
+            raise DposeError(f"the level must lie between 0 and 1, not {self.alpha:g}", "--alpha")
+        if self.plant is not None and self.plant not in FAULTS:
+            raise DposeError(
+                f"no fault called {self.plant!r}", "--plant", f"choose one of {', '.join(FAULTS)}"
+            )
+
+
+def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: Console) -> AuditReport:
+    """Train the plan of `config` with canaries in the data, attack the run and write what was found into `out`.
+
+    **Guarantee.** The canary run is a run like any other: (epsilon, delta) for the units in `config.data`, with a
+    ledger and a statement in `out`, and its epsilon adds to what these units have spent before. The report is
+    post-processing of it: canaries are nobody, and scores use noisy updates or final weights alone. Controls and runs
+    with a planted fault protect nobody and therefore read nobody: every unit is blank in them, and no model is kept.
+
+    Args:
+        config: The run to audit.
+        audit: How.
+        out: The folder to make: the run folder, with audit.json, audit.md and audit.png.
+        console: Where progress goes.
+
+    Raises:
+        DposeError: the run is not possible, or protects nobody, or cannot be audited by these canaries.
+    """
+    plan = config.plan
+    if not plan.kind.private:
+        raise DposeError(f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd")
+    if out.exists():
+        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    seeded = config.seed is not None
+    key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
+    rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
+    model, facts, caveats = build_model(config)
+    size = model.config.input_size
+    task = PoseTask(model.config.skeleton, model.config.split_ratio)
+    real = open_data(
+        config.data.private,
+        purpose="train",
+        input_size=size,
+        augment=_augment(config),
+        unit="crop" if plan.unit == "crop" else "image",
+        limit=config.data.limit,
+    )
+    console.print(
+        f"{config.data.private}: {len(real):,} units and {audit.canaries:,} canaries", highlight=False
+    )
+    canaries, outsiders = _canaries(audit, plan, size, rng)
+    with console.status("the claimed curve"):
+        bound = plan.bind(len(real) + audit.canaries)
+        assert bound.event is not None
+        assert bound.epsilon is not None
+        assert plan.delta is not None
+        family = Family(bound.event, plan.delta, plan.relation)
+
+    def found(adversaries: Sequence[Adversary], included: np.typing.NDArray[np.bool_]) -> Findings:
+        with console.status("what the adversaries found"):
+            return weigh(adversaries, included, family, float(bound.epsilon or 0.0), audit.alpha)
+
+    described: dict[str, Any] = {"optimizer": config.optimizer, "console": console, "outsiders": outsiders}
+    if audit.plant is None:
+        _, adversaries = canary_run(
+            task,
+            model,
+            CanaryUnits(real, canaries),
+            plan,
+            out,
+            seed=config.seed,
+            settings={**config.to_dict(), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
+            public_facts=[*facts, f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
+            conditional_on=_conditions(config),
+            caveats=[*caveats, *_caveats(audit)],
+            **described,
+        )
+        _without_canaries(out, model)
+    else:
+        blank = CanaryUnits(real, canaries, blank=blank_view(size))
+        adversaries = _faulty(audit.plant, task, model, blank, plan, config.seed, described)
+    findings = found(adversaries, canaries.included)
+    controls = {}
+    for name, fault in CONTROLS.items() if audit.controls else ():
+        console.print(f"control: {name}", highlight=False)
+        units, its_task, its_model = _control(audit, canaries, len(real), config, rng)
+        options = {**described, "optimizer": OptimizerConfig()} if audit.kind == "gradient" else described
+        scored = _faulty(fault, its_task, its_model, units, plan, config.seed, options)
+        controls[name] = found(scored, units.canaries.included)
+    report = AuditReport(
+        title=f"Audit of {plan.method} at epsilon {bound.epsilon:.3g}",
+        claim=_claim(plan, bound),
+        threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
+        canaries={
+            "kind": f"{audit.kind} canaries",
+            "count": audit.canaries,
+            "included": int(canaries.included.sum()),
+            "coins": "independent, fair, tossed before training",
+        },
+        seed=config.seed,
+        alpha=audit.alpha,
+        planted=FAULTS[audit.plant].summary if audit.plant else "",
+        findings=findings,
+        controls=controls,
+        family=family,
+        notes=_notes(audit, seeded),
+    )
+    write_report(report, out)
+    return report
+
+
+def write_report(report: AuditReport, folder: Path) -> None:
+    """Write audit.json, audit.md and audit.png into `folder`.
+
+    Raises:
+        DposeError: the disk is full or may not be written to.
+    """
+    write_atomic(folder / "audit.json", json.dumps(report.to_dict(), indent=1) + "\n")
+    write_atomic(folder / "audit.md", report.markdown())
+    write_atomic(folder / "audit.png", picture(report))
+
+
+def blank_view(size: tuple[int, int]) -> View:
+    """A view of pose data's shapes without content: black, no joint labelled."""
+    target: Mapping[str, np.typing.NDArray[Any]] = {
+        "keypoints": np.zeros((16, 2), np.float32),
+        "visible": np.zeros(16, np.float32),
+        "labelled": np.zeros(16, np.float32),
+        "head_length": np.array(np.nan, np.float32),
+        "inverse": np.zeros((2, 3), np.float32),
+    }
+    return View(np.zeros((*size, 3), np.uint8), target)
+
+
+def _canaries(
+    audit: TrainingAudit, plan: TrainingPlan, size: tuple[int, int], rng: np.random.Generator
+) -> tuple[GradientCanaries | InputCanaries, list[View]]:
+    included = toss(audit.canaries, rng)
+    if audit.kind == "gradient":
+        return GradientCanaries(included, blank_view(size), plan.clip_norm, plan.relation), []
+    # as many again are never trained on: half set thresholds, half count false positives
+    pictures = open_data(WRONG_PICTURES, purpose="train", input_size=size, limit=2 * audit.canaries)
+    views = [
+        wrong_labels(pictures.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(pictures))
+    ]
+    return InputCanaries(included, views[: audit.canaries]), views[audit.canaries :]
+
+
+def _control(
+    audit: TrainingAudit,
+    canaries: GradientCanaries | InputCanaries,
+    real: int,
+    config: RunConfig,
+    rng: np.random.Generator,
+) -> tuple[CanaryUnits, Any, torch.nn.Module]:
+    """Units without content, fresh coins, and the task and model to train."""
+    coins = toss(audit.canaries, rng)
+    if isinstance(canaries, GradientCanaries):
+        # they push coordinates that no model's output depends on, so any model will do, and the smallest is fast
+        task = NoTask()
+        units = CanaryUnits(NoUnits(real), replace(canaries, included=coins, blank=PIXEL))
+        return units, task, task.build_model()
+    model, _, _ = build_model(config)
+    blank = blank_view(model.config.input_size)
+    units = CanaryUnits(NoUnits(real), replace(canaries, included=coins), blank)
+    return units, PoseTask(model.config.skeleton, model.config.split_ratio), model
+
+
+def _faulty(
+    fault: str,
+    task: Any,
+    model: torch.nn.Module,
+    units: CanaryUnits,
+    plan: TrainingPlan,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> list[Adversary]:
+    """A run with a fault, in a folder that does not outlive it."""
+    with tempfile.TemporaryDirectory(prefix="dpose-audit-") as folder, planted(fault):
+        _, adversaries = canary_run(
+            task, model, units, plan, Path(folder) / "run", state_dir=Path(folder), seed=seed, **options
+        )
+    return adversaries
+
+
+def _without_canaries(out: Path, model: torch.nn.Module) -> None:
+    """Write the weights again without the canaries' parameter, so that the folder holds a model like any other."""
+    weights = {
+        name: t.detach().cpu().contiguous() for name, t in model.state_dict().items() if name != PARAMETER
+    }
+    write_atomic(out / "model.safetensors", save_tensors(weights))
+
+
+def _claim(plan: TrainingPlan, bound: BoundPlan) -> dict[str, Any]:
+    return {
+        "method": plan.method,
+        "epsilon": bound.epsilon,
+        "delta": plan.delta,
+        "relation": plan.relation.value,
+        "accountant": plan.accountant.value,
+        "unit": plan.unit,
+        "n": bound.n,
+        "event": bound.event.to_dict() if bound.event else None,
+        "plan_sha256": bound.sha256,
+    }
+
+
+def _augment(config: RunConfig) -> Augment:
+    return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[
+        config.augment or "private"
+    ]()
+
+
+def _conditions(config: RunConfig) -> list[str]:
+    condition = DataSpec.parse(config.data.private).for_purpose("train").condition
+    return [condition] if condition else []
+
+
+def _caveats(audit: TrainingAudit) -> list[str]:
+    return [
+        f"this is an audit: {audit.canaries:,} {audit.kind} canaries, which are nobody, were trained on with the units, "
+        "and count among them",
+        "the audit is one more release of the same units: its epsilon adds to what their other runs have spent",
+    ]
+
+
+def _notes(audit: TrainingAudit, seeded: bool) -> list[str]:
+    notes = [
+        "An audit shows a lower bound. A claim that is not refuted is not proved by that.",
+        "The first two tests assume nothing but the guarantee. The third also assumes that different canaries fare "
+        "independently, as they do under the claimed mechanism: it refutes that the claimed mechanism ran.",
+        "The bounds by a trade-off curve are the epsilon of the same sampling and steps with the least noise that is "
+        "refuted.",
+        "All bounds of a run hold together, at the stated confidence.",
+        "Controls are faulty on purpose and must be flagged. They read no private data.",
+    ]
+    if audit.kind == "input":
+        notes.append(
+            "Black-box attacks on noisy training are weak: expect bounds near zero even for faulty runs, and take "
+            "gradient canaries to look for faults."
+        )
+        notes.append(
+            "The scores of input canaries depend on each other; their intervals describe and prove nothing."
+        )
+    if audit.plant:
+        notes.append("A fault was planted. No private data were read: every real unit was blank.")
+    if seeded:
+        notes.append("The run is seeded: it can be repeated, and guarantees nothing.")
+    return notes
+
+
+@dataclass(frozen=True)
+class MechanismAudit:
+    """An audit of one mechanism by name.
+
+    Attributes:
+        mechanism: Its name.
+        samples: Outputs drawn of each input.
+        planted: The fault, in words; "" for none.
+        findings: What the samples show.
+        exact: Epsilon by adding up all outputs, where that can be done.
+        seed: None for keys from the operating system.
+    """
+
+    mechanism: str
+    samples: int
+    planted: str
+    findings: MechanismFindings
+    exact: float | None
+    seed: int | None
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the claim is refuted, by samples or by the sum."""
+        exceeded = self.exact is not None and self.exact > self.findings.epsilon * (1 + 1e-6)
+        return self.findings.flagged or exceeded
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "schema": 1,
+            "mechanism": self.mechanism,
+            "samples": self.samples,
+            "planted_fault": self.planted,
+            "seed": self.seed,
+            "exact_epsilon": None if self.exact is None else repr(self.exact),
+            **self.findings.to_dict(),
+            "flagged": self.flagged,
+            "code": code_version(),
+        }
+
+
+def audit_named_mechanism(
+    name: str,
+    epsilon: float,
+    delta: float,
+    *,
+    samples: int = 20_000,
+    plant: str | None = None,
+    seed: int | None = None,
+    alpha: float = 0.05,
+) -> MechanismAudit:
+    """Audit a mechanism of `dpose.attacks.mechanisms.MECHANISMS`.
+
+    Args:
+        name: Which.
+        epsilon: As claimed.
+        delta: As claimed.
+        samples: Outputs of each input; half choose the events.
+        plant: A fault to plant.
+        seed: Makes the audit reproducible.
+        alpha: Probability that a true claim is refuted.
+
+    Raises:
+        DposeError: an unknown name or fault, or a number out of range.
+    """
+    if samples < 100:
+        raise DposeError(f"{samples} samples show nothing", "--samples", "use at least 100")
+    mechanism = build(name, epsilon, delta, plant, seed)
+    findings = audit_mechanism(
+        mechanism.first,
+        mechanism.second,
+        epsilon=epsilon,
+        delta=delta,
+        samples=samples,
+        curve=mechanism.curve,
+        scores=mechanism.scores,
+        alpha=alpha,
+    )
+    exact = exact_epsilon(*mechanism.exact, delta) if mechanism.exact else None
+    return MechanismAudit(name, samples, mechanism.fault, findings, exact, seed)
