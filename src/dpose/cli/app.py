@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from dpose.cli.data import Annotations, with_annotations
+from dpose.cli.data import app as data_commands
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(data_commands, name="data")
 
 Epsilon = Annotated[
     float | None,
@@ -150,6 +154,7 @@ def train(
         int | None, typer.Option(min=1, help="With add-or-remove: a number of units fixed beforehand.")
     ] = None,
     augment: Annotated[str | None, typer.Option(help="none, private (mild) or public (strong).")] = None,
+    annotations: Annotations = None,
     limit: Limit = None,
     seed: Seed = None,
     views_at_once: Annotated[
@@ -168,7 +173,7 @@ def train(
         raise DposeError("training needs --data and --out", fix="see dpose train --help")
     config = RunConfig.from_dict(
         {
-            "data": {"private": data, "limit": limit},
+            "data": {"private": with_annotations(data, annotations), "limit": limit},
             "model": {"preset": preset, "init": str(init) if init else None, "strategy": strategy},
             "plan": {
                 "method": method,
@@ -195,15 +200,33 @@ def train(
 
 @app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --limit 500")
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
     data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
+    run: Annotated[Path | None, typer.Argument(help="A run or model folder.")] = None,
+    annotations: Annotations = None,
+    detections: Annotated[
+        str | None,
+        typer.Option(
+            help="For AP: a detector's boxes (COCO results JSON), relative to ROOT. Default: the labels' own."
+        ),
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Score this file instead of a model: COCO results JSON, or MPII's .mat or JSON."),
+    ] = None,
     limit: Limit = None,
 ) -> None:
-    """Score a model (PCKh). A score on held-out private data is listed in the run's statement."""
+    """Score a model: PCKh, or OKS AP on COCO and Human-Art. Its statement lists scores on held-out private data."""
     from dpose.experiments.runs import evaluate_run
+    from dpose.experiments.scoring import score_file
 
     console = _console()
-    console.print(evaluate_run(run, data, limit=limit, console=console))
+    spec = with_annotations(data, annotations)
+    if (run is None) == (predictions is None):
+        raise DposeError("give a run folder, or --predictions FILE", fix="see dpose evaluate --help")
+    if predictions is not None:
+        console.print(score_file(predictions, spec, console))
+    elif run is not None:
+        console.print(evaluate_run(run, spec, limit=limit, detections=detections, console=console))
 
 
 @app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")

@@ -14,9 +14,13 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
+from dpose.experiments.scoring import score_boxes
+from dpose.experiments.warnings import few_units
 from dpose.files import write_atomic
-from dpose.pose.data import Augment, DataSpec, PoseUnits, UnitKind, open_data
+from dpose.pose.ap import APResult
+from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, UnitKind, open_data
 from dpose.pose.folder import load_model
+from dpose.pose.heads import adapt_head
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
@@ -57,6 +61,9 @@ def train_pose(
     if METHODS[config.plan.method].private:
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
         console.print(f"{config.data.private}: {len(data):,} units", highlight=False)
+        warning = few_units(len(data))
+        if warning:
+            console.print(f"Warning: {warning}", highlight=False)
     else:
         show_report(data, console)
     return train(
@@ -128,11 +135,12 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
             torch.seed()
         else:
             torch.manual_seed(config.seed)
-        model = PoseTask().build_model(
+        model = PoseModel(
             PoseConfig(
                 preset=choice.preset,
                 input_size=choice.input_size or (0, 0),
                 norm="group" if private else "batch",
+                skeleton=SOURCES[DataSpec.parse(config.data.private).name].skeleton.name,
             )
         )
     else:
@@ -147,6 +155,10 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
             model = fold_batchnorm(model)
         facts.append(f"the first weights, from {Path(choice.init).name}")
         caveats += _inherited(Path(choice.init))
+    skeleton = SOURCES[DataSpec.parse(config.data.private).name].skeleton.name
+    if model.config.skeleton != skeleton:
+        caveats.append(f"the head was adapted from {model.config.skeleton}'s joints to {skeleton}'s")
+        model = adapt_head(model, skeleton)
     apply_strategy(model, strategy)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
@@ -185,8 +197,12 @@ def show_report(data: PoseUnits, console: Console) -> None:
         console.print(line, highlight=False)
 
 
-def evaluate_run(folder: Path, data: str, *, limit: int | None = None, console: Console) -> PCKhResult:
-    """PCKh of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
+def evaluate_run(
+    folder: Path, data: str, *, limit: int | None = None, detections: str | None = None, console: Console
+) -> PCKhResult | APResult:
+    """The score of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
+
+    PCKh, or OKS AP on COCO and Human-Art.
 
     A score on private data is a release without noise. On data the model was trained on it would undo the guarantee
     and is refused; on held-out private data it is listed in the statement, outside the guarantee.
@@ -195,6 +211,7 @@ def evaluate_run(folder: Path, data: str, *, limit: int | None = None, console: 
         folder: A run or model folder.
         data: A data spec; the split defaults to validation.
         limit: Use only so many units, a fixed choice by name.
+        detections: For AP, a detector's boxes, relative to the data's folder; the labels' own where None.
         console: Where progress goes.
 
     Raises:
@@ -204,30 +221,40 @@ def evaluate_run(folder: Path, data: str, *, limit: int | None = None, console: 
     model = load_model(folder)
     statement = _statement(folder)
     protected = _trained_on(folder)
-    if statement and statement.kind != "none" and protected and spec == protected:
+    if statement and statement.kind != "none" and protected and spec.same_units(protected):
         raise DposeError(
             "these are the units the run protects; their score without noise is outside any guarantee",
             data,
             "evaluate on a held-out split",
         )
     model = model.to("cuda" if torch.cuda.is_available() else "cpu")
+    if SOURCES[spec.name].coco is not None:
+        found, count = score_boxes(model, spec, detections=detections, limit=limit, console=console)
+        _record(folder, spec, count, found, statement)
+        return found
+    if detections is not None:
+        raise DposeError("takes no detections: its people have boxes of their own", spec.name)
     units = open_data(
         data, purpose="evaluate", input_size=model.config.input_size, augment=Augment.none(), limit=limit
     )
     show_report(units, console)
-    task = PoseTask(model.config.skeleton, model.config.split_ratio)
+    task = PoseTask(model.config.skeleton, model.config.split_ratio, labels=units.skeleton.name)
     result = cast(PCKhResult, score(task, model, units, console=console))
-    _record(folder, spec, units, result, statement)
+    _record(folder, spec, len(units), result, statement)
     return result
 
 
 def _record(
-    folder: Path, spec: DataSpec, units: PoseUnits, result: PCKhResult, statement: PrivacyStatement | None
+    folder: Path,
+    spec: DataSpec,
+    units: int,
+    result: PCKhResult | APResult,
+    statement: PrivacyStatement | None,
 ) -> None:
     # a root is a path on this machine and says nothing to the reader of a statement
     name = str(replace(spec, root=Path(spec.root).name))
     if statement and statement.kind != "none" and not spec.public:
-        query = Query("PCKh", f"{name}, {len(units):,} units")
+        query = Query(result.to_dict()["metric"], f"{name}, {units:,} units")
         # the ledger first: a query that did not reach the statement shows up in `dpose verify`
         with Ledger.append_to(folder / "ledger.jsonl") as ledger:
             ledger.query(query.to_dict())
@@ -237,11 +264,11 @@ def _record(
         write_atomic(folder / "README.md", model_card("pose", updated, config))
     content = {
         "data": name,
-        "units": len(units),
+        "units": units,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "result": result.to_dict(),
     }
-    file = re.sub(r"[^\w.-]+", "_", f"{name}-{len(units)}")
+    file = re.sub(r"[^\w.-]+", "_", f"{name}-{units}")
     write_atomic(folder / "evaluations" / f"{file}.json", json.dumps(content, indent=2) + "\n")
 
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
 from dpose.pose.data.augment import Augment, recolour
-from dpose.pose.skeletons import MPII
+from dpose.pose.data.problems import Problem
+from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
 from dpose.units import MAX_VIEWS, View
 
 UnitKind = Literal["image", "crop"]
@@ -27,30 +28,31 @@ UnitKind = Literal["image", "crop"]
 DEFAULT_CACHE_BYTES = 512 * 2**20
 """Decoded pictures kept in memory: enough for some 7,000 of LSPET's, or 3,500 crops of 256 x 192."""
 
-_FLIP_ORDER = list(MPII.flip_order)
-
 
 @dataclass(frozen=True)
 class Person:
-    """One labelled person.
+    """One labelled person, in the dataset's own skeleton of J joints.
 
     Attributes:
-        keypoints: (16, 2) float32, picture pixels in MPII's order; meaningless where not visible.
-        visible: (16,) bool, true where labelled.
+        keypoints: (J, 2) float32, picture pixels; meaningless where not visible.
+        visible: (J,) bool, true where labelled.
         box: (4,) float32, x0, y0, x1, y1 in picture pixels (see `dpose.pose.crops` for the convention).
         head_length: PCKh's reference length in picture pixels; nan where unknown.
+        area: OKS's area of the person in picture pixels squared; nan where unknown.
     """
 
     keypoints: NDArray[np.float32]
     visible: NDArray[np.bool_]
     box: NDArray[np.float32]
     head_length: float = float("nan")
+    area: float = float("nan")
 
     def __post_init__(self) -> None:
         """Refuse arrays of another shape."""
+        joints = len(self.visible)
         shapes = (np.shape(self.keypoints), np.shape(self.visible), np.shape(self.box))
-        if shapes != ((len(MPII), 2), (len(MPII),), (4,)):
-            raise ValueError(f"a person needs keypoints (16, 2), visible (16,) and box (4,), got {shapes}")
+        if shapes != ((joints, 2), (joints,), (4,)):
+            raise ValueError(f"a person needs keypoints (J, 2), visible (J,) and box (4,), got {shapes}")
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class _Cache:
         # Decoding happens outside the lock: two threads may decode one picture, but none waits for another.
         loaded = picture.read()
         loaded[0].setflags(write=False)
+        if isinstance(
+            loaded[0], np.memmap
+        ):  # the disk cache's: the system keeps those, and each would hold a file open
+            return loaded
         with self.lock:
             if index not in self.held and loaded[0].nbytes <= self.limit:
                 self.held[index] = loaded
@@ -116,7 +122,9 @@ class PoseUnits:
         augment: What to change at random.
         unit: "image" or "crop".
         padding: How much larger than a person's box the crop reaches.
+        skeleton: Of the people's joints; `with_skeleton` gives the labels in another one.
         report: Lines on what was read and what was left out.
+        problems: What was wrong with the label file, one by one.
         cache_bytes: Bound on decoded pictures in memory; 0 keeps none.
 
     Raises:
@@ -131,7 +139,9 @@ class PoseUnits:
         augment: Augment | None = None,
         unit: UnitKind = "image",
         padding: float = 1.25,
+        skeleton: Skeleton = MPII,
         report: Sequence[str] = (),
+        problems: Sequence[Problem] = (),
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         if len({picture.name for picture in pictures}) != len(pictures):
@@ -142,8 +152,11 @@ class PoseUnits:
         self.augment = augment if augment is not None else Augment.none()
         self.unit = unit
         self.report = tuple(report)
+        self.problems = tuple(problems)
         self._pictures = tuple(pictures)
-        self._padding = padding
+        self.padding = padding
+        self._own = skeleton
+        self._map: JointMap | None = None
         self._cache = _Cache(cache_bytes)
         self._units: list[tuple[int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
@@ -153,6 +166,21 @@ class PoseUnits:
 
     def __len__(self) -> int:
         return len(self._units)
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """Of the joints that `load` gives."""
+        return self._own if self._map is None else self._map.target
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures of these units, each once, in the dataset's order."""
+        return tuple(self._pictures[p] for p in sorted({p for p, _ in self._units}))
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Joints of `skeleton` that the dataset has no labels for."""
+        return () if self._map is None else self._map.missing
 
     def unit_id(self, index: int) -> str:
         """The picture's name, with "#k" for its k-th person where a unit is a crop."""
@@ -173,12 +201,14 @@ class PoseUnits:
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's crops.
 
-        Each view's image is uint8 (*input_size, 3) RGB. Its target holds, in crop pixels,
+        Each view's image is uint8 (*input_size, 3) RGB. Its target holds, in crop pixels and in the order of
+        `skeleton`'s J joints,
 
-        * `keypoints` (16, 2) float32: MPII's order; zero where not labelled;
-        * `visible` (16,) float32: 1 where labelled and inside the crop: what to train on;
-        * `labelled` (16,) float32: 1 where labelled, inside the crop or not: what to score;
+        * `keypoints` (J, 2) float32: zero where not labelled;
+        * `visible` (J,) float32: 1 where labelled and inside the crop: what to train on;
+        * `labelled` (J,) float32: 1 where labelled, inside the crop or not: what to score;
         * `head_length` () float32: PCKh's reference length; nan where unknown;
+        * `area` () float32: OKS's area of the person, in crop pixels squared; nan where unknown;
         * `inverse` (2, 3) float32: from crop pixels to picture pixels. For a mirrored crop it leads back to
           the picture as it is, where left and right have their old names.
         """
@@ -194,6 +224,12 @@ class PoseUnits:
         other.augment = augment
         return other
 
+    def with_skeleton(self, target: Skeleton) -> PoseUnits:
+        """The same units with their labels in another skeleton; joints that they say nothing about are not labelled."""
+        other = self.subset(range(len(self)))
+        other._map = None if target == self._own else joint_map(self._own, target)
+        return other
+
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> PoseUnits:
         """The units at `indices`, in that order."""
         other = object.__new__(PoseUnits)
@@ -202,20 +238,14 @@ class PoseUnits:
         return other
 
     def limit(self, count: int, seed: int = 0) -> PoseUnits:
-        """At most `count` units, in the dataset's order: those whose SHA-256 of "seed:unit_id" is smallest.
-
-        The choice looks at names only, never at content. It is the same on every machine, and a smaller
-        limit's units are among a larger one's.
+        """At most `count` units, in the dataset's order, chosen by `unit_id` (`smallest`).
 
         Raises:
             ValueError: `count` is below 1.
         """
-        if count < 1:
-            raise ValueError(f"a limit must be at least 1, got {count}")
-        if count >= len(self):
+        chosen = smallest([self.unit_id(i) for i in range(len(self))], count, seed)
+        if len(chosen) == len(self):
             return self
-        ranks = [hashlib.sha256(f"{seed}:{self.unit_id(i)}".encode()).digest() for i in range(len(self))]
-        chosen = sorted(sorted(range(len(self)), key=ranks.__getitem__)[:count])
         other = self.subset(chosen)
         other.report = (*self.report, f"limited to {count:,} of {len(self):,} units (seed {seed})")
         return other
@@ -223,22 +253,44 @@ class PoseUnits:
     def _view(self, image: NDArray[np.uint8], person: Person, rng: np.random.Generator) -> View:
         drawn = self.augment.draw(rng)
         matrix = crop_transform(
-            person.box, self.input_size, self._padding, drawn.rotation, drawn.scale, drawn.flip
+            person.box, self.input_size, self.padding, drawn.rotation, drawn.scale, drawn.flip
         )
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
         if drawn.flip:
-            keypoints, labelled = keypoints[_FLIP_ORDER], labelled[_FLIP_ORDER]
+            order = list(self._own.flip_order)
+            keypoints, labelled = keypoints[order], labelled[order]
+        if self._map is not None:
+            keypoints, labelled = self._map.points(keypoints), self._map.values(labelled) > 0
         height, width = self.input_size
         inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=1)
+        zoom = zoom_of(matrix)
         target: dict[str, NDArray[Any]] = {
             "keypoints": np.where(labelled[:, None], keypoints, 0).astype(np.float32),
             "visible": (labelled & inside).astype(np.float32),
             "labelled": labelled.astype(np.float32),
-            "head_length": np.array(person.head_length * zoom_of(matrix), np.float32),
+            "head_length": np.array(person.head_length * zoom, np.float32),
+            "area": np.array(person.area * zoom**2, np.float32),
             "inverse": invert(matrix).astype(np.float32),
         }
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
+
+
+def smallest(names: Sequence[str], count: int, seed: int = 0) -> list[int]:
+    """The indices, in order, of the `count` names whose SHA-256 of "seed:name" is smallest.
+
+    The choice looks at names only, never at content. It is the same on every machine, and a smaller count's
+    choice is part of a larger one's.
+
+    Raises:
+        ValueError: `count` is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"a limit must be at least 1, got {count}")
+    if count >= len(names):
+        return list(range(len(names)))
+    ranks = [hashlib.sha256(f"{seed}:{name}".encode()).digest() for name in names]
+    return sorted(sorted(range(len(names)), key=ranks.__getitem__)[:count])
 
 
 def pixel_hash(image: NDArray[np.uint8]) -> str:
