@@ -10,6 +10,8 @@ from rich.console import Console
 
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.data import app as data_commands
+from dpose.cli.export import export
+from dpose.cli.predict import predict
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -229,22 +231,10 @@ def evaluate(
         console.print(evaluate_run(run, spec, limit=limit, detections=detections, console=console))
 
 
-@app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")
-def predict(
-    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    picture: Annotated[Path, typer.Argument(help="A picture of one person.")],
-    out: Annotated[Path | None, typer.Option(help="The drawn picture; default: PICTURE-pose.png.")] = None,
-    box: Annotated[
-        str | None, typer.Option(help="The person's box x0,y0,x1,y1 in pixels; default: the whole picture.")
-    ] = None,
-) -> None:
-    """Find a person's joints in a picture and draw them."""
-    from dpose.experiments.prediction import predict_file
+app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")(predict)
 
-    target = out or picture.with_name(f"{picture.stem}-pose.png")
-    console = _console()
-    console.print(predict_file(run, picture, target, box))
-    console.print(f"Drawn into {target}", highlight=False)
+
+app.command(epilog="Example: dpose export runs/a pose.onnx")(export)
 
 
 @app.command(epilog="Example: dpose verify runs/a")

@@ -80,6 +80,8 @@ def average_precision(
 def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
     """AP and AR of a COCO results file, by itself: `{image_id, category_id, keypoints, score}`, as it stands there.
 
+    The file that `dpose predict --json` writes is understood too: its pictures are found by their file names.
+
     Entries that make no sense are left out and told by their place in the file.
 
     Raises:
@@ -87,6 +89,8 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
     """
     problems = Problems()
     content = read_json(path, problems)
+    if isinstance(content, dict):
+        content = _own_results(content, path, labels)
     if not isinstance(content, list):
         raise DposeError("should be a JSON list of people", str(path), "give a file of COCO's results format")
     known = {image.id for image in labels.images}
@@ -127,6 +131,26 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
     metric = KeypointAP(labels.truth(), dict(sorted(groups.items())))
     metric.add_results(usable)
     return metric.compute(), problems
+
+
+def _own_results(content: dict[str, Any], path: Path, labels: CocoSet) -> list[Any]:
+    """The entries of `dpose predict --json`, with the labels' numbers of the pictures."""
+    try:
+        joints = tuple(content["categories"][0]["keypoints"])
+        names = {image["id"]: image["file_name"] for image in content["images"]}
+        entries = [dict(entry) for entry in content["annotations"]]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DposeError(
+            "should be a list of people, or what dpose predict --json writes", str(path)
+        ) from error
+    if joints != COCO.joints:
+        raise DposeError(
+            f"holds {len(joints)} joints that are not COCO's 17", str(path), "use a model of COCO's joints"
+        )
+    numbers_of = {Path(image.name).name: image.id for image in labels.images}
+    for entry in entries:
+        entry["image_id"] = numbers_of.get(names.get(entry.get("image_id"), ""), -1)
+    return entries
 
 
 def score_mpii_predictions(path: Path, labels: MpiiSet) -> PCKhResult:
