@@ -47,7 +47,7 @@ def test_the_purpose_fills_in_the_split(text, train, evaluate):
 
 @pytest.mark.parametrize("text", ["mpi:/data", "", ":", "LSPET:/data", "/data/lspet"])
 def test_unknown_names_list_the_known(text):
-    with pytest.raises(DposeError, match="known are lspet, synthetic"):
+    with pytest.raises(DposeError, match="known are coco, humanart, lspet, mpii, synthetic"):
         open_data(text, purpose="train", input_size=SIZE)
 
 

@@ -180,6 +180,7 @@ class TestTargets:
             "visible": ("float32", (16,)),
             "labelled": ("float32", (16,)),
             "head_length": ("float32", ()),
+            "area": ("float32", ()),
             "inverse": ("float32", (2, 3)),
         }
         assert view.image.dtype == np.uint8

@@ -174,3 +174,18 @@ def test_wrong_shapes_and_thresholds_are_refused():
     for bad in ((), (0.5, 0.5), (0.0,)):
         with pytest.raises(ValueError, match="thresholds"):
             PCKh(bad)
+
+
+def test_a_perfect_score_fits_a_terminal_and_is_drawn(tmp_path):
+    import io
+
+    from rich.console import Console
+
+    metric = PCKh()
+    points = np.random.default_rng(0).uniform(0, 90, (3, 16, 2))
+    metric.update(points, points, np.ones((3, 16)), np.full(3, 10.0))
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(metric.compute())
+    assert console.export_text().count("100.00") == 9
+    metric.compute().plot().savefig(tmp_path / "pckh.png")
+    assert (tmp_path / "pckh.png").stat().st_size > 10_000

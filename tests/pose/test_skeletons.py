@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpose.pose.skeletons import COCO, COCO_TO_MPII, LSP, LSP_TO_MPII, MPII, SKELETONS, lsp_to_mpii
+from dpose.pose.skeletons import COCO, LSP, MPII, SKELETONS, joint_map, lsp_to_mpii
 
 
 def swapped(name):
@@ -47,14 +47,52 @@ def test_orders_are_the_datasets_own():
 
 
 def test_coco_maps_to_the_joints_of_the_same_name():
-    assert all(COCO.joints[c] == MPII.joints[m] for c, m in COCO_TO_MPII)
-    assert len({m for _, m in COCO_TO_MPII}) == 12
+    way = joint_map("coco", "mpii")
+    assert set(way.shared) == {
+        (16, 0), (14, 1), (12, 2), (11, 3), (13, 4), (15, 5),
+        (10, 10), (8, 11), (6, 12), (5, 13), (7, 14), (9, 15),
+    }  # fmt: skip
+    assert way.derived == ((6, (2, 3)), (7, (12, 13)))
+    assert way.missing == (8, 9)
+
+
+def test_mpii_maps_to_coco_without_a_face():
+    way = joint_map(MPII, COCO)
+    assert {(c, m) for m, c in way.shared} == set(joint_map(COCO, MPII).shared)
+    assert way.derived == ()
+    assert way.missing == (0, 1, 2, 3, 4)
 
 
 def test_lsp_maps_to_the_joints_of_the_same_name():
-    same = {"neck": "upper_neck"}
-    assert all(same.get(LSP.joints[a], LSP.joints[a]) == MPII.joints[b] for a, b in LSP_TO_MPII)
-    assert sorted(b for _, b in LSP_TO_MPII) == [*range(6), *range(8, 16)]
+    way = joint_map("lsp", "mpii")
+    assert set(way.shared) == {
+        (0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (7, 11), (8, 12), (9, 13), (10, 14), (11, 15),
+        (12, 8), (13, 9),
+    }  # fmt: skip
+    assert [t for t, _ in way.derived] == [6, 7]
+    assert way.missing == ()
+
+
+@pytest.mark.parametrize("skeleton", SKELETONS.values(), ids=SKELETONS)
+def test_a_skeleton_maps_to_itself_unchanged(skeleton):
+    way = joint_map(skeleton, skeleton)
+    points = np.arange(2.0 * len(skeleton)).reshape(-1, 2)
+    assert np.array_equal(way.points(points), points)
+    assert np.array_equal(way.values(points[:, 0]), points[:, 0])
+
+
+def test_missing_joints_are_nan_and_score_nothing():
+    way = joint_map("mpii", "coco")
+    points, scores = way.points(np.ones((3, 16, 2))), way.values(np.ones((3, 16)))
+    assert np.isnan(points[:, :5]).all()
+    assert (scores[:, :5] == 0).all()
+    assert (points[:, 5:] == 1).all()
+
+
+def test_a_derived_joint_has_its_lower_parents_score():
+    scores = np.ones(17)
+    scores[COCO.joints.index("l_hip")] = 0.25
+    assert joint_map("coco", "mpii").values(scores)[[6, 7]].tolist() == [0.25, 1.0]
 
 
 def test_lsp_to_mpii_moves_joints_and_derives_two():

@@ -8,8 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli import release, scene
+from dpose.cli import audit, data, release, scene
+from dpose.cli.data import Annotations, with_annotations
+from dpose.cli.export import export
 from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, typed
+from dpose.cli.predict import predict
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.errors import DposeError
 
@@ -24,6 +27,8 @@ app = typer.Typer(
 )
 
 app.add_typer(scene.app, name="scene")
+app.add_typer(data.app, name="data")
+app.add_typer(audit.app, name="audit")
 
 app.command(
     "train",
@@ -77,15 +82,33 @@ def plan(
 
 @app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --limit 500")
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
     data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
+    run: Annotated[Path | None, typer.Argument(help="A run or model folder.")] = None,
+    annotations: Annotations = None,
+    detections: Annotated[
+        str | None,
+        typer.Option(
+            help="For AP: a detector's boxes (COCO results JSON), relative to ROOT. Default: the labels' own."
+        ),
+    ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(help="Score this file instead of a model: COCO results JSON, or MPII's .mat or JSON."),
+    ] = None,
     limit: Limit = None,
 ) -> None:
-    """Score a model (PCKh). A score on held-out private data is listed in the run's statement."""
+    """Score a model: PCKh, or OKS AP on COCO and Human-Art. Its statement lists scores on held-out private data."""
     from dpose.experiments.evaluation import evaluate_run
+    from dpose.experiments.scoring import score_file
 
     console = _console()
-    console.print(evaluate_run(run, data, limit=limit, console=console)[0])
+    spec = with_annotations(data, annotations)
+    if (run is None) == (predictions is None):
+        raise DposeError("give a run folder, or --predictions FILE", fix="see dpose evaluate --help")
+    if predictions is not None:
+        console.print(score_file(predictions, spec, console))
+    elif run is not None:
+        console.print(evaluate_run(run, spec, limit=limit, detections=detections, console=console)[0])
 
 
 @app.command(epilog="Example: dpose compare runs/a runs/b --out comparison.png")
@@ -107,22 +130,10 @@ def compare(
     console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)
 
 
-@app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")
-def predict(
-    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    picture: Annotated[Path, typer.Argument(help="A picture of one person.")],
-    out: Annotated[Path | None, typer.Option(help="The drawn picture; default: PICTURE-pose.png.")] = None,
-    box: Annotated[
-        str | None, typer.Option(help="The person's box x0,y0,x1,y1 in pixels; default: the whole picture.")
-    ] = None,
-) -> None:
-    """Find a person's joints in a picture and draw them."""
-    from dpose.experiments.prediction import predict_file
+app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")(predict)
 
-    target = out or picture.with_name(f"{picture.stem}-pose.png")
-    console = _console()
-    console.print(predict_file(run, picture, target, box))
-    console.print(f"Drawn into {target}", highlight=False)
+
+app.command(epilog="Example: dpose export runs/a pose.onnx")(export)
 
 
 @app.command(epilog="Example: dpose report runs/a")

@@ -29,7 +29,7 @@ def audit() -> None:
 
 
 @app.command(
-    epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --canaries 500 --out runs/audit"
+    epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
 )
 def training(
     data: Annotated[
@@ -144,9 +144,11 @@ def mechanism(
         console.print(line, highlight=False)
     if out:
         write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
-    by = found.refuted_by or ("adding up",)
+    reasons = found.refuted_by or ("adding up",)
     console.print(
-        f"[bold red]FLAGGED[/]: refuted by {', '.join(by)}" if report.flagged else "[bold]not refuted[/]",
+        f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}"
+        if report.flagged
+        else "[bold]not refuted[/]",
         highlight=False,
     )
     _leave(report.flagged)

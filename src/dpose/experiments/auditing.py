@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -32,10 +31,10 @@ from dpose.attacks.mechanisms import build
 from dpose.attacks.results import Adversary, AuditReport, Findings, code_version, weigh
 from dpose.attacks.standin import PIXEL, NoTask, NoUnits
 from dpose.errors import DposeError
+from dpose.experiments.choices import build_model
 from dpose.experiments.config import RunConfig
-from dpose.experiments.runs import build_model
 from dpose.files import write_atomic
-from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.optim import OptimizerConfig
@@ -288,8 +287,8 @@ def _conditions(config: RunConfig) -> list[str]:
 
 def _caveats(audit: TrainingAudit) -> list[str]:
     return [
-        f"this is an audit: {audit.canaries:,} {audit.kind} canaries, which are nobody, were trained on with the units, "
-        "and count among them",
+        f"this is an audit: {audit.canaries:,} {audit.kind} canaries, which are nobody, were trained on with the "
+        "units, and count among them",
         "the audit is one more release of the same units: its epsilon adds to what their other runs have spent",
     ]
 

@@ -13,8 +13,8 @@ from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
 from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, SubjectUnits, UnitKind, open_data
 from dpose.pose.folder import find_model, load_model, shipped_weights
+from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
-from dpose.pose.task import PoseTask
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
 
@@ -72,6 +72,11 @@ def shown_spec(spec: DataSpec) -> str:
     return str(replace(spec, root=Path(spec.root).name))
 
 
+def _skeleton(config: RunConfig) -> str:
+    """Of the joints that the data are labelled with."""
+    return SOURCES[DataSpec.parse(config.data.private).name].skeleton.name
+
+
 def first_weights(config: RunConfig) -> Path | None:
     """The model folder that a run starts from: as configured, else what comes with dpose; None where from nothing.
 
@@ -104,11 +109,12 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
             torch.seed()
         else:
             torch.manual_seed(config.seed)
-        model = PoseTask().build_model(
+        model = PoseModel(
             PoseConfig(
                 preset=choice.preset,
                 input_size=choice.input_size or (0, 0),
                 norm="group" if private else "batch",
+                skeleton=_skeleton(config),
             )
         )
     else:
@@ -123,6 +129,10 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
             model = fold_batchnorm(model)
         facts.append(f"the first weights, from {first.name}")
         caveats += _inherited(first)
+    skeleton = _skeleton(config)
+    if model.config.skeleton != skeleton:
+        caveats.append(f"the head was adapted from {model.config.skeleton}'s joints to {skeleton}'s")
+        model = adapt_head(model, skeleton)
     apply_strategy(model, strategy)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)

@@ -15,10 +15,13 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.experiments.choices import shown_spec
 from dpose.experiments.reporting import make_report, show_report
+from dpose.experiments.scoring import score_boxes
 from dpose.files import write_atomic
-from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.ap import APResult
+from dpose.pose.data import SOURCES, Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.metrics import PCKhResult
+from dpose.pose.model import PoseModel
 from dpose.pose.task import PoseTask
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.statement import PrivacyStatement, Query
@@ -32,9 +35,12 @@ def evaluate_run(
     *,
     limit: int | None = None,
     beside: Sequence[tuple[str, Path]] = (),
+    detections: str | None = None,
     console: Console,
-) -> list[PCKhResult]:
-    """PCKh of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
+) -> list[PCKhResult | APResult]:
+    """The score of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
+
+    PCKh, or OKS AP on COCO and Human-Art.
 
     A score on private data is a release without noise. On data the model was trained on it would undo the guarantee
     and is refused; on held-out private data it is listed in the statement, outside the guarantee.
@@ -45,6 +51,7 @@ def evaluate_run(
         limit: Use only so many units, a fixed choice by name.
         beside: Other models, by name, whose scores on the same data are shown beside this one's; their own folders
             are left as they are.
+        detections: For AP, a detector's boxes, relative to the data's folder; the labels' own where None.
         console: Where progress goes.
 
     Returns:
@@ -56,33 +63,56 @@ def evaluate_run(
     spec = DataSpec.parse(data).for_purpose("evaluate")
     model = load_model(folder)
     statement = read_statement(folder)
-    if statement and statement.kind != "none" and spec == _trained_on(folder):
+    if statement and statement.kind != "none" and _same(spec, _trained_on(folder)):
         raise DposeError(
             "these are the units the run protects; their score without noise is outside any guarantee",
             data,
             "evaluate on a held-out split",
         )
-    units = open_data(
-        data, purpose="evaluate", input_size=model.config.input_size, augment=Augment.none(), limit=limit
-    )
-    show_report(units.report, console)
-    results = []
-    for path in (folder, *(other for _, other in beside)):
-        scored = load_model(path).to("cuda" if torch.cuda.is_available() else "cpu")
-        task = PoseTask(scored.config.skeleton, scored.config.split_ratio)
-        results.append(cast(PCKhResult, score(task, scored, units, console=console)))
+    paths = (folder, *(other for _, other in beside))
+    results: list[PCKhResult | APResult] = []
+    if SOURCES[spec.name].coco is not None:
+        for path in paths:
+            found, count = score_boxes(
+                _placed(path), spec, detections=detections, limit=limit, console=console
+            )
+            results.append(found)
+    elif detections is not None:
+        raise DposeError("takes no detections: its people have boxes of their own", spec.name)
+    else:
+        units = open_data(
+            data,
+            purpose="evaluate",
+            input_size=model.config.input_size,
+            augment=Augment.none(),
+            limit=limit,
+        )
+        show_report(units.report, console)
+        count = len(units)
+        for path in paths:
+            scored = _placed(path)
+            task = PoseTask(scored.config.skeleton, scored.config.split_ratio, labels=units.skeleton.name)
+            results.append(cast(PCKhResult, score(task, scored, units, console=console)))
     named = {name: result.to_dict() for (name, _), result in zip(beside, results[1:], strict=True)}
-    _record(folder, spec, units, results[0], named, statement, console)
+    _record(folder, spec, count, results[0], named, statement, console)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return results
 
 
+def _placed(folder: Path) -> PoseModel:
+    return load_model(folder).to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _same(spec: DataSpec, protected: DataSpec | None) -> bool:
+    return protected is not None and spec.same_units(protected)
+
+
 def _record(
     folder: Path,
     spec: DataSpec,
-    units: PoseUnits,
-    result: PCKhResult,
+    units: int,
+    result: PCKhResult | APResult,
     beside: dict[str, Any],
     statement: PrivacyStatement | None,
     console: Console,
@@ -90,7 +120,7 @@ def _record(
     name = shown_spec(spec)
     outside = statement is not None and statement.kind != "none" and not spec.public
     if statement and outside:
-        query = Query("PCKh", f"{name}, {len(units):,} units")
+        query = Query(result.to_dict()["metric"], f"{name}, {units:,} units")
         # the ledger first: a query that did not reach the statement shows up in `dpose verify`
         with Ledger.append_to(folder / "ledger.jsonl") as ledger:
             ledger.query(query.to_dict())
@@ -100,13 +130,13 @@ def _record(
         write_atomic(folder / "README.md", model_card("pose", updated, config))
     content = {
         "data": name,
-        "units": len(units),
+        "units": units,
         "public": spec.public,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "result": result.to_dict(),
         "beside": [{"name": other, "result": values} for other, values in beside.items()],
     }
-    file = re.sub(r"[^\w.-]+", "_", f"{name}-{len(units)}")
+    file = re.sub(r"[^\w.-]+", "_", f"{name}-{units}")
     try:
         write_atomic(folder / "evaluations" / f"{file}.json", json.dumps(content, indent=2) + "\n")
     except DposeError as error:

@@ -22,6 +22,7 @@ from dpose.experiments.choices import (
 from dpose.experiments.config import RunConfig
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
+from dpose.experiments.warnings import few_units
 from dpose.pose.data import Augment, open_data
 from dpose.pose.model import PoseConfig
 from dpose.pose.task import PoseTask
@@ -57,6 +58,9 @@ def train_pose(
     if config.plan.kind.reads_private_data:
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
         console.print(f"{config.data.private}: {len(data):,} units", highlight=False)
+        warning = few_units(len(data))
+        if warning:
+            console.print(f"Warning: {warning}", highlight=False)
     else:
         show_report(data.report, console)
     run = train(

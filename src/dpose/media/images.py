@@ -22,7 +22,7 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 """What `read_image` reads, for listing a folder; the reading itself goes by the file's content."""
 
 
-def read_image(path: str | Path) -> Image:
+def read_image(path: str | Path, *, orient: bool = True) -> Image:
     """Decode a JPEG, PNG, WebP or BMP file.
 
     EXIF orientation is applied. Grey becomes three equal channels, 16-bit keeps its high byte, a palette is
@@ -32,6 +32,7 @@ def read_image(path: str | Path) -> Image:
 
     Args:
         path: The file.
+        orient: Apply EXIF orientation; False gives the pixels as stored.
 
     Returns:
         uint8, (H, W, 3), RGB, contiguous.
@@ -39,7 +40,7 @@ def read_image(path: str | Path) -> Image:
     Raises:
         DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
     """
-    return decode_image(_read_bytes(path), str(path))
+    return decode_image(_read_bytes(path), str(path), orient=orient)
 
 
 def read_pixels(path: str | Path) -> NDArray[Any]:
@@ -69,13 +70,14 @@ def image_size(path: str | Path) -> tuple[int, int]:
     return header.height, header.width
 
 
-def decode_image(data: bytes, name: str) -> Image:
+def decode_image(data: bytes, name: str, *, orient: bool = True) -> Image:
     """`read_image` for bytes already in memory; `name` stands in the error.
 
     Raises:
         DposeError: as `read_image`.
     """
-    image: Image = _decoded(data, name, cv2.IMREAD_COLOR)
+    turned = 0 if orient else cv2.IMREAD_IGNORE_ORIENTATION
+    image: Image = _decoded(data, name, cv2.IMREAD_COLOR | turned)
     return image
 
 

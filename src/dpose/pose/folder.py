@@ -84,6 +84,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
         if tensors[name].is_floating_point() != wanted[name].is_floating_point():
             raise DposeError(f"{name} is {tensors[name].dtype}", str(path))
     model.load_state_dict(tensors)  # copies into float32, whatever the file's type
+    model.source = folder
     return model.to(torch.device(device)).eval()
 
 

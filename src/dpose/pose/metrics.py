@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from rich import box
 from rich.table import Table
 
 from dpose.pose.skeletons import MPII
@@ -89,12 +90,28 @@ class PCKhResult:
         return "\n".join([*rows, self._footnote()])
 
     def __rich__(self) -> Table:
-        table = Table(title=f"PCKh@{self.thresholds[0]:g}", caption=self._footnote())
+        table = Table(title=f"PCKh@{self.thresholds[0]:g}", caption=self._footnote(), box=box.SIMPLE_HEAD)
+        table.padding = (0, 1, 0, 0)
         columns = self.columns()
         for name in columns:
             table.add_column(name, justify="right")
         table.add_row(*(f"{value:.2f}" for value in columns.values()))
         return table
+
+    def plot(self) -> Any:
+        """Bars of the columns and of each scored joint at the first threshold; a matplotlib Figure."""
+        from dpose.pose.plots import bars
+
+        first = self.thresholds[0]
+        joints = self.joint(first)
+        return bars(
+            [
+                (f"PCKh@{first:g}", self.columns()),
+                ("by joint", {MPII.joints[j]: float(joints[j]) for j in SCORED}),
+            ],
+            top=100.0,
+            title=f"PCKh@{first:g} {self.mean(first):.1f}",
+        )
 
     def _footnote(self) -> str:
         note = f"{self.people} people, {int(self.visible[list(SCORED)].sum())} visible joints"

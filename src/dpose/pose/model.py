@@ -150,6 +150,10 @@ class PoseModel(nn.Module):
     inside, so training, prediction and export share it. Each row of the output depends on that picture alone,
     except that BatchNorm (norm "batch") mixes pictures in training mode.
 
+    Attributes:
+        config: What it is.
+        source: The folder that it was loaded from, if any.
+
     Args:
         config: What to build.
         pretrained: Start the backbone from timm's ImageNet weights.
@@ -164,6 +168,7 @@ class PoseModel(nn.Module):
     def __init__(self, config: PoseConfig, *, pretrained: bool = False) -> None:
         super().__init__()
         self.config = config
+        self.source: Path | None = None
         self.backbone, self.norm, channels = tinyvit.build_backbone(
             config.preset, config.input_size, config.norm, pretrained=pretrained
         )
@@ -191,10 +196,26 @@ class PoseModel(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, device: str = "cpu") -> PoseModel:
-        """The model in a model folder (`dpose.pose.folder.load_model`)."""
+        """The model in a model folder (`dpose.pose.folder.load_model`), or on the Hub as "hf:OWNER/NAME"."""
+        if str(folder).startswith("hf:"):
+            from dpose.pose.hub import from_hub
+
+            return from_hub(str(folder), device)
         from dpose.pose.folder import load_model
 
         return load_model(Path(folder), device)
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write a model folder that stands alone (`dpose.pose.hub.save_pretrained`)."""
+        from dpose.pose.hub import save_pretrained
+
+        return save_pretrained(self, folder)
+
+    def push_to_hub(self, name: str, *, private: bool = True, token: str | None = None) -> str:
+        """Upload the model to the Hugging Face Hub (`dpose.pose.hub.push_to_hub`)."""
+        from dpose.pose.hub import push_to_hub
+
+        return push_to_hub(self, name, private=private, token=token)
 
 
 def fold_batchnorm(model: PoseModel) -> PoseModel:

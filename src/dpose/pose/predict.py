@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,7 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dpose.media.drawing import draw_skeleton
-from dpose.pose.crops import crop_transform, invert, transform_points, warp, whole_frame
+from dpose.pose.crops import (
+    Matrix,
+    crop_transform,
+    invert,
+    transform_points,
+    warp,
+    whole_frame,
+    zoom_of,
+)
 from dpose.pose.model import PoseModel
 from dpose.pose.simcc import decode, mirror_x
 from dpose.pose.skeletons import SKELETONS, Skeleton
@@ -52,13 +61,54 @@ def predict_image(
         matrix = crop_transform(whole_frame(cast(tuple[int, int], image.shape[:2])), size, padding=1.0)
     else:
         matrix = crop_transform(box, size)
-    crop = torch.from_numpy(warp(image, matrix, size)).permute(2, 0, 1)[None]
-    x_logits, y_logits = predict_logits(model, crop.to(model.mean.device), flip_test=flip_test)
+    return _predict(model, image, [matrix], flip_test)[0]
+
+
+def predict_people(
+    model: PoseModel,
+    image: NDArray[np.uint8],
+    boxes: Sequence[ArrayLike],
+    *,
+    flip_test: bool = False,
+    at_once: int = 32,
+) -> list[Prediction]:
+    """The joints of the person in each box (`predict_image`), several at once.
+
+    Args:
+        model: Any pose model.
+        image: uint8, (H, W, 3) RGB.
+        boxes: Each (x0, y0, x1, y1) around one person, picture pixels; may be none.
+        flip_test: Average with the predictions on mirrored crops.
+        at_once: Crops in one forward pass.
+
+    Raises:
+        ValueError: a box is empty.
+    """
+    matrices = [crop_transform(box, model.config.input_size) for box in boxes]
+    found = []
+    for start in range(0, len(matrices), at_once):
+        found += _predict(model, image, matrices[start : start + at_once], flip_test)
+    return found
+
+
+def crop_area(box: ArrayLike, size: tuple[int, int]) -> float:
+    """The area of the crop that a box gives, picture pixels squared."""
+    return size[0] * size[1] / zoom_of(crop_transform(box, size)) ** 2
+
+
+def _predict(
+    model: PoseModel, image: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
+) -> list[Prediction]:
+    size = model.config.input_size
+    crops = torch.from_numpy(np.stack([warp(image, m, size) for m in matrices])).permute(0, 3, 1, 2)
+    x_logits, y_logits = predict_logits(model, crops.to(model.mean.device), flip_test=flip_test)
     keypoints, scores = decode(x_logits, y_logits, model.config.split_ratio, model.config.sigma)
-    return Prediction(
-        transform_points(invert(matrix), keypoints[0].double().cpu().numpy()),
-        scores[0].double().cpu().numpy(),
-    )
+    return [
+        Prediction(transform_points(invert(m), k), s)
+        for m, k, s in zip(
+            matrices, keypoints.double().cpu().numpy(), scores.double().cpu().numpy(), strict=True
+        )
+    ]
 
 
 def predict_logits(model: PoseModel, crops: Tensor, *, flip_test: bool = False) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Skeletons as data: which joints there are, what joins them, which swap when a picture is mirrored.
 
-`MPII` (16 joints) is the house's own: every dataset of people is brought to it, every model predicts it.
+`MPII` (16 joints) is the house's own; `COCO` (17) is that of COCO and Human-Art. A joint has the same name in every
+skeleton that has it, so going from one to another is a matter of names: `JointMap`.
 """
 
 from __future__ import annotations
@@ -98,28 +99,78 @@ LSP = Skeleton(
 
 SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP)}
 
-COCO_TO_MPII: tuple[tuple[int, int], ...] = (
-    (16, 0), (14, 1), (12, 2), (11, 3), (13, 4), (15, 5),
-    (10, 10), (8, 11), (6, 12), (5, 13), (7, 14), (9, 15),
-)  # fmt: skip
-"""(COCO joint, MPII joint) for the twelve limb joints; upper neck and head top have no COCO joint."""
+_ALIASES = {"neck": "upper_neck"}  # LSP's name for MPII's joint
+# joints that datasets without them can derive: the middle of hips, the middle of shoulders
+_MIDDLES = {"pelvis": ("r_hip", "l_hip"), "thorax": ("r_shoulder", "l_shoulder")}
 
-LSP_TO_MPII: tuple[tuple[int, int], ...] = (
-    (0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (7, 11), (8, 12), (9, 13), (10, 14), (11, 15),
-    (12, 8), (13, 9),
-)  # fmt: skip
-"""(LSP joint, MPII joint): all fourteen; MPII's pelvis and thorax are derived."""
 
-DERIVED: tuple[tuple[int, tuple[int, int]], ...] = ((6, (2, 3)), (7, (12, 13)))
-"""MPII joints that others lack: the pelvis is the middle of the hips, the thorax of the shoulders."""
+@dataclass(frozen=True)
+class JointMap:
+    """How labels of one skeleton become labels of another.
+
+    Attributes:
+        source: The labels' skeleton.
+        target: The wanted one.
+        shared: (source joint, target joint) of those that both have.
+        derived: (target joint, its two parents in the target) of those that are the middle of two shared ones.
+    """
+
+    source: Skeleton
+    target: Skeleton
+    shared: tuple[tuple[int, int], ...]
+    derived: tuple[tuple[int, tuple[int, int]], ...]
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Target joints that the source says nothing about."""
+        known = {t for _, t in self.shared} | {t for t, _ in self.derived}
+        return tuple(t for t in range(len(self.target)) if t not in known)
+
+    def points(self, keypoints: ArrayLike) -> NDArray[np.float64]:
+        """Keypoints (..., J, 2) in the target's order, (..., K, 2) float64; nan where the source has no such joint."""
+        source = np.asarray(keypoints, np.float64)
+        out = np.full((*source.shape[:-2], len(self.target), 2), np.nan)
+        for s, t in self.shared:
+            out[..., t, :] = source[..., s, :]
+        for t, (a, b) in self.derived:
+            out[..., t, :] = (out[..., a, :] + out[..., b, :]) / 2
+        return out
+
+    def values(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Flags or scores (..., J) in the target's order: a derived joint has its lower parent's, a missing one 0."""
+        source = np.asarray(values, np.float64)
+        out = np.zeros((*source.shape[:-1], len(self.target)))
+        for s, t in self.shared:
+            out[..., t] = source[..., s]
+        for t, (a, b) in self.derived:
+            out[..., t] = np.minimum(out[..., a], out[..., b])
+        return out
+
+
+def joint_map(source: str | Skeleton, target: str | Skeleton) -> JointMap:
+    """The map from one skeleton to another, by the joints' names; LSP's "neck" is MPII's "upper_neck".
+
+    Pelvis and thorax, where the source lacks them, are the middles of hips and shoulders: fair to learn from (MPII's
+    own thorax lies a little above), never scored.
+
+    Raises:
+        KeyError: a name that is not in `SKELETONS`.
+    """
+    from_ = SKELETONS[source] if isinstance(source, str) else source
+    to = SKELETONS[target] if isinstance(target, str) else target
+    names = [_ALIASES.get(name, name) for name in to.joints]
+    known = [_ALIASES.get(name, name) for name in from_.joints]
+    shared = tuple((s, names.index(name)) for s, name in enumerate(known) if name in names)
+    derived = tuple(
+        (t, (names.index(_MIDDLES[name][0]), names.index(_MIDDLES[name][1])))
+        for t, name in enumerate(names)
+        if name in _MIDDLES and name not in known and set(_MIDDLES[name]) <= set(known)
+    )
+    return JointMap(from_, to, shared, derived)
 
 
 def lsp_to_mpii(joints: ArrayLike, visible: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """LSP's fourteen joints in MPII's order, with pelvis and thorax derived.
-
-    A derived joint is visible where both its parents are. It is a fair training target (MPII's own thorax
-    lies a little above the middle of the shoulders), and it is what a drawn skeleton hangs on; it is never
-    scored, since PCKh leaves joints 6 and 7 out for every dataset.
+    """LSP's fourteen joints in MPII's order, with pelvis and thorax derived (`joint_map`).
 
     Args:
         joints: (..., 14, 2), pixels.
@@ -134,12 +185,6 @@ def lsp_to_mpii(joints: ArrayLike, visible: ArrayLike) -> tuple[NDArray[np.float
         raise ValueError(
             f"expected joints (..., 14, 2) and visible (..., 14), got {source.shape}, {seen.shape}"
         )
-    keypoints = np.zeros((*seen.shape[:-1], len(MPII), 2), np.float32)
-    out = np.zeros((*seen.shape[:-1], len(MPII)), bool)
-    for lsp, mpii in LSP_TO_MPII:
-        keypoints[..., mpii, :] = source[..., lsp, :]
-        out[..., mpii] = seen[..., lsp]
-    for joint, (a, b) in DERIVED:
-        keypoints[..., joint, :] = (keypoints[..., a, :] + keypoints[..., b, :]) / 2
-        out[..., joint] = out[..., a] & out[..., b]
-    return np.where(out[..., None], keypoints, np.float32(0)), out
+    way = joint_map(LSP, MPII)
+    out = way.values(seen) > 0
+    return np.where(out[..., None], way.points(source), 0).astype(np.float32), out

@@ -12,8 +12,9 @@ from torch.func import functional_call
 from dpose.errors import DposeError
 from dpose.pose.metrics import PCKh
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.oks import OKS
 from dpose.pose.simcc import simcc_loss
-from dpose.pose.skeletons import SKELETONS
+from dpose.pose.skeletons import MPII, SKELETONS, joint_map
 from dpose.units import Result, UnitBatch, View, pad_views
 
 
@@ -22,11 +23,12 @@ class PoseTask:
 
     A view is a crop of one person, at the model's input size. Its target holds "keypoints" (J, 2), pixels of
     the crop, x then y; "visible" (J,), learnt from where > 0; and, for the metric, "labelled" (J,), scored
-    where > 0, and "head_length", a scalar in pixels of the crop.
+    where > 0, and "head_length" or "area", a scalar in pixels of the crop, or those squared.
 
     Args:
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
         split_ratio: SimCC bins a pixel, the model's.
+        labels: The skeleton of what the metric compares with, where it is another than the model's.
 
     Raises:
         DposeError: there is no such skeleton.
@@ -34,11 +36,13 @@ class PoseTask:
 
     name = "pose"
 
-    def __init__(self, skeleton: str = "mpii", split_ratio: float = 2.0) -> None:
-        if skeleton not in SKELETONS:
-            raise DposeError("there is no such skeleton", skeleton, f"choose from {', '.join(SKELETONS)}")
+    def __init__(self, skeleton: str = "mpii", split_ratio: float = 2.0, labels: str | None = None) -> None:
+        for name in (skeleton, labels or skeleton):
+            if name not in SKELETONS:
+                raise DposeError("there is no such skeleton", name, f"choose from {', '.join(SKELETONS)}")
         self.skeleton = skeleton
         self.split_ratio = split_ratio
+        self.labels = labels or skeleton
 
     def build_model(self, config: Any) -> PoseModel:
         """A fresh model.
@@ -89,8 +93,8 @@ class PoseTask:
         return pad_views(units)
 
     def metric(self) -> PoseMetric:
-        """A fresh PCKh."""
-        return PoseMetric(self.split_ratio)
+        """A fresh metric: OKS where the labels' skeleton has sigmas (COCO's), else PCKh on MPII's joints."""
+        return PoseMetric(self.split_ratio, self.skeleton, self.labels)
 
     def _check(self, config: PoseConfig) -> None:
         if config.skeleton != self.skeleton:
@@ -102,28 +106,39 @@ class PoseTask:
 
 
 class PoseMetric:
-    """PCKh of the decoded logits (`dpose.units.Metric`)."""
+    """OKS or PCKh of the decoded logits (`dpose.units.Metric`), on the joints that model and labels share.
 
-    def __init__(self, split_ratio: float) -> None:
+    Args:
+        split_ratio: SimCC bins a pixel, the model's.
+        skeleton: The model's.
+        labels: The labels'. COCO's are scored by OKS, any other by PCKh, brought to MPII's joints.
+    """
+
+    def __init__(self, split_ratio: float, skeleton: str = "mpii", labels: str = "mpii") -> None:
+        scored = SKELETONS[labels] if SKELETONS[labels].sigmas else MPII
         self._split_ratio = split_ratio
-        self._pckh = PCKh()
+        self._predicted, self._labelled = joint_map(skeleton, scored), joint_map(labels, scored)
+        self._metric: PCKh | OKS = OKS(scored.sigmas) if scored.sigmas else PCKh()
 
     def update(self, outputs: tuple[Tensor, Tensor], targets: Mapping[str, Tensor]) -> None:
         """Add N views.
 
         Args:
             outputs: The model's x logits (N, J, W * k) and y logits (N, J, H * k).
-            targets: "keypoints" (N, J, 2), "labelled" (N, J), "head_length" (N,). "labelled" and not "visible":
-                a joint that the crop has lost is not learnt from, but it is scored.
+            targets: "keypoints" (N, K, 2), "labelled" (N, K), and "head_length" (N,) for PCKh or "area" (N,) for OKS.
+                "labelled" and not "visible": a joint that the crop has lost is not learnt from, but it is scored.
+                Joints that the model does not have are not scored.
         """
         predicted = torch.stack([o.argmax(dim=-1) / self._split_ratio for o in outputs], dim=-1)
-        self._pckh.update(
-            predicted.cpu().numpy(),
-            targets["keypoints"].cpu().numpy(),
-            targets["labelled"].cpu().numpy(),
-            targets["head_length"].cpu().numpy(),
+        labelled = self._labelled.values(targets["labelled"].cpu().numpy())
+        labelled[:, list(self._predicted.missing)] = 0
+        self._metric.update(
+            self._predicted.points(predicted.cpu().numpy()),
+            self._labelled.points(targets["keypoints"].cpu().numpy()),
+            labelled,
+            targets["area" if isinstance(self._metric, OKS) else "head_length"].cpu().numpy(),
         )
 
     def compute(self) -> Result:
-        """PCKh over everything seen."""
-        return self._pckh.compute()
+        """The result over everything seen."""
+        return self._metric.compute()

@@ -55,7 +55,9 @@ class Projection:
         if self.config.kind == "identity":
             return gradient, {}
         if self.subspace is None or step - self.fitted >= self.config.refresh:
-            self.subspace = None  # the old directions go before the new ones come: each set may take a gigabyte
+            self.subspace = (
+                None  # the old directions go before the new ones come: each set may take a gigabyte
+            )
             self.subspace, self.fitted = self._fit(params, step), step
         projected, survives = project(gradient, self.subspace)
         found = {

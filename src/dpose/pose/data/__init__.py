@@ -1,13 +1,15 @@
 """Pose data as units: what a guarantee protects, with crops and labels."""
 
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.spec import SOURCES, DataSpec, open_data
+from dpose.pose.data.concat import ConcatUnits
+from dpose.pose.data.spec import SOURCES, DataSpec, open_data, open_labels, open_several
 from dpose.pose.data.subjects import SubjectUnits
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 
 __all__ = [
     "SOURCES",
     "Augment",
+    "ConcatUnits",
     "DataSpec",
     "Person",
     "Picture",
@@ -15,4 +17,6 @@ __all__ = [
     "SubjectUnits",
     "UnitKind",
     "open_data",
+    "open_labels",
+    "open_several",
 ]

@@ -1,19 +1,22 @@
 """`NAME[:ROOT][:SPLIT]`: one short text says which data, and `open_data` opens it.
 
+Data that read their labels from a file take `,annotations=FILE` at the end of the text, for a file of another name.
 A new dataset is a module of this folder and an entry in `SOURCES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from dpose.errors import DposeError
-from dpose.pose.data import lspet
+from dpose.pose.data import coco, humanart, lspet, mpii
 from dpose.pose.data.augment import Augment
+from dpose.pose.data.concat import ConcatUnits
 from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.skeletons import MPII, SKELETONS, Skeleton
 
 Purpose = Literal["train", "evaluate"]
 
@@ -26,9 +29,14 @@ class Source:
         root: What ROOT means, for messages: "a folder", "a look".
         splits: The names a SPLIT may have.
         default: The split of each purpose.
-        open: Called with root and split, and `input_size`, `augment` and `unit` by name.
+        open: Called with root and split, and `input_size`, `augment` and `unit` by name; where `labels` is set with
+            `annotations` too.
         conditions: For a split whose content depends on private pictures, what a guarantee that builds on it takes as
             given.
+        skeleton: Of its labels.
+        labels: For data whose labels are a file that may have another name: called with root, split and that name,
+            gives the file and a note.
+        coco: For data in COCO's format, scored by OKS: called with root, split and the label file's name.
     """
 
     root: str
@@ -36,6 +44,9 @@ class Source:
     default: Mapping[Purpose, str]
     open: Callable[..., PoseUnits]
     conditions: Mapping[str, str] = field(default_factory=dict)
+    skeleton: Skeleton = MPII
+    labels: Callable[[Path, str, str], tuple[Path, str]] | None = None
+    coco: Callable[[Path, str, str], coco.CocoSet] | None = None
 
 
 def _open_lspet(
@@ -58,8 +69,27 @@ def _open_look(
 
 
 _SCENE_SPLITS = ("train", "val", "test", "public", "large")
+_DEFAULT: Mapping[Purpose, str] = {"train": "train", "evaluate": "val"}
 
 SOURCES: Mapping[str, Source] = {
+    "coco": Source(
+        "a folder",
+        ("train", "val"),
+        _DEFAULT,
+        coco.open_coco,
+        skeleton=SKELETONS["coco"],
+        labels=coco.coco_annotations,
+        coco=coco.read_coco,
+    ),
+    "humanart": Source(
+        "a folder",
+        ("train", "val"),
+        _DEFAULT,
+        humanart.open_humanart,
+        skeleton=SKELETONS["coco"],
+        labels=humanart.humanart_annotations,
+        coco=humanart.read_humanart,
+    ),
     "lspet": Source(
         "a folder",
         tuple(lspet.SPLITS),
@@ -67,7 +97,8 @@ SOURCES: Mapping[str, Source] = {
         _open_lspet,
         {"public": "which public pictures of LSPET were left out as near copies of private ones"},
     ),
-    "synthetic": Source("a look", _SCENE_SPLITS, {"train": "train", "evaluate": "val"}, _open_look),
+    "mpii": Source("a folder", ("train", "val"), _DEFAULT, mpii.open_mpii, labels=mpii.mpii_annotations),
+    "synthetic": Source("a look", _SCENE_SPLITS, _DEFAULT, _open_look),
 }
 """Every kind of pose data by name."""
 
@@ -80,32 +111,60 @@ class DataSpec:
         name: A key of `SOURCES`.
         root: A folder, or a look for synthetic data; "" where not given.
         split: "" where not given; the purpose then decides.
+        annotations: The label file, relative to the root, where it has an unusual name; "" where not given.
     """
 
     name: str
     root: str = ""
     split: str = ""
+    annotations: str = ""
 
     @classmethod
     def parse(cls, text: str) -> DataSpec:
-        """Read `NAME[:ROOT][:SPLIT]`.
+        """Read `NAME[:ROOT][:SPLIT][,annotations=FILE]`.
 
         The name ends at the first colon. What follows the last colon is the split if the dataset has one of
         that name, and otherwise belongs to the root; so a root may contain colons.
 
         Raises:
-            DposeError: no dataset has that name.
+            DposeError: no dataset has that name, or it takes no annotations.
         """
+        text, _, annotations = text.partition(",annotations=")
         name, _, rest = text.partition(":")
         if name not in SOURCES:
             raise DposeError(f"no dataset called {name!r}", text, f"known are {', '.join(SOURCES)}")
         root, _, last = rest.rpartition(":")
-        if last in SOURCES[name].splits:
-            return cls(name, root, last)
-        return cls(name, rest)
+        spec = cls(name, root, last) if last in SOURCES[name].splits else cls(name, rest)
+        return spec.with_annotations(annotations) if annotations else spec
 
     def __str__(self) -> str:
-        return ":".join(part for part in (self.name, self.root, self.split) if part)
+        text = ":".join(part for part in (self.name, self.root, self.split) if part)
+        return f"{text},annotations={self.annotations}" if self.annotations else text
+
+    def with_annotations(self, file: str) -> DataSpec:
+        """The same data with its labels from another file.
+
+        Raises:
+            DposeError: the dataset reads its labels from no such file.
+        """
+        if SOURCES[self.name].labels is None:
+            raise DposeError(f"{self.name} takes no annotations file", file)
+        return replace(self, annotations=file)
+
+    @property
+    def folder(self) -> Path:
+        """The root as a path."""
+        return Path(self.root).expanduser()
+
+    def same_units(self, other: DataSpec) -> bool:
+        """Whether two specs with their splits filled in name the same units, as far as names and label files tell.
+
+        Two splits of a folder that holds one label file for both are the same units.
+        """
+        if self == other:
+            return True
+        mine, its = (_labels_of(spec) for spec in (self, other))
+        return mine is not None and mine == its
 
     @property
     def public(self) -> bool:
@@ -119,7 +178,18 @@ class DataSpec:
 
     def for_purpose(self, purpose: Purpose) -> DataSpec:
         """The same spec with its split filled in."""
-        return DataSpec(self.name, self.root, self.split or SOURCES[self.name].default[purpose])
+        return replace(self, split=self.split or SOURCES[self.name].default[purpose])
+
+
+def _labels_of(spec: DataSpec) -> Path | None:
+    """The label file that a spec reads, or None where it reads none or it cannot be found."""
+    find = SOURCES[spec.name].labels
+    if find is None:
+        return None
+    try:
+        return find(spec.folder, spec.split, spec.annotations)[0].resolve()
+    except DposeError:
+        return None
 
 
 def open_data(
@@ -147,11 +217,11 @@ def open_data(
     Raises:
         DposeError: an unknown name, a missing root, data that cannot be read, or a split without units.
     """
-    asked = (DataSpec.parse(spec) if isinstance(spec, str) else spec).for_purpose(purpose)
+    asked = _asked(spec, purpose)
     source = SOURCES[asked.name]
-    if not asked.root:
-        raise DposeError(f"{asked.name} needs {source.root}", str(spec), f"write {asked.name}:ROOT[:SPLIT]")
-    units = source.open(asked.root, asked.split, input_size=input_size, augment=augment, unit=unit)
+    options = {} if source.labels is None else {"annotations": asked.annotations}
+    root = asked.root if source.labels is None else asked.folder
+    units = source.open(root, asked.split, input_size=input_size, augment=augment, unit=unit, **options)
     if limit is not None:
         if limit < 1:
             raise DposeError(f"a limit of {limit} leaves nothing", str(spec), "use 1 or more")
@@ -159,3 +229,71 @@ def open_data(
     if not len(units):
         raise DposeError("holds no labelled person", str(asked), "; ".join(units.report))
     return units
+
+
+def open_several(
+    specs: Sequence[str | DataSpec],
+    *,
+    purpose: Purpose,
+    input_size: tuple[int, int],
+    augment: Augment | None = None,
+    unit: UnitKind = "image",
+    limit: int | None = None,
+    skeleton: str | None = None,
+) -> PoseUnits | ConcatUnits:
+    """Open one or several data, one after the other, with labels in one skeleton.
+
+    Args:
+        specs: At least one.
+        purpose: As `open_data`.
+        input_size: As `open_data`.
+        augment: As `open_data`.
+        unit: As `open_data`.
+        limit: At most so many units of all of them together, chosen by name.
+        skeleton: Of the labels; the first data's own where None.
+
+    Raises:
+        DposeError: as `open_data`; or the same data are given twice.
+    """
+    asked = [_asked(spec, purpose) for spec in specs]
+    for i, one in enumerate(asked):
+        if any(one.same_units(other) for other in asked[:i]):
+            raise DposeError("the same data twice", str(one), "each unit may count once only")
+    target = SKELETONS[skeleton] if skeleton else SOURCES[asked[0].name].skeleton
+    parts = [open_data(s, purpose=purpose, input_size=input_size, augment=augment, unit=unit) for s in asked]
+    units = (
+        parts[0].with_skeleton(target)
+        if len(parts) == 1
+        else ConcatUnits(parts, [_short(spec, asked) for spec in asked], target)
+    )
+    if limit is not None:
+        if limit < 1:
+            raise DposeError(f"a limit of {limit} leaves nothing", str(asked[0]), "use 1 or more")
+        return units.limit(limit)
+    return units
+
+
+def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate") -> coco.CocoSet | None:
+    """The labels of data in COCO's format, everything that is scored; None for data of another format.
+
+    Raises:
+        DposeError: as `open_data`.
+    """
+    asked = _asked(spec, purpose)
+    read = SOURCES[asked.name].coco
+    return None if read is None else read(asked.folder, asked.split, asked.annotations)
+
+
+def _asked(spec: str | DataSpec, purpose: Purpose) -> DataSpec:
+    asked = (DataSpec.parse(spec) if isinstance(spec, str) else spec).for_purpose(purpose)
+    if not asked.root:
+        source = SOURCES[asked.name]
+        raise DposeError(f"{asked.name} needs {source.root}", str(spec), f"write {asked.name}:ROOT[:SPLIT]")
+    return asked
+
+
+def _short(spec: DataSpec, among: Sequence[DataSpec]) -> str:
+    """The spec without folders above its own, which say nothing to others; whole where that is not enough."""
+    names = [str(replace(s, root=Path(s.root).name)) for s in among]
+    mine = str(replace(spec, root=Path(spec.root).name))
+    return mine if names.count(mine) == 1 else str(spec)

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from dpose.media.fingerprint import fingerprint
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
 from dpose.pose.data.augment import Augment, Drawn, recolour
+from dpose.pose.data.problems import Problem
 from dpose.pose.data.vary import vary_view
-from dpose.pose.skeletons import MPII
+from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
 from dpose.units import MAX_VIEWS, View
 
 UnitKind = Literal["image", "crop"]
@@ -29,30 +30,31 @@ UnitKind = Literal["image", "crop"]
 DEFAULT_CACHE_BYTES = 512 * 2**20
 """Decoded pictures kept in memory: enough for some 7,000 of LSPET's, or 3,500 crops of 256 x 192."""
 
-_FLIP_ORDER = list(MPII.flip_order)
-
 
 @dataclass(frozen=True)
 class Person:
-    """One labelled person.
+    """One labelled person, in the dataset's own skeleton of J joints.
 
     Attributes:
-        keypoints: (16, 2) float32, picture pixels in MPII's order; meaningless where not visible.
-        visible: (16,) bool, true where labelled.
+        keypoints: (J, 2) float32, picture pixels; meaningless where not visible.
+        visible: (J,) bool, true where labelled.
         box: (4,) float32, x0, y0, x1, y1 in picture pixels (see `dpose.pose.crops` for the convention).
         head_length: PCKh's reference length in picture pixels; nan where unknown.
+        area: OKS's area of the person in picture pixels squared; nan where unknown.
     """
 
     keypoints: NDArray[np.float32]
     visible: NDArray[np.bool_]
     box: NDArray[np.float32]
     head_length: float = float("nan")
+    area: float = float("nan")
 
     def __post_init__(self) -> None:
         """Refuse arrays of another shape."""
+        joints = len(self.visible)
         shapes = (np.shape(self.keypoints), np.shape(self.visible), np.shape(self.box))
-        if shapes != ((len(MPII), 2), (len(MPII),), (4,)):
-            raise ValueError(f"a person needs keypoints (16, 2), visible (16,) and box (4,), got {shapes}")
+        if shapes != ((joints, 2), (joints,), (4,)):
+            raise ValueError(f"a person needs keypoints (J, 2), visible (J,) and box (4,), got {shapes}")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class _Cache:
         # Decoding happens outside the lock: two threads may decode one picture, but none waits for another.
         loaded = picture.read()
         loaded[0].setflags(write=False)
+        if isinstance(
+            loaded[0], np.memmap
+        ):  # the disk cache's: the system keeps those, and each would hold a file open
+            return loaded
         with self.lock:
             if index not in self.held and loaded[0].nbytes <= self.limit:
                 self.held[index] = loaded
@@ -120,7 +126,9 @@ class PoseUnits:
         augment: What to change at random.
         unit: "image" or "crop".
         padding: How much larger than a person's box the crop reaches.
+        skeleton: Of the people's joints; `with_skeleton` gives the labels in another one.
         report: Lines on what was read and what was left out.
+        problems: What was wrong with the label file, one by one.
         cache_bytes: Bound on decoded pictures in memory; 0 keeps none.
 
     Raises:
@@ -135,7 +143,9 @@ class PoseUnits:
         augment: Augment | None = None,
         unit: UnitKind = "image",
         padding: float = 1.25,
+        skeleton: Skeleton = MPII,
         report: Sequence[str] = (),
+        problems: Sequence[Problem] = (),
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         if len({picture.name for picture in pictures}) != len(pictures):
@@ -146,8 +156,11 @@ class PoseUnits:
         self.augment = augment if augment is not None else Augment.none()
         self.unit = unit
         self.report = tuple(report)
+        self.problems = tuple(problems)
         self._pictures = tuple(pictures)
-        self._padding = padding
+        self.padding = padding
+        self._own = skeleton
+        self._map: JointMap | None = None
         self._cache = _Cache(cache_bytes)
         self._units: list[tuple[int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
@@ -157,6 +170,21 @@ class PoseUnits:
 
     def __len__(self) -> int:
         return len(self._units)
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """Of the joints that `load` gives."""
+        return self._own if self._map is None else self._map.target
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures of these units, each once, in the dataset's order."""
+        return tuple(self._pictures[p] for p in sorted({p for p, _ in self._units}))
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Joints of `skeleton` that the dataset has no labels for."""
+        return () if self._map is None else self._map.missing
 
     def unit_id(self, index: int) -> str:
         """The picture's name, with "#k" for its k-th person where a unit is a crop."""
@@ -177,12 +205,14 @@ class PoseUnits:
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's crops.
 
-        Each view's image is uint8 (*input_size, 3) RGB. Its target holds, in crop pixels,
+        Each view's image is uint8 (*input_size, 3) RGB. Its target holds, in crop pixels and in the order of
+        `skeleton`'s J joints,
 
-        * `keypoints` (16, 2) float32: MPII's order; zero where not labelled;
-        * `visible` (16,) float32: 1 where labelled and inside the crop: what to train on;
-        * `labelled` (16,) float32: 1 where labelled, inside the crop or not: what to score;
+        * `keypoints` (J, 2) float32: zero where not labelled;
+        * `visible` (J,) float32: 1 where labelled and inside the crop: what to train on;
+        * `labelled` (J,) float32: 1 where labelled, inside the crop or not: what to score;
         * `head_length` () float32: PCKh's reference length; nan where unknown;
+        * `area` () float32: OKS's area of the person, in crop pixels squared; nan where unknown;
         * `inverse` (2, 3) float32: from crop pixels to picture pixels. For a mirrored crop it leads back to
           the picture as it is, where left and right have their old names.
         """
@@ -200,7 +230,7 @@ class PoseUnits:
 
     def augmented(self, view: View, rng: np.random.Generator) -> View:
         """A canonical view under one draw of the augmentation (`vary_view`)."""
-        return vary_view(view, self.augment, _FLIP_ORDER, rng)
+        return vary_view(view, self.augment, self.skeleton.flip_order, rng)
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
         """The picture's `dpose.media.fingerprint`, (1, 16)."""
@@ -217,6 +247,12 @@ class PoseUnits:
         """The same units with another augmentation; `Augment.none()` gives the canonical crops."""
         other = self.subset(range(len(self)))
         other.augment = augment
+        return other
+
+    def with_skeleton(self, target: Skeleton) -> PoseUnits:
+        """The same units with their labels in another skeleton; joints that they say nothing about are not labelled."""
+        other = self.subset(range(len(self)))
+        other._map = None if target == self._own else joint_map(self._own, target)
         return other
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> PoseUnits:
@@ -241,19 +277,24 @@ class PoseUnits:
 
     def _crop(self, image: NDArray[np.uint8], person: Person, drawn: Drawn) -> View:
         matrix = crop_transform(
-            person.box, self.input_size, self._padding, drawn.rotation, drawn.scale, drawn.flip
+            person.box, self.input_size, self.padding, drawn.rotation, drawn.scale, drawn.flip
         )
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
         if drawn.flip:
-            keypoints, labelled = keypoints[_FLIP_ORDER], labelled[_FLIP_ORDER]
+            order = list(self._own.flip_order)
+            keypoints, labelled = keypoints[order], labelled[order]
+        if self._map is not None:
+            keypoints, labelled = self._map.points(keypoints), self._map.values(labelled) > 0
         height, width = self.input_size
         inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=1)
+        zoom = zoom_of(matrix)
         target: dict[str, NDArray[Any]] = {
             "keypoints": np.where(labelled[:, None], keypoints, 0).astype(np.float32),
             "visible": (labelled & inside).astype(np.float32),
             "labelled": labelled.astype(np.float32),
-            "head_length": np.array(person.head_length * zoom_of(matrix), np.float32),
+            "head_length": np.array(person.head_length * zoom, np.float32),
+            "area": np.array(person.area * zoom**2, np.float32),
             "inverse": invert(matrix).astype(np.float32),
         }
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)

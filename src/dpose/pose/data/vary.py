@@ -40,6 +40,7 @@ def vary_view(view: View, augment: Augment, flip_order: Sequence[int], rng: np.r
         "visible": (labelled & inside).astype(np.float32),
         "labelled": labelled.astype(np.float32),
         "head_length": np.asarray(view.target["head_length"] * zoom, np.float32),
+        "area": np.asarray(view.target["area"] * zoom**2, np.float32),
         "inverse": _after(view.target["inverse"], invert(matrix)).astype(np.float32),
     }
     return View(recolour(warp(view.image, matrix, size), drawn.colour), target, view.weight)

@@ -1,0 +1,78 @@
+"""`dpose data`: look at data before training on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+app = typer.Typer(help="Look at data before training on them.", no_args_is_help=True)
+
+Annotations = Annotated[
+    str | None, typer.Option(help="The label file, relative to ROOT, where it has another name.")
+]
+
+
+def with_annotations(data: str, annotations: str | None) -> str:
+    """The data spec `data` with its labels from the file that --annotations names."""
+    from dpose.pose.data.spec import DataSpec
+
+    return str(DataSpec.parse(data).with_annotations(annotations)) if annotations else data
+
+
+@app.command(epilog="Example: dpose data check coco:/data/coco:val")
+def check(
+    data: Annotated[str, typer.Argument(help="NAME:ROOT[:SPLIT]; the split defaults to the training one.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The contact sheet; default: check-NAME.png in this folder.")
+    ] = None,
+    annotations: Annotations = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Read only so many pictures, chosen by name.")
+    ] = None,
+) -> None:
+    """Count pictures, people and joints, decode every picture, tell what is wrong, draw a contact sheet.
+
+    What it prints and draws are the data themselves: they are for whoever may see the pictures.
+    """
+    from dpose.files import write_atomic
+    from dpose.media.images import encode_image
+    from dpose.pose.data.check import check_data
+    from dpose.pose.data.spec import DataSpec, open_data
+
+    console = Console()
+    spec = DataSpec.parse(with_annotations(data, annotations))
+    units = open_data(spec, purpose="train", input_size=(256, 192), limit=limit)
+    with Progress(console=console, transient=True) as bar:
+        shown = bar.add_task("reading", total=len(units.pictures))
+        report, sheet = check_data(units, lambda: bar.advance(shown))
+    console.print(report, highlight=False)
+    if sheet is not None:
+        target = out or Path(f"check-{spec.name}.png")
+        # readable by its owner alone: it shows people
+        write_atomic(target, encode_image(sheet, target.suffix, quality=90), mode=0o600)
+        console.print(f"Contact sheet: {target}", highlight=False)
+
+
+@app.command(epilog="Example: dpose data cache --clear")
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Delete it.")] = False,
+) -> None:
+    """The decoded pictures that dpose keeps on this disk: where, how many, and how to be rid of them."""
+    from dpose.pose.data.cache import SWITCH, picture_cache
+
+    console = Console()
+    store = picture_cache()
+    if store is None:
+        console.print(f"Off ({SWITCH})", highlight=False)
+        return
+    files, size = store.clear() if clear else store.size()
+    deleted = " deleted" if clear else ""
+    console.print(
+        f"{store.folder}: {files:,} pictures, {size / 2**20:,.0f} MiB{deleted} (bound {store.limit / 2**20:,.0f} MiB; "
+        f"{SWITCH}=off or a size changes it). Readable by you alone; not encrypted.",
+        highlight=False,
+    )

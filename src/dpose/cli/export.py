@@ -1,0 +1,31 @@
+"""`dpose export`: a model for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    out: Annotated[Path, typer.Argument(help="The file to write, MODEL.onnx.")],
+    pictures: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Pictures to compare the two models on (may be repeated). Default: rendered people."
+        ),
+    ] = None,
+) -> None:
+    """Write a model as ONNX, after checking that it finds every joint where the model does."""
+    from dpose.experiments.exporting import export_run
+
+    done = export_run(run, out, pictures or [])
+    Console().print(
+        f"Written: {done.path} ({done.bytes / 2**20:.1f} MiB). The same joints as the model's on {done.pictures} "
+        f"pictures; logits differ by at most {done.apart:.1e}",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,112 @@
+"""Scores by object keypoint similarity, and of predictions that somebody else made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from dpose.errors import DposeError
+from dpose.pose.ap import APResult
+from dpose.pose.data import DataSpec, open_labels
+from dpose.pose.data.coco import CocoSet, report_lines
+from dpose.pose.data.detections import read_detections
+from dpose.pose.data.mpii import read_mpii
+from dpose.pose.evaluate import average_precision, label_boxes, score_mpii_predictions, score_results
+from dpose.pose.metrics import PCKhResult
+from dpose.pose.model import PoseModel
+
+
+def score_boxes(
+    model: PoseModel,
+    spec: DataSpec,
+    *,
+    detections: str | None = None,
+    limit: int | None = None,
+    console: Console,
+) -> tuple[APResult, int]:
+    """AP and AR of a model on data in COCO's format, with the mirrored crop averaged in.
+
+    Args:
+        model: On its device.
+        spec: The data, with its split.
+        detections: A detector's boxes: a file of COCO's results format, relative to the data's folder; the labels' own
+            boxes where None.
+        limit: At most so many pictures, chosen by name.
+        console: Where progress and counts go.
+
+    Returns:
+        The result, and the number of pictures.
+
+    Raises:
+        DposeError: data or detections cannot be read, or the data are not in COCO's format.
+    """
+    labels = _labels(spec, limit, console)
+    if detections is None:
+        boxes = label_boxes(labels)
+        console.print(
+            "Boxes: the labels' own; published AP uses a detector's (--detections)", highlight=False
+        )
+    else:
+        file = _beside(spec, detections)
+        # those of other pictures are no mistake where only some of the pictures are wanted or there
+        boxes, problems = read_detections(file)
+        there = {image.id for image in labels.images}
+        count = sum(len(found) for image, found in boxes.items() if image in there)
+        elsewhere = sum(map(len, boxes.values())) - count
+        told = f"Boxes: {count:,} of {file.name}"
+        console.print(f"{told}, {elsewhere:,} of other pictures" if elsewhere else told, highlight=False)
+        for line in problems.summary():
+            console.print(line, highlight=False)
+    with Progress(console=console, transient=True) as bar:
+        shown = bar.add_task("evaluating", total=len(labels.images))
+        result = average_precision(model, labels, boxes, advance=lambda: bar.advance(shown))
+    return result, len(labels.images)
+
+
+def score_file(predictions: Path, data: str, console: Console) -> APResult | PCKhResult:
+    """The score of a file of predictions by itself: COCO's results format, or MPII's order as `.mat` or JSON.
+
+    Args:
+        predictions: The file.
+        data: A data spec; the split defaults to validation.
+        console: Where counts go.
+
+    Raises:
+        DposeError: a file cannot be read, or the data are of another kind.
+    """
+    spec = DataSpec.parse(data).for_purpose("evaluate")
+    if spec.name == "mpii":
+        labels = read_mpii(spec.folder, spec.split, spec.annotations)
+        for line in labels.notes:
+            console.print(line, highlight=False)
+        return score_mpii_predictions(predictions, labels)
+    result, problems = score_results(predictions, _labels(spec, None, console))
+    for line in problems.summary():
+        console.print(line, highlight=False)
+    return result
+
+
+def _labels(spec: DataSpec, limit: int | None, console: Console) -> CocoSet:
+    labels = open_labels(spec)
+    if labels is None:
+        raise DposeError(
+            f"{spec.name} has neither labels in COCO's format nor MPII's",
+            str(spec),
+            "use coco, humanart or mpii",
+        )
+    if limit is not None:
+        labels = labels.limit(limit)
+    for line in report_lines(labels):
+        console.print(line, highlight=False)
+    return labels
+
+
+def _beside(spec: DataSpec, file: str) -> Path:
+    path = spec.folder / Path(file).expanduser()
+    if not path.is_file():
+        raise DposeError(
+            "no such file", str(path), "a detections file is named relative to the data's folder"
+        )
+    return path

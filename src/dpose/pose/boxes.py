@@ -1,0 +1,117 @@
+"""Where to look for people: whoever asks for poses says so by a `Boxes`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpose.errors import DposeError
+from dpose.pose.data.coco import CocoSet
+from dpose.pose.data.detections import Box, read_detections
+from dpose.pose.data.mpii import MpiiSet
+from dpose.pose.evaluate import label_boxes
+
+
+class Boxes(Protocol):
+    """Gives the people's boxes in a picture."""
+
+    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box] | None:
+        """The boxes, or None for the whole picture as one person.
+
+        Args:
+            name: The picture's file name without folders, or the video's.
+            number: The frame's number from 0; -1 for a picture.
+            image: uint8 (H, W, 3) RGB.
+        """
+
+
+def whole_picture(name: str, number: int, image: NDArray[np.uint8]) -> None:
+    """One person who fills the picture (`Boxes`)."""
+    return None
+
+
+class FixedBox:
+    """The same box in every picture (`Boxes`).
+
+    Args:
+        corners: (4,), x0, y0, x1, y1 in picture pixels.
+    """
+
+    def __init__(self, corners: ArrayLike) -> None:
+        self._box = Box(np.asarray(corners, np.float64), 1.0)
+
+    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+        """The box."""
+        return (self._box,)
+
+
+class DetectedBoxes:
+    """The boxes of a detections file (`Boxes`), COCO's results format.
+
+    A picture's boxes are those whose `image_id` is the number that its file name is ("000000000785.jpg": 785); a video
+    frame's those whose `image_id` is its number, from 0. A picture that the file has no boxes for has no people.
+
+    Args:
+        path: The file.
+        least: Boxes with a lower score are left out.
+
+    Raises:
+        DposeError: the file is unreadable, or has no usable box.
+    """
+
+    def __init__(self, path: Path, least: float = 0.5) -> None:
+        self._boxes, self.problems = read_detections(path, least=least)
+        self._path = path
+
+    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+        """The picture's or frame's boxes.
+
+        Raises:
+            DposeError: the picture's name is no number.
+        """
+        if number < 0:
+            stem = Path(name).stem
+            if not stem.isdecimal():
+                raise DposeError(
+                    "a detections file names pictures by number, and this name is none",
+                    name,
+                    "use --labels or --box",
+                )
+            number = int(stem)
+        return self._boxes.get(number, ())
+
+
+class LabelledBoxes:
+    """The boxes of labelled people (`Boxes`), found by the picture's file name.
+
+    Args:
+        labels: In COCO's or MPII's format.
+    """
+
+    def __init__(self, labels: CocoSet | MpiiSet) -> None:
+        self._boxes: dict[str, list[Box]] = {}
+        if isinstance(labels, MpiiSet):
+            for labelled in labels.people:
+                # the square has the padding in it that prediction adds
+                x0, y0, x1, y1 = (float(v) for v in labelled.person.box)
+                reach = (x1 - x0) / 2.5
+                middle = np.array([x0 + x1, y0 + y1] * 2) / 2
+                box = Box(middle + reach * np.array([-1, -1, 1, 1]), 1.0)
+                self._boxes.setdefault(Path(labelled.image).name, []).append(box)
+        else:
+            found: Mapping[int, list[Box]] = label_boxes(labels)
+            self._boxes = {Path(i.name).name: found.get(i.id, []) for i in labels.images}
+
+    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+        """The picture's boxes.
+
+        Raises:
+            DposeError: the picture is not among the labels.
+        """
+        if name not in self._boxes:
+            raise DposeError("is not among the labels", name)
+        return self._boxes[name]

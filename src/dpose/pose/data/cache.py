@@ -1,0 +1,216 @@
+"""Decoded pictures on disk, memory-mapped: a picture is decoded once, not once an epoch.
+
+Whole decoded pictures are kept, not crops: a crop depends on the augmentation that was drawn, and one made from an
+already resampled picture is not the same crop. So views are the same to the last bit with the cache and without.
+
+**Where.** `dpose/pictures` in the user's cache folder (`platformdirs`), one `.npy` file a picture. Deleting it is
+harmless: `dpose data cache --clear`.
+
+**Privacy.** What lies there are the pictures themselves, private ones too, unencrypted, after the run has ended. The
+folder is readable by its owner alone (0700, files 0600) and is not used where it cannot be made so. Who may not leave
+copies of the pictures on this disk turns the cache off.
+
+**Off, or smaller.** `DPOSE_PICTURE_CACHE=off`, or a number of bytes (`2G`). The default is `DEFAULT_BYTES`, and never
+more than a quarter of the disk's free space.
+
+**Stale.** An entry's name is a hash of the file's real path, inode, size, and times of modification and of change
+(which a user cannot set), and of how it was decoded. A picture that was replaced has another name.
+
+**Concurrent writers.** An entry is written beside and renamed; two processes that decode one picture write the same
+bytes, and the last rename wins. A file that is damaged, or of another shape than it says, is decoded again.
+
+**Full.** Entries unused for a day make room, oldest first. Otherwise nothing more is written: with pictures drawn at
+random from a set larger than the cache, replacing any of them would only replace hits by other hits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+
+DEFAULT_BYTES = 4 * 2**30
+SWITCH = "DPOSE_PICTURE_CACHE"
+
+_VERSION = "pictures/1"
+_DAY = 86_400.0
+_RESCAN = 256 * 2**20  # other processes write too: after so many bytes of its own a writer looks again
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+@dataclass
+class _Room:
+    """What this process believes about the folder's size."""
+
+    left: int = 0
+    since_scan: int = _RESCAN
+    scanned: bool = False
+
+
+class PictureCache:
+    """Decoded pictures in a folder of the user's. Safe to use from several threads and processes.
+
+    Args:
+        folder: Where; made when first written to.
+        limit: Bound on all files in it together, bytes. Processes that start at the same moment may together exceed it
+            by at most 256 MiB each.
+    """
+
+    def __init__(self, folder: Path, limit: int = DEFAULT_BYTES) -> None:
+        self.folder, self.limit = folder, limit
+        self._room = _Room()
+        self._lock = threading.Lock()
+        self._usable: bool | None = None
+
+    def read(self, path: Path, decode: Callable[[], NDArray[np.uint8]], how: str = "") -> NDArray[np.uint8]:
+        """The decoded picture: from the cache, else from `decode`, which is then kept.
+
+        Args:
+            path: The picture file.
+            decode: Decodes it, uint8 (H, W, 3); raises what it raises.
+            how: Anything that changes what `decode` gives.
+
+        Returns:
+            The picture; a read-only `np.memmap` where it came from the cache.
+        """
+        entry = self._entry(path, how)
+        if entry is None or not self._private():
+            return decode()
+        held = _open(entry)
+        if held is not None:
+            return held
+        image = decode()
+        self._keep(entry, image)
+        return image
+
+    def size(self) -> tuple[int, int]:
+        """(files, bytes) there now."""
+        found = [s.st_size for _, s in self._files()]
+        return len(found), sum(found)
+
+    def clear(self) -> tuple[int, int]:
+        """Delete everything; (files, bytes) that were there.
+
+        Raises:
+            DposeError: the folder cannot be deleted.
+        """
+        before = self.size()
+        try:
+            shutil.rmtree(self.folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise DposeError(f"cannot be deleted ({error.strerror})", str(self.folder)) from error
+        with self._lock:
+            self._room, self._usable = _Room(), None
+        return before
+
+    def _entry(self, path: Path, how: str) -> Path | None:
+        try:
+            real = path.resolve(strict=True)
+            s = real.stat()
+        except OSError:
+            return None
+        facts = (_VERSION, os.fsencode(real), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns, how)
+        key = hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
+        return self.folder / key[:2] / f"{key}.npy"
+
+    def _private(self) -> bool:
+        """Whether the folder is ours alone; made so where it can be."""
+        with self._lock:
+            if self._usable is None:
+                try:
+                    self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    owner = self.folder.lstat()
+                    if not stat.S_ISDIR(owner.st_mode) or owner.st_uid != os.getuid():
+                        raise PermissionError
+                    self.folder.chmod(0o700)
+                    self._usable = True
+                except OSError:
+                    self._usable = False
+            return self._usable
+
+    def _keep(self, entry: Path, image: NDArray[np.uint8]) -> None:
+        buffer = io.BytesIO()
+        np.save(buffer, image, allow_pickle=False)
+        data = buffer.getvalue()
+        with self._lock:
+            if self._room.since_scan >= _RESCAN or not self._room.scanned:
+                self._scan()
+            if len(data) > self._room.left:
+                return
+            self._room.left -= len(data)
+            self._room.since_scan += len(data)
+        # a cache that cannot be written only costs time
+        with contextlib.suppress(DposeError, OSError):
+            entry.parent.mkdir(exist_ok=True, mode=0o700)
+            write_atomic(entry, data, mode=0o600)
+
+    def _scan(self) -> None:
+        """Count what is there, and delete what has not been used for a day where room is short."""
+        entries = sorted(self._files(), key=lambda e: e[1].st_mtime)
+        total = sum(s.st_size for _, s in entries)
+        free = shutil.disk_usage(self.folder).free
+        limit = min(self.limit, total + free // 4)
+        old = time.time() - _DAY
+        for path, s in entries:
+            if total <= 0.9 * limit or s.st_mtime > old:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+                total -= s.st_size
+        self._room = _Room(limit - total, 0, True)
+
+    def _files(self) -> list[tuple[Path, os.stat_result]]:
+        found = []
+        for path in self.folder.glob("??/*"):
+            with contextlib.suppress(OSError):  # another process may have deleted it
+                found.append((path, path.stat()))
+        return found
+
+
+def picture_cache() -> PictureCache | None:
+    """The user's cache, or None where `DPOSE_PICTURE_CACHE` turns it off.
+
+    Raises:
+        DposeError: `DPOSE_PICTURE_CACHE` is neither "off" nor a number of bytes.
+    """
+    setting = os.environ.get(SWITCH, "").strip()
+    limit = DEFAULT_BYTES
+    if setting.lower() in ("off", "0", "no", "false"):
+        return None
+    if setting:
+        match = re.fullmatch(r"(\d+)\s*([KMGT]?)(i?B)?", setting, re.IGNORECASE)
+        if match is None:
+            raise DposeError("is no size", f"{SWITCH}={setting}", "write off, or bytes such as 500M or 8G")
+        limit = int(match[1]) * _UNITS[match[2].upper()]
+    return PictureCache(Path(platformdirs.user_cache_dir("dpose")) / "pictures", limit)
+
+
+def _open(entry: Path) -> NDArray[np.uint8] | None:
+    try:
+        image = np.load(entry, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    if not isinstance(image, np.memmap) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        return None
+    with contextlib.suppress(OSError):
+        if time.time() - entry.stat().st_mtime > _DAY:
+            os.utime(entry)  # still in use: the next scan leaves it
+    return image

@@ -1,0 +1,122 @@
+"""Where a dataset's files are: label files under their usual names, pictures under the names that labels give them."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from dpose.errors import DposeError
+
+
+def find_annotations(
+    root: Path, usual: Sequence[str], given: str, opens_with: bytes, get_it: str
+) -> tuple[Path, str]:
+    """The label file of a split, and a note where it is not one of the usual names.
+
+    Args:
+        root: The dataset's folder.
+        usual: Relative paths to look at, in order.
+        given: Relative to `root` (or absolute); wins over the usual ones. "" where not given.
+        opens_with: The first character of such a file's JSON: without a usual or a given file, the only JSON
+            file directly in `root` that begins with it is taken.
+        get_it: What a message asks the user for.
+
+    Raises:
+        DposeError: there is no such folder or file, or several could be meant.
+    """
+    if not root.is_dir():
+        raise DposeError("no such folder", str(root), get_it)
+    if given:
+        path = root / Path(given).expanduser()
+        if not path.is_file():
+            raise DposeError(
+                "no such file", str(path), "an annotations file is named relative to the dataset's folder"
+            )
+        return path, ""
+    for name in usual:
+        if (root / name).is_file():
+            return root / name, ""
+    candidates = [p for p in sorted(root.glob("*.json")) if _begins(p, opens_with)]
+    if len(candidates) == 1:
+        return candidates[
+            0
+        ], f"labels are those of {candidates[0].name}, the only label file there: all splits share it"
+    if candidates:
+        names = ", ".join(p.name for p in candidates)
+        raise DposeError(
+            f"several files could hold the labels: {names}", str(root), "say which with --annotations"
+        )
+    raise DposeError(f"holds no {usual[0]}", str(root), f"{get_it}, or name the file with --annotations")
+
+
+def _begins(path: Path, wanted: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == wanted
+    except OSError:
+        return False
+
+
+class PictureFinder:
+    """Finds picture files by the names that labels give them.
+
+    A name is looked for below each base in turn. Files whose names are the same text in another normal form, or
+    Latin-1 where the system expects UTF-8, are found too. Each folder is listed once, so that finding a hundred
+    thousand pictures asks the disk only a few times.
+
+    Args:
+        bases: (folder, prefix): a name is taken without its prefix, and below the folder; names without the prefix are
+            not looked for there. An empty prefix takes every name.
+    """
+
+    def __init__(self, bases: Sequence[tuple[Path, str]]) -> None:
+        self._bases = tuple(bases)
+        self._listed: dict[Path, dict[str, str]] = {}
+
+    def find(self, name: str) -> Path | None:
+        """The file, or None where there is none."""
+        for base, prefix in self._bases:
+            if name.startswith(prefix):
+                found = self._below(base, PurePosixPath(name[len(prefix) :]))
+                if found is not None:
+                    return found
+        return None
+
+    def _below(self, base: Path, name: PurePosixPath) -> Path | None:
+        folder = base
+        for part in name.parts:
+            entry = self._entries(folder).get(_plain(part))
+            if entry is None:
+                return None
+            folder = folder / entry
+        return folder if name.parts else None
+
+    def _entries(self, folder: Path) -> dict[str, str]:
+        if folder not in self._listed:
+            try:
+                self._listed[folder] = {_plain(name): name for name in os.listdir(folder)}
+            except OSError:
+                self._listed[folder] = {}
+        return self._listed[folder]
+
+
+def leads_out(name: str) -> bool:
+    """Whether a file name from a label file is impossible, absolute, or climbs out of its folder."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # half a surrogate pair: no file is called that
+        return True
+    parts = PurePosixPath(name.replace("\\", "/"))
+    return not name or "\0" in name or parts.is_absolute() or ".." in parts.parts or name[1:2] == ":"
+
+
+def _plain(name: str) -> str:
+    """A file name as text in one normal form, whatever bytes it has on the disk."""
+    raw = os.fsencode(name)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    return unicodedata.normalize("NFC", text)

@@ -1,0 +1,204 @@
+"""From a model, labelled pictures and boxes to average precision; and from somebody's predictions to a score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.pose.ap import APResult, KeypointAP
+from dpose.pose.data.coco import CocoSet
+from dpose.pose.data.detections import Box
+from dpose.pose.data.mpii import MpiiSet
+from dpose.pose.data.problems import Problems, numbers, read_json
+from dpose.pose.metrics import PCKh, PCKhResult
+from dpose.pose.model import PoseModel
+from dpose.pose.oks import oks_nms, person_score
+from dpose.pose.predict import crop_area, predict_people
+from dpose.pose.skeletons import COCO, MPII, joint_map
+
+
+def label_boxes(labels: CocoSet) -> dict[int, list[Box]]:
+    """The labels' own boxes by picture id, each with score 1: the people that are learnt from."""
+    return {
+        image: [Box(box.astype(np.float64), 1.0) for _, box in people]
+        for image, people in labels.learnt().items()
+    }
+
+
+def average_precision(
+    model: PoseModel,
+    labels: CocoSet,
+    boxes: Mapping[int, Sequence[Box]],
+    *,
+    flip_test: bool = True,
+    advance: Callable[[], None] = lambda: None,
+) -> APResult:
+    """AP and AR of a model on labels in COCO's format: each box's person predicted, scored, near doubles removed.
+
+    A model of another skeleton is scored on the joints it shares with COCO's (`KeypointAP.predicted`).
+
+    Args:
+        model: On its device.
+        labels: What is true.
+        boxes: Where to look, by picture id: a detector's, or `label_boxes`.
+        flip_test: Average with the mirrored crop.
+        advance: Called after every picture.
+
+    Raises:
+        DposeError: a picture is damaged or of another size than its labels say.
+    """
+    way = joint_map(model.config.skeleton, COCO)
+    there = [t not in way.missing for t in range(len(COCO))]
+    groups: dict[str, list[int]] = {}
+    for image in labels.images:
+        if image.group:
+            groups.setdefault(image.group, []).append(image.id)
+    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())), there)
+    sigmas = [s for s, t in zip(COCO.sigmas, there, strict=True) if t]
+    for image in labels.images:
+        found = list(boxes.get(image.id, ()))
+        if found:
+            people = predict_people(
+                model, labels.read(image), [b.corners for b in found], flip_test=flip_test
+            )
+            points = way.points(np.stack([p.keypoints for p in people]))
+            sure = way.values(np.stack([p.scores for p in people]))
+            scores = person_score([b.score for b in found], sure)
+            areas = [crop_area(b.corners, model.config.input_size) for b in found]
+            kept = oks_nms(points[:, there], scores, areas, sigmas)
+            metric.update(image.id, points[kept], sure[kept], scores[kept])
+        advance()
+    return metric.compute()
+
+
+def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
+    """AP and AR of a COCO results file, by itself: `{image_id, category_id, keypoints, score}`, as it stands there.
+
+    The file that `dpose predict --json` writes is understood too: its pictures are found by their file names.
+
+    Entries that make no sense are left out and told by their place in the file.
+
+    Raises:
+        DposeError: the file is unreadable, or not one of its entries can be used.
+    """
+    problems = Problems()
+    content = read_json(path, problems)
+    if isinstance(content, dict):
+        content = _own_results(content, path, labels)
+    if not isinstance(content, list):
+        raise DposeError("should be a JSON list of people", str(path), "give a file of COCO's results format")
+    known = {image.id for image in labels.images}
+    usable: list[dict[str, Any]] = []
+    for number, entry in enumerate(content, 1):
+        where = f"{path.name} entry {number}"
+        if not isinstance(entry, dict) or type(entry.get("image_id")) is not int:
+            problems.add("a person without the number of the picture", where)
+            continue
+        if entry.get("category_id", 1) != 1:
+            continue
+        flat, score = numbers(entry.get("keypoints"), 3 * len(COCO)), numbers([entry.get("score")], 1)
+        if flat is None:
+            problems.add(f"keypoints are not {3 * len(COCO)} finite numbers", where)
+        elif score is None:
+            problems.add("no finite score", where)
+        elif entry["image_id"] not in known:
+            problems.add(
+                "a person in a picture that is not among the labels", where, detail=f"{entry['image_id']}"
+            )
+        else:
+            usable.append(
+                {
+                    "image_id": entry["image_id"],
+                    "category_id": 1,
+                    "keypoints": flat.tolist(),
+                    "score": float(score[0]),
+                }
+            )
+    if content and not usable:
+        raise DposeError(
+            f"not one of its {len(content):,} people can be used; {problems.found[0]}", str(path)
+        )
+    groups: dict[str, list[int]] = {}
+    for image in labels.images:
+        if image.group:
+            groups.setdefault(image.group, []).append(image.id)
+    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())))
+    metric.add_results(usable)
+    return metric.compute(), problems
+
+
+def _own_results(content: dict[str, Any], path: Path, labels: CocoSet) -> list[Any]:
+    """The entries of `dpose predict --json`, with the labels' numbers of the pictures."""
+    try:
+        joints = tuple(content["categories"][0]["keypoints"])
+        names = {image["id"]: image["file_name"] for image in content["images"]}
+        entries = [dict(entry) for entry in content["annotations"]]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DposeError(
+            "should be a list of people, or what dpose predict --json writes", str(path)
+        ) from error
+    if joints != COCO.joints:
+        raise DposeError(
+            f"holds {len(joints)} joints that are not COCO's 17", str(path), "use a model of COCO's joints"
+        )
+    numbers_of = {Path(image.name).name: image.id for image in labels.images}
+    for entry in entries:
+        entry["image_id"] = numbers_of.get(names.get(entry.get("image_id"), ""), -1)
+    return entries
+
+
+def score_mpii_predictions(path: Path, labels: MpiiSet) -> PCKhResult:
+    """PCKh of predictions that stand in the order of MPII's label file, counting pixels from one as it does.
+
+    A `.mat` file holds `preds`, (N, 16, 2), as HRNet writes it; a JSON file a list of N people, each 16 pairs (or
+    triples, with a score), or an object with them under "joints" or "keypoints".
+
+    Raises:
+        DposeError: the file is unreadable, or holds another number of people or joints.
+    """
+    points = _mat_points(path) if path.suffix.lower() == ".mat" else _json_points(path)
+    if points.shape != (labels.entries, len(MPII), 2):
+        raise DposeError(
+            f"holds predictions of shape {points.shape}, the labels are of {labels.entries:,} people, 16 joints",
+            str(path),
+            "one prediction for each entry of the label file, in its order",
+        )
+    metric = PCKh()
+    for labelled in labels.people:
+        p = labelled.person
+        metric.update(
+            points[labelled.entry][None] - 1, p.keypoints[None], p.visible[None], np.array([p.head_length])
+        )
+    return metric.compute()
+
+
+def _mat_points(path: Path) -> NDArray[np.float64]:
+    if not path.is_file():
+        raise DposeError("no such file", str(path))
+    try:
+        found = scipy.io.loadmat(path, variable_names=["preds"]).get("preds")
+    except Exception as error:  # scipy raises whatever its parser stumbles over
+        raise DposeError("not a readable MATLAB file", str(path)) from error
+    if found is None or found.dtype.kind not in "fiu":
+        raise DposeError("holds no variable 'preds' of numbers", str(path))
+    return np.asarray(found, np.float64)[..., :2]
+
+
+def _json_points(path: Path) -> NDArray[np.float64]:
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise DposeError("should be a JSON list of people", str(path))
+    people = []
+    for number, entry in enumerate(content, 1):
+        rows = entry.get("joints", entry.get("keypoints")) if isinstance(entry, dict) else entry
+        pairs = [numbers(row) for row in rows] if isinstance(rows, list) else []
+        if len(pairs) != len(MPII) or any(p is None or len(p) not in (2, 3) for p in pairs):
+            raise DposeError(f"entry {number} is not 16 pairs of finite numbers", str(path))
+        people.append([p[:2] for p in pairs if p is not None])
+    return np.array(people).reshape(-1, len(MPII), 2)

@@ -1,0 +1,170 @@
+"""A pose model as an ONNX file, checked against the torch model before it is written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.pose.crops import crop_transform, warp, whole_frame
+from dpose.pose.model import PoseModel, fold_batchnorm
+from dpose.pose.predict import predict_logits
+from dpose.pose.skeletons import SKELETONS
+
+INPUT, OUTPUTS = "images", ("x_logits", "y_logits")
+_EXTRA = "pip install 'dpose[export]'"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What `export_onnx` wrote and checked.
+
+    Attributes:
+        path: The file.
+        pictures: How many pictures both models were compared on.
+        apart: The largest difference of a logit.
+        bytes: Of the file.
+    """
+
+    path: Path
+    pictures: int
+    apart: float
+    bytes: int
+
+
+def export_onnx(
+    model: PoseModel,
+    path: Path,
+    pictures: Sequence[NDArray[np.uint8]],
+    facts: Mapping[str, str] | None = None,
+) -> Exported:
+    """Write a model as ONNX.
+
+    The file takes "images" (N, 3, H, W) float32 of 0 to 255, RGB, with any N, and gives "x_logits" (N, J, W * k) and
+    "y_logits" (N, J, H * k): the ImageNet normalisation is inside, as it is in the model. BatchNorm is folded. Its
+    metadata hold what `preprocessing` says, and `facts`.
+
+    Args:
+        model: Any pose model; not changed.
+        path: Ends in ".onnx".
+        pictures: uint8 (H, W, 3) RGB, of any size: what the two models are compared on, as whole-picture crops.
+        facts: More metadata, text by name: the statement of what is guaranteed, above all.
+
+    Raises:
+        DposeError: onnx or onnxruntime are not installed, there is no picture to compare on, or the two models differ
+            in the place of a joint; nothing is written then.
+    """
+    _require("onnx", "onnxscript", "onnxruntime")
+    if path.suffix.lower() != ".onnx":
+        raise DposeError("an exported model's name ends in .onnx", str(path))
+    if not pictures:
+        raise DposeError("an export is compared with the model on pictures, and there are none")
+    folded = fold_batchnorm(model).cpu().eval()
+    crops = torch.from_numpy(np.stack([_crop(p, model.config.input_size) for p in pictures])).float()
+    data = _with_metadata(_onnx_bytes(folded, crops), {**preprocessing(model), **(facts or {})})
+    apart = _compare(data, folded, crops, str(path))
+    write_atomic(path, data)
+    return Exported(path, len(pictures), apart, len(data))
+
+
+def preprocessing(model: PoseModel) -> dict[str, str]:
+    """How a picture becomes an input and outputs become joints, as the metadata of an exported file: text by name."""
+    config = model.config
+    height, width = config.input_size
+    return {
+        "dpose.input": json.dumps(
+            {"name": INPUT, "height": height, "width": width, "colour": "RGB", "range": [0, 255]}
+        ),
+        "dpose.normalisation": "inside the model",
+        "dpose.crop": "box widened or heightened to the input's aspect about its centre, enlarged by 1.25 (a whole "
+        "picture by 1), resampled bilinearly, black outside; whole numbers are pixel centres",
+        "dpose.decode": f"x = argmax(x_logits) / {config.split_ratio:g}, y = argmax(y_logits) / {config.split_ratio:g}",
+        "dpose.joints": json.dumps(list(SKELETONS[config.skeleton].joints)),
+        "dpose.config": json.dumps(config.to_dict()),
+    }
+
+
+def _crop(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    whole = whole_frame((picture.shape[0], picture.shape[1]))
+    return np.ascontiguousarray(warp(picture, crop_transform(whole, size, 1.0), size).transpose(2, 0, 1))
+
+
+def _onnx_bytes(model: PoseModel, crops: torch.Tensor) -> bytes:
+    # torch takes the sizes 0 and 1, and some few more, for constants: an example of five is one of any number
+    example = crops[torch.arange(5) % len(crops)]
+    descriptor, name = tempfile.mkstemp(suffix=".onnx")
+    os.close(descriptor)
+    quiet = logging.getLogger("torch.onnx")
+    before = quiet.level
+    quiet.setLevel(logging.ERROR)
+    try:
+        # the exporter talks on stdout and warns about its own insides
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                model,
+                (example,),
+                name,
+                input_names=[INPUT],
+                output_names=list(OUTPUTS),
+                dynamic_shapes={"images": {0: torch.export.Dim("pictures")}},
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        return Path(name).read_bytes()
+    except Exception as error:  # the exporter raises whatever it stumbles over, at any length
+        raise DposeError(
+            f"torch {torch.__version__} cannot export the model ({type(error).__name__})"
+        ) from error
+    finally:
+        quiet.setLevel(before)
+        os.unlink(name)
+
+
+def _with_metadata(data: bytes, values: dict[str, str]) -> bytes:
+    import onnx
+
+    made = onnx.load_from_string(data)
+    onnx.helper.set_model_props(made, values)
+    onnx.checker.check_model(made)
+    return bytes(made.SerializeToString())
+
+
+def _compare(data: bytes, model: PoseModel, crops: torch.Tensor, where: str) -> float:
+    """The largest difference of a logit; refuses a file that puts one joint elsewhere."""
+    import onnxruntime
+
+    options: Any = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    ours = predict_logits(model, crops)
+    theirs = session.run(list(OUTPUTS), {INPUT: crops.numpy()})
+    apart = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        if not np.array_equal(a.argmax(dim=-1).numpy(), b.argmax(axis=-1)):
+            raise DposeError("the exported model finds a joint elsewhere than the model does", where)
+        apart = max(apart, float(np.abs(a.numpy() - b).max()))
+    return apart
+
+
+def _require(*names: str) -> None:
+    import importlib.util
+
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DposeError(f"export needs {', '.join(missing)}", fix=_EXTRA)

@@ -1,0 +1,137 @@
+"""Pose models to and from the Hugging Face Hub. Nothing is sent or fetched unless a function here is called by name.
+
+A model on the Hub is named `hf:OWNER/NAME`. The prefix is needed: a folder's name that is mistyped must never become a
+question to a server.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.pose.folder import CONFIG, WEIGHTS, load_model, save_model
+
+if TYPE_CHECKING:
+    from dpose.pose.model import PoseModel
+
+PREFIX = "hf:"
+STATEMENT, CARD = "privacy.json", "README.md"
+_FILES = [WEIGHTS, CONFIG, STATEMENT, CARD]
+_EXTRA = "pip install 'dpose[hub]'"
+
+
+def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
+    """Write a model folder that stands alone: weights, `config.json`, the statement and the card.
+
+    The statement (`privacy.json`) and card of the folder that the model was loaded from go along if its weights are
+    still exactly those. A model that was changed since carries none: what they guarantee is not known to hold for it,
+    and the card written for it says so.
+
+    Args:
+        model: Any pose model.
+        folder: Made where it is missing; may not hold another model.
+
+    Raises:
+        DposeError: the folder holds another model, or cannot be written to.
+    """
+    folder = Path(folder)
+    save_model(model, folder)
+    source = model.source
+    if source is not None and _unchanged(model, source):
+        for name in (STATEMENT, CARD):
+            if (source / name).exists() and source.resolve() != folder.resolve():
+                write_atomic(folder / name, (source / name).read_bytes())
+    elif not (source is not None and source.resolve() == folder.resolve()):
+        write_atomic(folder / CARD, _plain_card(model))
+        (folder / STATEMENT).unlink(missing_ok=True)
+    if not (folder / CARD).exists():
+        write_atomic(folder / CARD, _plain_card(model))
+    return folder
+
+
+def push_to_hub(model: PoseModel, name: str, *, private: bool = True, token: str | None = None) -> str:
+    """Upload the folder that `save_pretrained` writes; the repository is private unless asked otherwise.
+
+    Args:
+        model: Any pose model.
+        name: "OWNER/NAME", with or without `hf:`.
+        private: Of a repository that does not exist yet.
+        token: Of an account; by default the one that `hf auth login` keeps.
+
+    Returns:
+        The upload's address.
+
+    Raises:
+        DposeError: huggingface_hub is not installed, or the upload fails.
+    """
+    mixin = _mixin()
+
+    class Adapter(mixin):  # type: ignore[misc, valid-type]
+        """Hands the model to the mixin."""
+
+        def _save_pretrained(self, save_directory: Path) -> None:
+            save_pretrained(model, save_directory)
+
+    try:
+        return str(Adapter().push_to_hub(name.removeprefix(PREFIX), private=private, token=token))
+    except DposeError:
+        raise
+    except Exception as error:  # the client raises its own, its transport's and the system's
+        raise DposeError(f"cannot be uploaded ({_short(error)})", name) from error
+
+
+def from_hub(name: str, device: str = "cpu", revision: str | None = None) -> PoseModel:
+    """The model called `hf:OWNER/NAME`, fetched once and kept in the Hub client's cache.
+
+    Raises:
+        DposeError: huggingface_hub is not installed, the name is none, it cannot be fetched, or it is no model of
+            dpose.
+    """
+    if name.count("/") != 1 or not name.startswith(PREFIX):
+        raise DposeError("is no name on the Hub", name, "write hf:OWNER/NAME")
+    _mixin()
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = snapshot_download(name.removeprefix(PREFIX), revision=revision, allow_patterns=_FILES)
+    except Exception as error:  # the client raises its own, its transport's and the system's
+        raise DposeError(
+            f"cannot be fetched ({_short(error)})", name, "check the name and the network"
+        ) from error
+    return load_model(folder, device)
+
+
+def _mixin() -> Any:
+    """huggingface_hub's mixin, which is loaded here and nowhere else."""
+    try:
+        from huggingface_hub import ModelHubMixin
+    except ImportError as error:
+        raise DposeError("the Hub needs huggingface_hub", fix=_EXTRA) from error
+    return ModelHubMixin
+
+
+def _unchanged(model: PoseModel, source: Path) -> bool:
+    try:
+        before = load_model(source).state_dict()
+    except DposeError:
+        return False
+    now = model.state_dict()
+    return before.keys() == now.keys() and all(torch.equal(before[k], now[k].detach().cpu()) for k in before)
+
+
+def _plain_card(model: PoseModel) -> str:
+    return (
+        "# A pose model\n\n"
+        "It carries no statement of privacy: whether anyone in its training data is protected is not recorded here. A "
+        "statement that its first weights had does not speak for these.\n\n"
+        f"```json\n{json.dumps(model.config.to_dict(), indent=2)}\n```\n"
+    )
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]

@@ -1,0 +1,191 @@
+"""Object keypoint similarity (OKS), non-maximum suppression by it, and the score of a person (Lin et al., ECCV 2014).
+
+The similarity of a joint is exp(-d^2 / (2 s^2 k^2)), with d the distance in pixels, s^2 the person's area and k
+twice the joint's sigma. OKS is the mean over the labelled joints: 1 for a perfect person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+KEPT = 0.2
+"""Joints with a lower score are left out of a person's score."""
+
+NMS = 0.9
+"""Of two people more alike than this only the better scored one stays."""
+
+MOST = 20
+"""At most so many people a picture."""
+
+
+def joint_similarity(
+    predicted: ArrayLike, true: ArrayLike, area: ArrayLike, sigmas: Sequence[float]
+) -> NDArray[np.float64]:
+    """The similarity of each joint, (..., J) in [0, 1].
+
+    Args:
+        predicted: (..., J, 2), pixels; a joint that is not finite has similarity 0.
+        true: (..., J, 2), the same pixels.
+        area: (...), pixels squared, the person's segmentation.
+        sigmas: (J,), COCO's falloff.
+    """
+    squared = np.square(np.asarray(predicted, np.float64) - np.asarray(true, np.float64)).sum(axis=-1)
+    squared = np.where(np.isfinite(squared), squared, np.inf)
+    variance = np.square(2 * np.asarray(sigmas, np.float64))
+    # pycocotools adds the smallest spacing of doubles, so that an area of 0 divides
+    return np.asarray(
+        np.exp(-squared / variance / (np.asarray(area, np.float64)[..., None] + np.spacing(1)) / 2)
+    )
+
+
+def oks(
+    predicted: ArrayLike, true: ArrayLike, labelled: ArrayLike, area: ArrayLike, sigmas: Sequence[float]
+) -> NDArray[np.float64]:
+    """Object keypoint similarity, (...) in [0, 1]; nan for a person without a labelled joint.
+
+    Args:
+        predicted: (..., J, 2), pixels.
+        true: (..., J, 2), the same pixels.
+        labelled: (..., J), > 0 where labelled.
+        area: (...), pixels squared.
+        sigmas: (J,).
+    """
+    seen = np.asarray(labelled) > 0
+    similarity = joint_similarity(predicted, true, area, sigmas)
+    count = seen.sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.divide((similarity * seen).sum(axis=-1), count, dtype=np.float64))
+
+
+def person_score(box_scores: ArrayLike, joint_scores: ArrayLike) -> NDArray[np.float64]:
+    """The score people are ranked by, (N,) in [0, 1]: box score times the mean of the joints' scores above `KEPT`.
+
+    A person without a joint above it has score 0. Both factors lie in [0, 1] (`dpose.pose.simcc.decode` for joints), so
+    the product does too. The reference implementations use the heat maps' raw maxima, which have no upper bound.
+
+    Args:
+        box_scores: (N,), in [0, 1].
+        joint_scores: (N, J), in [0, 1].
+    """
+    scores = np.asarray(joint_scores, np.float64)
+    kept = scores > KEPT
+    mean = (scores * kept).sum(axis=-1) / np.maximum(kept.sum(axis=-1), 1)
+    return np.asarray(np.asarray(box_scores, np.float64) * mean)
+
+
+def oks_nms(
+    keypoints: ArrayLike,
+    scores: ArrayLike,
+    areas: ArrayLike,
+    sigmas: Sequence[float],
+    threshold: float = NMS,
+    most: int = MOST,
+) -> list[int]:
+    """Which of N predicted people stay, by falling score: none is more than `threshold` like one before it.
+
+    As HRNet's: the similarity of two predictions divides by the mean of their crops' areas, and every joint counts.
+    People of equal score keep their order.
+
+    Args:
+        keypoints: (N, J, 2), pixels.
+        scores: (N,).
+        areas: (N,), of the crops that people were predicted in, pixels squared.
+        sigmas: (J,).
+        threshold: In (0, 1].
+        most: At most so many stay.
+
+    Returns:
+        Indices, best first.
+    """
+    points, area = np.asarray(keypoints, np.float64), np.asarray(areas, np.float64)
+    variance = np.square(2 * np.asarray(sigmas, np.float64))
+    order = list(np.argsort(-np.asarray(scores, np.float64), kind="stable"))
+    kept: list[int] = []
+    while order and len(kept) < most:
+        best = int(order.pop(0))
+        kept.append(best)
+        if order:
+            squared = np.square(points[order] - points[best]).sum(axis=-1)
+            between = (area[order] + area[best])[:, None] / 2 + np.spacing(1)
+            alike = np.exp(-squared / variance / between / 2).mean(axis=-1)
+            order = [o for o, a in zip(order, alike, strict=True) if not a > threshold]
+    return kept
+
+
+@dataclass(frozen=True)
+class OKSResult:
+    """What `OKS.compute` found; nan where nobody was there to score.
+
+    Attributes:
+        similarities: (N,), the OKS of each person scored.
+        left_out: People without a labelled joint or a known area.
+    """
+
+    similarities: NDArray[np.float64]
+    left_out: int
+
+    def columns(self) -> dict[str, float]:
+        """The mean OKS, and the shares of people of an OKS of at least 0.5 and 0.75."""
+        found = self.similarities
+        if not len(found):
+            return dict.fromkeys(("Mean", "OKS50", "OKS75"), float("nan"))
+        return {
+            "Mean": float(found.mean()),
+            "OKS50": float((found >= 0.5).mean()),
+            "OKS75": float((found >= 0.75).mean()),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, ready for JSON: nan becomes None."""
+        columns = {k: v if np.isfinite(v) else None for k, v in self.columns().items()}
+        return {
+            "metric": "OKS",
+            "columns": columns,
+            "people": len(self.similarities),
+            "left_out": self.left_out,
+        }
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{k} {v:.3f}" for k, v in self.columns().items())
+        note = f"{len(self.similarities)} people in their own boxes"
+        return f"{numbers} ({note}{f', {self.left_out} left out' if self.left_out else ''})"
+
+
+class OKS:
+    """OKS of people in their own boxes: `update(...)` with every batch, then `compute()`.
+
+    For watching a model of COCO's joints learn. It is not AP: nobody is missed and nothing is found that is not there
+    (`dpose.pose.ap.KeypointAP`).
+
+    Args:
+        sigmas: (J,), the skeleton's.
+    """
+
+    def __init__(self, sigmas: Sequence[float]) -> None:
+        self._sigmas = tuple(sigmas)
+        self._found: list[NDArray[np.float64]] = []
+        self._left_out = 0
+
+    def update(self, predicted: ArrayLike, true: ArrayLike, labelled: ArrayLike, area: ArrayLike) -> None:
+        """Add N people.
+
+        Args:
+            predicted: (N, J, 2), pixels.
+            true: (N, J, 2), the same pixels.
+            labelled: (N, J); above 0 where labelled.
+            area: (N,), the same pixels, squared.
+        """
+        size = np.asarray(area, np.float64)
+        usable = np.isfinite(size) & (np.asarray(labelled) > 0).any(axis=-1)
+        found = oks(predicted, true, labelled, np.where(usable, size, 1), self._sigmas)
+        self._found.append(found[usable])
+        self._left_out += int((~usable).sum())
+
+    def compute(self) -> OKSResult:
+        """The result over everyone seen so far; the metric may be updated further."""
+        return OKSResult(np.concatenate([np.zeros(0), *self._found]), self._left_out)

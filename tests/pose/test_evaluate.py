@@ -1,0 +1,184 @@
+import json
+
+import numpy as np
+import pytest
+import scipy.io
+import torch
+
+from dpose.errors import DposeError
+from dpose.pose import evaluate as module
+from dpose.pose.data import open_labels
+from dpose.pose.data.detections import read_detections
+from dpose.pose.data.mpii import read_mpii
+from dpose.pose.evaluate import average_precision, label_boxes, score_mpii_predictions, score_results
+from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.predict import Prediction
+from dpose.pose.skeletons import COCO, MPII, joint_map
+
+
+@pytest.fixture
+def labels(pose_fixtures):
+    return open_labels(f"coco:{pose_fixtures}/coco")
+
+
+def oracle(monkeypatch, labels, skeleton, score=0.9):
+    """Predictions that are the labels of the person whose box is nearest, in the model's skeleton."""
+    known = labels.learnt()
+    way = joint_map(COCO, skeleton)
+    by_picture = {labels.read(i).tobytes(): i.id for i in labels.images}
+
+    def predict(model, image, boxes, flip_test):
+        found = []
+        for box in boxes:
+            people = known[by_picture[image.tobytes()]]
+            person, _ = min(people, key=lambda p: np.abs(p[1] - box).sum())
+            found.append(
+                Prediction(np.nan_to_num(way.points(person.keypoints)), np.full(len(way.target), score))
+            )
+        return found
+
+    monkeypatch.setattr(module, "predict_people", predict)
+
+
+def model_of(skeleton):
+    return PoseModel(PoseConfig("nano", (64, 64), skeleton=skeleton)).eval()
+
+
+class TestModels:
+    def test_a_model_that_finds_the_labels_scores_one(self, monkeypatch, labels):
+        oracle(monkeypatch, labels, COCO)
+        result = average_precision(model_of("coco"), labels, label_boxes(labels))
+        assert result.scores["AP"] == pytest.approx(1.0)
+        assert result.left_out == ()
+
+    def test_a_model_of_other_joints_is_scored_on_those_they_share(self, monkeypatch, labels):
+        oracle(monkeypatch, labels, MPII)
+        result = average_precision(model_of("mpii"), labels, label_boxes(labels))
+        assert result.scores["AP"] == pytest.approx(1.0)
+        assert result.left_out == COCO.joints[:5]
+
+    def test_detected_boxes_and_doubles(self, monkeypatch, labels, pose_fixtures):
+        oracle(monkeypatch, labels, COCO)
+        path = pose_fixtures / "coco" / "test_coco_det_AP_H_56.json"
+        boxes, problems = read_detections(path, {i.id: i for i in labels.images})
+        assert (sum(map(len, boxes.values())), len(problems)) == (118, 0)
+        result = average_precision(model_of("coco"), labels, boxes)
+        # every box of a person gives that person's labels: all but one of them are suppressed
+        assert result.predictions <= 12
+        assert result.scores["AR"] == pytest.approx(1.0)
+
+    def test_an_untrained_model_runs_through(self, labels):
+        torch.manual_seed(0)
+        seen = []
+        boxes = label_boxes(labels.limit(2))
+        result = average_precision(model_of("coco"), labels.limit(2), boxes, advance=lambda: seen.append(1))
+        assert len(seen) == result.pictures == 2
+        assert 0 <= result.scores["AP"] < 0.5
+
+
+class TestDetections:
+    @pytest.mark.parametrize(
+        ("entry", "kind"),
+        [
+            ({"image_id": "785", "bbox": [0, 0, 1, 1], "score": 1}, "a box without the number"),
+            ({"image_id": 785, "bbox": [0, 0, 1], "score": 1}, "not a bbox"),
+            ({"image_id": 785, "bbox": [0, 0, 1, float("nan")], "score": 1}, "not a bbox"),
+            ({"image_id": 785, "bbox": [0, 0, 1, 1], "score": 1.5}, "not a bbox"),
+            ({"image_id": 785, "bbox": [0, 0, 0, 1], "score": 1}, "an empty box"),
+            ({"image_id": 1, "bbox": [0, 0, 1, 1], "score": 1}, "a box of a picture that is not"),
+        ],
+    )
+    def test_a_broken_box_is_skipped_and_told_by_its_place(self, tmp_path, entry, kind):
+        good = {"image_id": 785, "bbox": [1, 2, 3, 4], "score": 0.5}
+        path = tmp_path / "det.json"
+        path.write_text(json.dumps([good, entry, {**good, "category_id": 3}]))
+        boxes, problems = read_detections(path, {785: 1})
+        assert boxes[785][0].corners.tolist() == [1, 2, 4, 6]
+        assert len(boxes[785]) == 1
+        (problem,) = problems
+        assert problem.kind.startswith(kind)
+        assert problem.where == "det.json entry 2"
+
+    def test_no_usable_box_is_refused(self, tmp_path):
+        path = tmp_path / "det.json"
+        path.write_text(json.dumps([{"image_id": 1, "bbox": [0, 0, 1, 1], "score": 0.1}]))
+        with pytest.raises(DposeError, match=r"none has a score of 0\.5"):
+            read_detections(path, least=0.5)
+        path.write_text("{}")
+        with pytest.raises(DposeError, match="a JSON list of boxes"):
+            read_detections(path)
+
+
+class TestFiles:
+    def results(self, labels):
+        return [
+            {
+                "image_id": p.image, "category_id": 1, "score": 0.9,
+                "keypoints": np.column_stack([p.keypoints, p.flags]).ravel().tolist(),
+            }
+            for p in labels.people if p.labelled
+        ]  # fmt: skip
+
+    def test_perfect_coco_results_score_one(self, labels, tmp_path):
+        path = tmp_path / "results.json"
+        path.write_text(json.dumps(self.results(labels)))
+        result, problems = score_results(path, labels)
+        assert result.scores["AP"] == pytest.approx(1.0)
+        assert len(problems) == 0
+
+    def test_broken_entries_are_counted(self, labels, tmp_path):
+        good = self.results(labels)
+        broken = [3, {**good[0], "image_id": 5}, {**good[0], "keypoints": [1]}, {**good[0], "score": None}]
+        path = tmp_path / "results.json"
+        path.write_text(json.dumps(good + broken))
+        result, problems = score_results(path, labels)
+        assert (result.predictions, len(problems)) == (12, 4)
+        assert problems.found[0].where == "results.json entry 13"
+        path.write_text(json.dumps(broken))
+        with pytest.raises(DposeError, match="not one of its 4 people"):
+            score_results(path, labels)
+
+    @pytest.fixture
+    def mpii(self, pose_fixtures):
+        return read_mpii(pose_fixtures / "mpii", "val")
+
+    @pytest.fixture
+    def joints(self, pose_fixtures):
+        return np.array(
+            [e["joints"] for e in json.loads((pose_fixtures / "mpii/test_mpii.json").read_text())]
+        )
+
+    def write(self, folder, joints, kind):
+        if kind == "mat":
+            scipy.io.savemat(folder / "pred.mat", {"preds": joints})
+            return folder / "pred.mat"
+        people = (
+            joints.tolist() if kind == "lists" else [{"keypoints": [[*p, 0.5] for p in j]} for j in joints]
+        )
+        (folder / "pred.json").write_text(json.dumps(people))
+        return folder / "pred.json"
+
+    @pytest.mark.parametrize("kind", ["mat", "lists", "objects"])
+    def test_perfect_mpii_predictions_score_a_hundred(self, mpii, joints, tmp_path, kind):
+        result = score_mpii_predictions(self.write(tmp_path, joints, kind), mpii)
+        assert (result.mean(0.5), result.mean(0.1)) == (100.0, 100.0)
+        assert result.people == 5
+
+    def test_predictions_that_count_from_zero_lose_nothing_but_a_pixel(self, mpii, joints, tmp_path):
+        """The offset is taken off both sides once: labels and predictions one apart would show at small thresholds."""
+        lengths = [p.person.head_length for p in mpii.people]
+        shifted = joints + np.array(lengths)[:, None, None] * [0.0999, 0]
+        assert score_mpii_predictions(self.write(tmp_path, shifted, "mat"), mpii).mean(0.1) == 100.0
+        shifted = joints + np.array(lengths)[:, None, None] * [0.1001, 0]
+        assert score_mpii_predictions(self.write(tmp_path, shifted, "mat"), mpii).mean(0.1) == 0.0
+
+    def test_another_number_of_people_or_joints_is_refused(self, mpii, joints, tmp_path):
+        for wrong in (joints[:4], joints[:, :15]):
+            with pytest.raises(DposeError, match="the labels are of 5 people, 16 joints"):
+                score_mpii_predictions(self.write(tmp_path, wrong, "mat"), mpii)
+        (tmp_path / "pred.json").write_text(json.dumps([[[1, 2]] * 15] * 5))
+        with pytest.raises(DposeError, match="entry 1 is not 16 pairs"):
+            score_mpii_predictions(tmp_path / "pred.json", mpii)
+        scipy.io.savemat(tmp_path / "other.mat", {"x": joints})
+        with pytest.raises(DposeError, match="no variable 'preds'"):
+            score_mpii_predictions(tmp_path / "other.mat", mpii)

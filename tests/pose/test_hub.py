@@ -1,0 +1,105 @@
+import sys
+
+import pytest
+import torch
+
+from dpose.errors import DposeError
+from dpose.pose.folder import load_model, save_model
+from dpose.pose.model import PoseConfig, PoseModel
+
+
+@pytest.fixture
+def folder(tmp_path):
+    torch.manual_seed(0)
+    source = tmp_path / "source"
+    save_model(PoseModel(PoseConfig("nano", (64, 64))), source)
+    (source / "privacy.json").write_text('{"kind": "private"}')
+    (source / "README.md").write_text("the card")
+    (source / "ledger.jsonl").write_text("stays at home")
+    return source
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_saved_model_carries_its_statement_and_nothing_else(folder, tmp_path):
+    model = PoseModel.from_pretrained(folder)
+    copy = model.save_pretrained(tmp_path / "copy")
+    assert names(copy) == ["README.md", "config.json", "model.safetensors", "privacy.json"]
+    assert (copy / "privacy.json").read_text() == '{"kind": "private"}'
+    again = PoseModel.from_pretrained(copy)
+    assert all(torch.equal(t, again.state_dict()[n]) for n, t in model.state_dict().items())
+
+
+def test_a_changed_model_does_not_carry_a_statement_that_is_not_its_own(folder, tmp_path):
+    model = load_model(folder)
+    with torch.no_grad():
+        model.head.joints.bias[0] += 1e-3
+    copy = model.save_pretrained(tmp_path / "copy")
+    assert names(copy) == ["README.md", "config.json", "model.safetensors"]
+    assert "no statement of privacy" in (copy / "README.md").read_text()
+
+
+def test_a_fresh_model_claims_nothing(tmp_path):
+    copy = PoseModel(PoseConfig("nano", (64, 64))).save_pretrained(tmp_path / "copy")
+    assert names(copy) == ["README.md", "config.json", "model.safetensors"]
+
+
+class TestHub:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def test_what_is_uploaded_is_the_folder_and_private(self, folder, tmp_path, monkeypatch):
+        import huggingface_hub.hub_mixin as mixin
+
+        seen = {}
+
+        class Api:
+            def __init__(self, token=None):
+                pass
+
+            def create_repo(self, repo_id, private, exist_ok):
+                seen.update(repo=repo_id, private=private)
+                return type("Repo", (), {"repo_id": repo_id})
+
+            def upload_folder(self, *, folder_path, **_):
+                seen["files"] = names(folder_path)
+                seen["statement"] = (folder_path / "privacy.json").read_text()
+                return "https://example.org/commit"
+
+        monkeypatch.setattr(mixin, "HfApi", Api)
+        assert load_model(folder).push_to_hub("hf:me/pose") == "https://example.org/commit"
+        assert (seen["repo"], seen["private"]) == ("me/pose", True)
+        assert seen["files"] == ["README.md", "config.json", "model.safetensors", "privacy.json"]
+        assert seen["statement"] == '{"kind": "private"}'
+
+    def test_a_name_with_the_prefix_is_fetched(self, folder, monkeypatch):
+        asked = []
+        monkeypatch.setattr(
+            self.hub, "snapshot_download", lambda name, **o: asked.append((name, o)) or str(folder)
+        )
+        model = PoseModel.from_pretrained("hf:me/pose")
+        assert asked[0][0] == "me/pose"
+        assert "ledger.jsonl" not in asked[0][1]["allow_patterns"]
+        assert model.config == load_model(folder).config
+
+    def test_a_mistyped_folder_asks_nobody(self, monkeypatch):
+        monkeypatch.setattr(self.hub, "snapshot_download", lambda *a, **o: pytest.fail("asked the Hub"))
+        with pytest.raises(DposeError, match="cannot be read"):
+            PoseModel.from_pretrained("runs/pubilc")
+
+    def test_failures_are_one_line(self, folder, monkeypatch):
+        def fails(*args, **options):
+            raise ConnectionError("no route\nto host")
+
+        monkeypatch.setattr(self.hub, "snapshot_download", fails)
+        with pytest.raises(DposeError, match=r"cannot be fetched.*no route"):
+            PoseModel.from_pretrained("hf:me/pose")
+        with pytest.raises(DposeError, match="write hf:OWNER/NAME"):
+            PoseModel.from_pretrained("hf:pose")
+
+
+def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(DposeError, match=r"pip install 'dpose\[hub\]'"):
+        load_model(folder).push_to_hub("me/pose")
