@@ -304,7 +304,7 @@ def inspect(browser, tmp_path_factory):
                 ],
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=300,
                 check=False,
             )
         found = re.search(r'<pre id="findings">(.*?)</pre>', done.stdout, re.S)
