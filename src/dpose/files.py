@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -27,6 +28,34 @@ def fsync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_file(path: Path) -> None:
+    """Make what was written to `path` durable."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def locked_folder(path: Path) -> Iterator[None]:
+    """The only process at work in the folder `path`, for as long as the block lasts.
+
+    Raises:
+        DposeError: another one is.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise DposeError(
+            "another process is at work in this folder", str(path), "wait for it, or end it"
+        ) from error
     finally:
         os.close(descriptor)
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -183,6 +185,46 @@ class TestRun:
         assert main(["train", "--resume", "part"]) == 0
         log = [json.loads(line) for line in (tmp_path / "part" / "log.jsonl").read_text().splitlines()]
         assert [line["step"] for line in log if line["type"] == "step"] == [1, 2, 3, 4]
+
+    def test_a_killed_private_run_goes_on_at_no_cost(self, tmp_path, capsys):
+        script = (
+            "import os, signal, sys\n"
+            "import dpose.pose.data.synthetic as s, dpose.training.update as update\n"
+            f"s.SPLITS = {SMALL!r}\n"
+            "real, calls = update.private_gradient, []\n"
+            "def die(*a):\n"
+            "    calls.append(1)\n"
+            "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    return real(*a)\n"
+            "update.private_gradient = die\n"
+            "from dpose.cli import main\n"
+            f"sys.exit(main({[*TRAIN, *BUDGET, '--epochs', '2', '--out', 'part']!r}))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ)
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert main(["train", "--resume", "part"]) == 0
+        assert "taken up again" not in (tmp_path / "part" / "privacy.json").read_text()
+        assert main(["verify", "part"]) == 0
+        refused(capsys, ["train", "--resume", "part"], "finished")
+        refused(capsys, ["train", "--resume", "nowhere"], "nowhere")
+
+    def test_the_account_adds_runs_up_and_a_budget_refuses(self, run, capsys):
+        data = TRAIN[TRAIN.index("--data") + 1]
+        assert main(["account"]) == 0
+        assert "Nothing" in capsys.readouterr().out
+        assert main([*TRAIN, *BUDGET, "--out", "mine"]) == 0
+        capsys.readouterr()
+        assert main(["account", data, "--budget", "8.5"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "training" in shown
+        assert "epsilon 8.5" in shown
+        refused(capsys, [*TRAIN, *BUDGET, "--out", "more"], "the budget of epsilon 8.5")
+        assert not Path("more").exists()
+        refused(capsys, [*TRAIN, "--method", "non-private", "--out", "more"], "budget")
+        assert main(["account", data, "--no-budget"]) == 0
+        refused(capsys, ["account", "--budget", "3"], "needs its data")
 
     def test_people_as_units(self, tmp_path):
         arguments = [

@@ -97,6 +97,8 @@ def test_the_list_of_what_is_saved_is_closed(tmp_path):
         "schedule",
         "ledger_head",
         "plan_sha256",
+        "chain",
+        "sha256",
     }
     from safetensors import safe_open
 

@@ -82,7 +82,7 @@ def test_nothing_un_noised_is_logged_or_saved_or_printed(dots, tmp_path, quiet):
     assert [line["type"] for line in lines].count("step") == 40
     for line in lines:
         if line["type"] == "step":
-            assert set(line) == {"type", "step", "lr", "noisy_gradient_norm"}
+            assert set(line) == {"type", "step", "lr", "noisy_gradient_norm", "update"}
         else:
             assert line["type"] == "start"
     everything = "".join(
@@ -349,12 +349,13 @@ class TestResume:
             run(dots, tmp_path / "run", quiet, other, seed=5, resume=True)
 
     def test_there_must_be_something_to_resume(self, dots, tmp_path, quiet):
-        with pytest.raises(DposeError, match="no checkpoint"):
+        with pytest.raises(DposeError, match="no such run"):
             run(dots, tmp_path / "run", quiet, self.PLAN, resume=True)
 
-    def test_a_private_run_is_not_resumed(self, dots, tmp_path, quiet):
-        run(dots, tmp_path / "run", quiet)
-        before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
-        with pytest.raises(DposeError, match="cannot be resumed"):
-            run(dots, tmp_path / "run", quiet, resume=True)
-        assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+    @pytest.mark.parametrize("plan", [PLAN, None], ids=["non-private", "private"])
+    def test_a_finished_run_is_not_resumed(self, dots, tmp_path, quiet, plan):
+        run(dots, tmp_path / "run", quiet, plan)
+        before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+        with pytest.raises(DposeError, match="finished"):
+            run(dots, tmp_path / "run", quiet, plan, resume=True)
+        assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before

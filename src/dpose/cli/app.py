@@ -169,6 +169,32 @@ def verify(
         console.print(line, highlight=False)
 
 
+@app.command(epilog="Example: dpose account lspet:/data/lspet:private --budget 8")
+def account(
+    data: Annotated[
+        str | None, typer.Argument(help="NAME[:ROOT][:SPLIT]; all data of this machine by default.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="The epsilon that all runs on these data together may take; others are refused."),
+    ] = None,
+    no_budget: Annotated[bool, typer.Option("--no-budget", help="Lift the budget.")] = False,
+    delta: Annotated[
+        float | None, typer.Option(help="At which epsilon is counted. Default: the runs' own, or 1e-5.")
+    ] = None,
+) -> None:
+    """What private data have been spent for: epsilon of all runs together, by run; and the budget they must keep."""
+    from dpose.experiments.accounts import DELTA, account_of, change_budget
+
+    console = _console()
+    if budget is not None or no_budget:
+        if data is None or (budget is not None and no_budget):
+            raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
+        said = change_budget(data, budget, delta or DELTA, console)
+        console.print(said, highlight=False, markup=False)
+    console.print(account_of(data, delta, console), highlight=False)
+
+
 @app.command(epilog="Example: dpose demo --out runs/demo")
 def demo(
     out: Annotated[

@@ -53,7 +53,7 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="A stopped run without guarantee to go on with, by itself: its settings are its own.",
+            help="A stopped or killed run to go on with, by itself: its settings are its own.",
             rich_help_panel=RUNNING,
         ),
     ] = None,
@@ -291,13 +291,9 @@ def told(run: Run, console: Console) -> None:
 def stop_if_interrupted(run: Run, console: Console) -> None:
     """Exit with 130 if the run was stopped, after saying how to go on."""
     if run.interrupted:
-        how = (
-            f"To go on: dpose train --resume {run.folder}"
-            if run.statement.kind == "none"
-            else f"To go on from these weights as a new, separately counted run: --init {run.folder}"
-        )
         console.print(
-            f"Stopped after step {run.steps}; what is saved is complete and its statement true. {how}",
+            f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
+            f"To go on: dpose train --resume {run.folder}",
             highlight=False,
         )
         raise typer.Exit(130)

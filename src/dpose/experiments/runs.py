@@ -23,9 +23,10 @@ from dpose.experiments.config import RunConfig
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
 from dpose.experiments.warnings import few_units
-from dpose.pose.data import Augment, open_data
+from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.model import PoseConfig
 from dpose.pose.task import PoseTask
+from dpose.training.ranks import ranks
 from dpose.training.trainer import Run, train
 from dpose.training.watching import Watch
 
@@ -51,8 +52,12 @@ def train_pose(
     Raises:
         DposeError: data, model or plan are not possible; or there is nothing to resume.
     """
-    if out.exists() and not resume:
+    place = ranks()
+    if not place.first:
+        console = Console(quiet=True)
+    if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
         raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    place.highest(0)  # nobody makes the folder before everybody has looked
     model, facts, caveats = build_model(config)
     data = open_units(config, model.config.input_size)
     if config.plan.kind.reads_private_data:
@@ -80,8 +85,10 @@ def train_pose(
         caveats=caveats,
         views_at_once=views_at_once,
         console=console,
+        data_name=shown_spec(DataSpec.parse(config.data.private).for_purpose("train")),
     )
-    make_report(out, console=console)
+    if place.first:
+        make_report(out, console=console)
     return run
 
 

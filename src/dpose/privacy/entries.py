@@ -118,14 +118,34 @@ def read_ledger(path: Path) -> list[Entry]:
 
 
 def spent(entries: Sequence[Entry]) -> tuple[Event, ...]:
-    """Every step that was ever reserved, taken or not, as events; equal ones are joined."""
-    return merge(
-        [
-            Event.from_dict(entry.event)
-            for entry in entries
-            if entry.type is EntryType.RESERVE and entry.event is not None
-        ]
-    )
+    """Every step that was ever reserved, taken or not, as events; equal ones are joined.
+
+    A step that is reserved again under the same key counts once: under one key a step has one sample and one noise, and
+    whoever takes it again gets what is there already (docs/proofs/resume.md). Under another key it counts again.
+    """
+    events: list[Event] = []
+    covered: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for entry in entries:
+        if entry.type is not EntryType.RESERVE or entry.event is None:
+            continue
+        event = Event.from_dict(entry.event)
+        # by everything but the number of steps: a replay with other noise would be another mechanism
+        kind = json.dumps({**entry.event, "steps": 0}, sort_keys=True)
+        known = covered.setdefault((entry.key_id, kind), [])
+        span = (entry.first_step, entry.first_step + entry.steps)
+        if new := _outside(span, known):
+            events.append(replace(event, steps=new))
+        known.append(span)
+    return merge(events)
+
+
+def _outside(span: tuple[int, int], known: Sequence[tuple[int, int]]) -> int:
+    """How many steps of `span` lie in none of `known`."""
+    left = [span]
+    for start, end in known:
+        pieces = [piece for a, b in left for piece in ((a, min(b, start)), (max(a, end), b))]
+        left = [(a, b) for a, b in pieces if a < b]
+    return sum(b - a for a, b in left)
 
 
 def _read_line(line: bytes, before: Sequence[Entry], where: str) -> Entry:

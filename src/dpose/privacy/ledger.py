@@ -28,12 +28,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import platformdirs
-
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, fsync_folder, write_atomic
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
+from dpose.privacy.keys import state_folder
 from dpose.privacy.statement import Kind, PrivacyStatement
 
 __all__ = [
@@ -58,7 +57,14 @@ class Ledger:
         self._state_dir = state_dir
 
     @classmethod
-    def create(cls, path: Path, plan_sha256: str, key_id: str, state_dir: Path | None = None) -> Ledger:
+    def create(
+        cls,
+        path: Path,
+        plan_sha256: str,
+        key_id: str,
+        state_dir: Path | None = None,
+        run_id: str | None = None,
+    ) -> Ledger:
         """Start a ledger and write its first line.
 
         Args:
@@ -66,6 +72,7 @@ class Ledger:
             plan_sha256: Digest of the plan.
             key_id: Public name of the key.
             state_dir: Where the head is kept apart; the user's state folder by default.
+            run_id: The run's name, 32 hexadecimal digits; a new one by default.
 
         Raises:
             DposeError: the file exists or cannot be written.
@@ -74,7 +81,7 @@ class Ledger:
         with ledger._closing_on_error():
             with _explained(path):
                 fsync_folder(path.parent)
-            ledger._append(EntryType.RESUME, plan_sha256, key_id, run_id=secrets.token_hex(16))
+            ledger._append(EntryType.RESUME, plan_sha256, key_id, run_id=run_id or secrets.token_hex(16))
         return ledger
 
     @classmethod
@@ -109,6 +116,18 @@ class Ledger:
     def run_id(self) -> str:
         """Name of the run."""
         return self._entries[0].run_id
+
+    @property
+    def spent_steps(self) -> int:
+        """How many steps count, each key's apart (`entries.spent`)."""
+        return sum(event.steps for event in spent(self._entries))
+
+    def new_steps(self, event: Event, first_step: int, steps: int) -> int:
+        """How many more steps would count if these were reserved now."""
+        plan, key = self._plan_and_key()
+        values = replace(event, steps=steps).to_dict()
+        entry = Entry(len(self._entries), self.head, EntryType.RESERVE, values, first_step, steps, plan, key)
+        return sum(e.steps for e in spent([*self._entries, entry])) - self.spent_steps
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -359,8 +378,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _head_file(run_id: str, state_dir: Path | None) -> Path:
-    folder = platformdirs.user_state_path("dpose") if state_dir is None else state_dir
-    return folder / "heads" / f"{run_id}.json"
+    return state_folder(state_dir) / "heads" / f"{run_id}.json"
 
 
 def _keep_head_apart(entries: Sequence[Entry], state_dir: Path | None) -> None:

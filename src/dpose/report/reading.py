@@ -116,7 +116,8 @@ class _Log:
         elif step is None:
             return
         elif kind == "resume":
-            self._forget_after(step)
+            if line.get("replay") is not True:  # a replay leaves the lines that are there
+                self._forget_after(step)
         elif kind == "step":
             for key, points in self.series.items():
                 _note(points, step, line.get(key))

@@ -11,14 +11,15 @@ import torch
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource
 from dpose.training.loader import Loader
-from dpose.training.memory import fit_views_at_once
 from dpose.training.multiplicity import Copies
 from dpose.training.plan import BoundPlan
 from dpose.training.projection import Projection
 from dpose.training.public_view import PublicViews, Residual, ResidualViews
+from dpose.training.ranks import ALONE, Ranks
 from dpose.training.step import Engine
+from dpose.training.subspace import Subspace
 from dpose.training.update import Updates
-from dpose.units import CanonicalUnits, Task, UnitDataset, View
+from dpose.units import CanonicalUnits, Task, UnitDataset
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Assembly:
         context: A digest of plan and data; part of every stream's derivation.
         public: The engine over public units, for the projection; None where none are used.
         views_at_once: The micro-batch.
+        ranks: Which process of the run this is.
         facts: What the parts take for public, for the statement.
         conditions: What a guarantee takes as given because of them.
     """
@@ -46,16 +48,25 @@ class Assembly:
     plain: Engine | None
     public: Engine | None
     views_at_once: int
+    ranks: Ranks = ALONE
     facts: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
 
-    def updates(self, first: int) -> Updates:
-        """The run's gradients from step `first` on."""
+    def updates(self, first: int, subspace: Subspace | None = None, fitted: int = 0) -> Updates:
+        """The run's gradients from step `first` on.
+
+        Args:
+            first: The step to begin with.
+            subspace: Of a run that goes on, the one it had.
+            fitted: The step that was fitted at.
+        """
         plan = self.bound.plan
         projection = (
-            Projection(plan.subspace, self.noise, self.context, self.public) if plan.kind.projects else None
+            Projection(plan.subspace, self.noise, self.context, self.public, subspace, fitted)
+            if plan.kind.projects
+            else None
         )
-        return Updates(self.private, self.plain, plan.public_weight, projection, first)
+        return Updates(self.private, self.plain, plan.public_weight, projection, first, self.ranks)
 
 
 @contextlib.contextmanager
@@ -68,8 +79,9 @@ def assembled(
     noise: NoiseSource,
     context: bytes,
     *,
-    views_at_once: int | None,
+    views_at_once: int,
     threads: int,
+    ranks: Ranks = ALONE,
 ) -> Iterator[Assembly]:
     """The parts of `bound.plan.method`, for as long as the block lasts.
 
@@ -81,8 +93,9 @@ def assembled(
         bound: The plan.
         noise: Where randomness comes from.
         context: A digest of plan and data; part of every stream's derivation.
-        views_at_once: The micro-batch in views; fitted to memory when None.
+        views_at_once: The micro-batch in views.
         threads: Threads that decode, for each part.
+        ranks: Which process of the run this is.
     """
     plan, kind = bound.plan, bound.plan.kind
     with contextlib.ExitStack() as open_loaders:
@@ -92,10 +105,9 @@ def assembled(
 
         def engine(of: Task, units: UnitDataset, label: bytes) -> Engine:
             loader = open_loaders.enter_context(contextlib.closing(Loader(of, units, noise, threads, label)))
-            return Engine(of, model, loader, bound, noise, context, fitted)
+            return Engine(of, model, loader, bound, noise, context, views_at_once, ranks)
 
         views = PublicViews(canonical_units(data), plan.public_view) if kind.public_views else None
-        fitted = views_at_once or fit_views_at_once(task, model, task.collate([_example(task, data, noise)]))
         private = plain = None
         if kind.private:
             residual = views is not None and plan.private_loss == "residual"
@@ -106,7 +118,9 @@ def assembled(
         projected = engine(task, public, b"public") if public else None
         facts = (f"{len(public):,} units that the subspace is fitted on",) if public else ()
         conditions = () if views is None else (_shown(views),)
-        yield Assembly(task, bound, noise, context, private, plain, projected, fitted, facts, conditions)
+        yield Assembly(
+            task, bound, noise, context, private, plain, projected, views_at_once, ranks, facts, conditions
+        )
 
 
 def canonical_units(data: UnitDataset) -> CanonicalUnits:
@@ -127,8 +141,3 @@ def canonical_units(data: UnitDataset) -> CanonicalUnits:
 def _shown(views: PublicViews) -> str:
     shape = views.canonical(0)[0].image.shape
     return f"the public view and the labels of every unit: {views.view.describe(shape[-3:-1])}"
-
-
-def _example(task: Task, data: UnitDataset, noise: NoiseSource) -> list[View]:
-    with contextlib.closing(Loader(task, data, noise, 1)) as loader:
-        return loader.unit(0, 0)

@@ -1,27 +1,31 @@
 """What a run saves at a step boundary: a closed list, in files that hold numbers and never code.
 
-A checkpoint holds the weights, their average, the optimizer's state (fed by noisy gradients only), the step and the
-ledger's head. No partial sum, no sample, no key.
+A checkpoint holds the weights, their average, the optimizer's state (fed by noisy gradients only), the public subspace,
+the step, a digest of the updates so far and the ledger's head. No partial sum, no sample, no key.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.files import folder_beside, write_atomic
+from dpose.files import folder_beside, fsync_file, write_atomic
+from dpose.training.subspace import Subspace
 
 KEEP = 2
+STATE, SUBSPACE = "state.safetensors", "subspace.safetensors"
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,9 @@ class Checkpoint:
         schedule: As the schedule's `state_dict()`.
         ledger_head: Hash of the ledger's last line; empty without a ledger.
         plan_sha256: Digest of the plan.
+        chain: Digest of all updates so far; empty where draws do not depend on it.
+        subspace: What updates are projected onto; None without.
+        fitted: The step the subspace was fitted at.
     """
 
     step: int
@@ -47,6 +54,9 @@ class Checkpoint:
     schedule: dict[str, Any]
     ledger_head: str
     plan_sha256: str
+    chain: bytes = b""
+    subspace: Subspace | None = None
+    fitted: int = 0
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
@@ -73,17 +83,51 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
         "schedule": {k: v for k, v in checkpoint.schedule.items() if k != "lr_lambdas"},
         "ledger_head": checkpoint.ledger_head,
         "plan_sha256": checkpoint.plan_sha256,
+        "chain": checkpoint.chain.hex(),
     }
     target = run / "checkpoints" / f"step-{checkpoint.step}"
-    if target.exists():
-        return target
+    before = checkpoints(run)
+    if target in before:
+        shutil.rmtree(target)  # of a run that went on from further back
+        before.remove(target)
     with folder_beside(target) as folder:
-        contiguous = {n: t.detach().cpu().contiguous() for n, t in tensors.items()}
-        write_atomic(folder / "state.safetensors", save_tensors(contiguous))
-        write_atomic(folder / "state.json", json.dumps(described, indent=1))
-    for old in checkpoints(run)[:-KEEP]:
+        digests = {STATE: _write_tensors(folder / STATE, tensors)}
+        subspace = checkpoint.subspace
+        if subspace is not None:
+            numbers = {k: v for k, v in vars(subspace).items() if k != "basis"}
+            described["subspace"] = {**numbers, "fitted": checkpoint.fitted}
+            digests[SUBSPACE] = _same_subspace(before, described["subspace"], folder) or _write_tensors(
+                folder / SUBSPACE, subspace.basis
+            )
+        write_atomic(folder / "state.json", json.dumps({**described, "sha256": digests}, indent=1))
+    for old in before[: 1 - KEEP]:
         shutil.rmtree(old, ignore_errors=True)
     return target
+
+
+def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
+    """Write and return the file's hash. Not in one piece of memory: a subspace may take a gigabyte."""
+    save_file({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, path)
+    fsync_file(path)
+    return _hash(path)
+
+
+def _same_subspace(before: list[Path], numbers: dict[str, Any], folder: Path) -> str | None:
+    """Link the last checkpoint's subspace into `folder`, if it is the same one; its hash."""
+    for last in before[-1:]:
+        try:
+            described = json.loads((last / "state.json").read_text())
+            if described.get("subspace") == numbers:
+                os.link(last / SUBSPACE, folder / SUBSPACE)
+                return str(described["sha256"][SUBSPACE])
+        except (OSError, ValueError, KeyError):
+            return None  # another file system, perhaps: it is written again
+    return None
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def checkpoints(run: Path) -> list[Path]:
@@ -100,7 +144,10 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     """
     try:
         described = json.loads((folder / "state.json").read_text())
-        tensors = load_tensors((folder / "state.safetensors").read_bytes())
+        for name, digest in described["sha256"].items():
+            if _hash(folder / name) != digest:
+                raise ValueError(f"{name} is not as it was written")
+        tensors = load_file(folder / STATE)
         parts: dict[str, dict[str, Tensor]] = {"weights": {}, "average": {}}
         state: dict[int, dict[str, Any]] = {
             int(i): dict(values) for i, values in described["optimizer_scalars"].items()
@@ -112,6 +159,11 @@ def load_checkpoint(folder: Path) -> Checkpoint:
                 state.setdefault(int(index), {})[key] = tensor
             else:
                 parts[part][rest] = tensor
+        subspace, fitted = None, 0
+        if "subspace" in described:
+            numbers = dict(described["subspace"])
+            fitted = numbers.pop("fitted")
+            subspace = Subspace(load_file(folder / SUBSPACE), **numbers)
         return Checkpoint(
             step=described["step"],
             weights=parts["weights"],
@@ -121,9 +173,30 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             schedule={**described["schedule"], "lr_lambdas": [None]},
             ledger_head=described["ledger_head"],
             plan_sha256=described["plan_sha256"],
+            chain=bytes.fromhex(described["chain"]),
+            subspace=subspace,
+            fitted=fitted,
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DposeError(f"broken checkpoint ({error})", str(folder), "use an earlier one") from error
+
+
+def last_checkpoint(run: Path, console: Console) -> Checkpoint | None:
+    """The newest checkpoint that can be read; says which ones cannot. None where there is none.
+
+    Raises:
+        DposeError: there are some, and all are broken.
+    """
+    problem: DposeError | None = None
+    for folder in reversed(checkpoints(run)):
+        try:
+            return load_checkpoint(folder)
+        except DposeError as error:
+            problem = error
+            console.print(f"Passed over: {error}", highlight=False, soft_wrap=True)
+    if problem:
+        raise problem
+    return None
 
 
 def apply_checkpoint(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from dpose.privacy.accounting import epsilon
 from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, Query
 from dpose.training.plan import BoundPlan
 
@@ -24,6 +26,7 @@ def statement_of(
     *,
     seeded: bool,
     head: str,
+    counted: int,
     public: Sequence[str],
     conditional_on: Sequence[str],
     caveats: Sequence[str],
@@ -32,12 +35,14 @@ def statement_of(
     """The statement of a run as planned.
 
     Epsilon is the plan's even where the run stopped early: the steps that ran are post-processing of all the
-    planned ones, whatever made it stop (docs/proofs/accounting.md).
+    planned ones, whatever made it stop (docs/proofs/accounting.md). More is claimed where more was counted: a broken
+    ledger line stands for the largest reservation that it could have been.
 
     Args:
         bound: What ran.
         seeded: Whether the noise came from a seed.
         head: The ledger's last hash; empty without a ledger.
+        counted: The steps that count by the ledger.
         public: Facts that the guarantee treats as public.
         conditional_on: What the guarantee takes as given.
         caveats: What the reader must know besides `CAVEATS`.
@@ -57,18 +62,22 @@ def statement_of(
             caveats=(*(PUBLIC_ONLY if plan.kind.public_views else ()), *caveats),
             plan_sha256=bound.sha256,
         )
-    counted = "nominal number of units" if plan.nominal_units else "number of units"
+    event, claimed = bound.event, bound.epsilon
+    if counted > event.steps and plan.delta is not None:
+        event = replace(event, steps=counted)
+        claimed = epsilon([event], plan.delta, relation=plan.relation, accountant=plan.accountant)
+    number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit=plan.unit,
         neighbours=Neighbours(plan.relation, scope=BEYOND if plan.kind.public_views else "unit"),
-        epsilon=bound.epsilon,
+        epsilon=claimed,
         delta=plan.delta,
         accountant=plan.accountant,
         n=bound.n,
-        public=(f"the {counted}, {bound.n:,}", "all settings of the run", *public),
+        public=(f"the {number}, {bound.n:,}", "all settings of the run", *public),
         conditional_on=tuple(conditional_on),
-        events=(bound.event,),
+        events=(event,),
         queries=tuple(queries),
         caveats=(*CAVEATS, *caveats),
         ledger_head=head,

@@ -66,22 +66,49 @@ def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]
     )
 
 
-class RunLog:
+class NoLog:
+    """The log of a process that writes none."""
+
+    def taken(self, key_id: str) -> dict[int, str]:
+        """None."""
+        return {}
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Nothing."""
+
+    def flush(self) -> None:
+        """Nothing."""
+
+
+class RunLog(NoLog):
     """`log.jsonl`: one JSON object a line, flushed line by line.
 
     For a private run its lines hold post-processing of noised sums, settings and public constants, and no time of a
     step: how long a step took tells how many units were in it.
 
     Args:
-        path: The file; appended to.
+        path: The file; appended to, after what a last line without an end left there was cut off.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = path.open("a", encoding="utf-8")
+            self._file = path.open("a+", encoding="utf-8")
+            written = path.read_bytes()
+            self._file.truncate(written.rfind(b"\n") + 1)
         except OSError as error:
             raise explain_os_error(error, path) from error
+
+    def taken(self, key_id: str) -> dict[int, str]:
+        """Digests of the updates of all steps taken under the key `key_id`, by step from 0."""
+        found: dict[int, str] = {}
+        under = ""
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            values = json.loads(line)
+            under = values.get("key_id", under)
+            if values["type"] == "step" and under == key_id and "update" in values:
+                found[values["step"] - 1] = values["update"]
+        return found
 
     def write(self, kind: str, **values: Any) -> None:
         """Append a line of type `kind`."""
@@ -91,10 +118,17 @@ class RunLog:
         except OSError as error:
             raise explain_os_error(error, self.path) from error
 
-    def close(self) -> None:
+    def flush(self) -> None:
         """Make the lines durable."""
         try:
             os.fsync(self._file.fileno())
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    def close(self) -> None:
+        """Make the lines durable, and end."""
+        self.flush()
+        try:
             self._file.close()
         except OSError as error:
             raise explain_os_error(error, self.path) from error

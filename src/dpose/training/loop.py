@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from enum import IntEnum
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,14 +20,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dpose.errors import DposeError
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.statement import Query
 from dpose.training.assembly import Assembly
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
-from dpose.training.folder import RunLog
+from dpose.training.folder import NoLog
 from dpose.training.gradients import Params
 from dpose.training.optim import OptimizerConfig, WeightAverage
 from dpose.training.plan import BoundPlan
 from dpose.training.score import score
+from dpose.training.surroundings import digest_of
 from dpose.training.watching import Watch, moments, spent_by
 
 BLOCKS = 20
@@ -34,8 +36,36 @@ CHECKPOINT_SECONDS = 60.0
 """A block's end is a checkpoint if this long has passed since the last one."""
 
 
+class Ended(IntEnum):
+    """Why a run's steps ended; where processes differ, the highest holds for all."""
+
+    FINISHED = 0
+    BUDGET = 1
+    """Steps were counted twice, and one more would pass what the plan claims."""
+    ASKED = 2
+    """By Ctrl-C, or by the system."""
+
+
+class ReplayError(Exception):
+    """A step that was taken before, under this key, came out otherwise; nothing of the new one was shown."""
+
+
 class Loop:
-    """The state of one run between its first and its last step."""
+    """The state of one run between its first and its last step.
+
+    Args:
+        assembly: The method's parts.
+        model: Trained in place.
+        params: Its trainable parameters.
+        optimizer: As configured.
+        folder: The run folder.
+        config: For the log.
+        console: Where progress goes.
+        watch: Scored now and then.
+        chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
+            nothing else, which is for seeded keys.
+        taken: Digests of the updates of steps that were taken under this key before, by step.
+    """
 
     def __init__(
         self,
@@ -47,15 +77,19 @@ class Loop:
         config: Mapping[str, Any],
         console: Console,
         watch: Watch | None = None,
+        chain: bytes | None = None,
+        taken: Mapping[int, str] | None = None,
     ) -> None:
         self.assembly, self.model, self.params = assembly, model, params
         self.folder, self.config, self.console, self.watch = folder, config, console, watch
         self.bound: BoundPlan = assembly.bound
+        self.ranks = assembly.ranks
         self.updates = assembly.updates(0)
         self.leaves = [p for p in model.parameters() if p.requires_grad]
         self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
         decay = self.bound.plan.ema_decay
         self.average = WeightAverage(self._followed(), decay) if decay else None
+        self.chain, self.taken = chain, dict(taken or {})
         self.saved_at = time.monotonic()
         self.done = 0
 
@@ -66,66 +100,82 @@ class Loop:
             DposeError: it belongs to another plan or another model.
         """
         if checkpoint.plan_sha256 != self.bound.sha256:
-            raise DposeError("the checkpoint is of another plan or other data", str(self.folder))
+            raise DposeError(
+                "the checkpoint is of another plan, or of another number of units", str(self.folder)
+            )
         followed = self._followed()
         average = self.average.values if self.average else {}
         apply_checkpoint(checkpoint, followed, average, self.optimizer, self.schedule)
         if self.average:
             self.average.updates = checkpoint.average_updates
         self.done = checkpoint.step
-        self.updates = self.assembly.updates(self.done)
+        if self.chain is not None and checkpoint.chain:
+            self.chain = checkpoint.chain
+        device = next(iter(self.params.values())).device
+        subspace = checkpoint.subspace and checkpoint.subspace.to(device)
+        self.updates = self.assembly.updates(self.done, subspace, checkpoint.fitted)
 
-    def run(self, log: RunLog, state_dir: Path | None, query: Query | None) -> tuple[str, int, bool]:
-        """All steps, block by block.
+    def run(self, log: NoLog, ledger: Ledger | None) -> Ended:
+        """All steps that are left, block by block.
 
         Args:
             log: Gets a line a step.
-            state_dir: Where the ledger's head is kept apart.
-            query: What watching asks of private data, for the ledger.
+            ledger: Of a run with a guarantee, in its first process: every step is reserved in it before it samples.
 
         Returns:
-            The ledger's head, the steps taken, and whether Ctrl-C ended it.
+            Why it ended.
+
+        Raises:
+            ReplayError: see there; the state is that of a step which must not be used.
         """
         bound, event = self.bound, self.bound.event
-        if self.done:
-            log.write("resume", step=self.done)
-        else:
-            log.write("start", n=bound.n, steps=bound.steps, plan_sha256=bound.sha256, **self.config["run"])
         block = math.ceil(bound.steps / BLOCKS)
-        ledger = None
-        if event is not None:
-            ledger = Ledger.create(
-                self.folder / "ledger.jsonl", bound.sha256, self.assembly.noise.key_id, state_dir=state_dir
-            )
-            if query:
-                ledger.query(query.to_dict())
-        done = self.done
         ends = [min(end, bound.steps) for end in range(block, bound.steps + block, block)]
         scored = moments(ends) if self.watch else []
         spent = spent_by(bound, scored)
         if self.watch and not self.done:
             self._score(0, 0.0 if event else None, log)
-        with ledger or contextlib.nullcontext(), _interruptible() as asked, self._progress() as bar:
-            bar.update(bar.task_ids[0], completed=done)
-            while done < bound.steps and not asked():
-                count = min(block, bound.steps - done)
+        with _interruptible() as asked, self._progress() as bar:
+            while self.done < bound.steps:
+                count = min(block - self.done % block, bound.steps - self.done)
                 if ledger and event is not None:
-                    ledger.reserve(event, done, count)  # before anything is sampled
-                first = done
-                while done < first + count and not asked():
-                    self._step(done, log)
-                    done += 1
-                    bar.update(bar.task_ids[0], completed=done)
-                if ledger and done > first:
-                    ledger.commit(first, done - first)
-                if done in spent:
-                    self._score(done, spent[done], log)
-                if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS or done == bound.steps or asked():
-                    self._save(done, ledger.head if ledger else "")
-            return (ledger.head if ledger else ""), done, done < bound.steps
+                    count = self._reserve(ledger, count)  # before anything is sampled
+                count = -self.ranks.highest(-count if self.ranks.first else -bound.steps)
+                if not count:
+                    return Ended.BUDGET
+                first, ended = self.done, Ended.FINISHED
+                while self.done < first + count and not ended:
+                    self._step(self.done, log)
+                    self.done += 1
+                    bar.update(bar.task_ids[0], completed=self.done)
+                    ended = Ended(self.ranks.highest(Ended.ASKED if asked() else Ended.FINISHED))
+                if ledger and self.done > first:
+                    ledger.commit(first, self.done - first)
+                if self.done in spent:
+                    self._score(self.done, spent[self.done], log)
+                late = time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+                if late or ended or self.done == bound.steps:
+                    self.save(ledger.head if ledger else "", log)
+                if ended and self.done < bound.steps:
+                    return ended
+        return Ended.FINISHED
 
-    def _step(self, step: int, log: RunLog) -> None:
-        gradient, found = self.updates.gradient(self.params, step)
+    def _reserve(self, ledger: Ledger, count: int) -> int:
+        """Reserve the next `count` steps, or as many as the plan's claim has room for; how many."""
+        event = self.bound.event
+        assert event is not None
+        room = self.bound.steps - ledger.spent_steps
+        while count and ledger.new_steps(event, self.done, count) > room:
+            count -= 1
+        if count:
+            ledger.reserve(event, self.done, count)
+        return count
+
+    def _step(self, step: int, log: NoLog) -> None:
+        gradient, found = self.updates.gradient(self.params, step, self.chain or b"")
+        update = digest_of(gradient).hex() if self.bound.event else ""
+        if self.ranks.highest(int(self.taken.get(step, update) != update)):
+            raise ReplayError
         shown = {"lr": float(self.schedule.get_last_lr()[0]), **found.shown}
         if not all(math.isfinite(v) for v in shown.values()):
             raise DposeError(f"training diverged at step {step + 1}", fix="lower the learning rate")
@@ -135,13 +185,18 @@ class Loop:
         self.schedule.step()
         if self.average:
             self.average.update(self._followed())
-        log.write("step", step=step + 1, **shown)
+        if self.chain is not None:
+            self.chain = hashlib.sha256(self.chain + bytes.fromhex(update)).digest()
+        if step in self.taken:
+            return  # its lines are in the log
+        log.write("step", step=step + 1, **shown, **({"update": update} if update else {}))
         if found.diagnostics:
             log.write("diagnostics", step=step + 1, **found.diagnostics)
 
-    def _score(self, step: int, spent: float | None, log: RunLog) -> None:
+    def _score(self, step: int, spent: float | None, log: NoLog) -> None:
         """Score the watched data with the weights that would be released now."""
-        assert self.watch
+        if not (self.watch and self.ranks.first):
+            return
         live = {name: p.detach().clone() for name, p in self._followed().items()} if self.average else {}
         self.load_average()
         result = score(self.assembly.task, self.model, self.watch.units, console=Console(quiet=True))
@@ -166,11 +221,23 @@ class Loop:
         buffers = {n: b for n, b in self.model.named_buffers() if b.is_floating_point() and n in saved}
         return {**self.params, **buffers}
 
-    def _save(self, step: int, head: str) -> None:
+    def save(self, head: str, log: NoLog | None = None) -> None:
+        """Write a checkpoint, and make the log as durable as it.
+
+        Args:
+            head: The ledger's.
+            log: The run's.
+        """
+        self.saved_at = time.monotonic()
+        if not self.ranks.first:
+            return
+        if log:
+            log.flush()
+        projection = self.updates.projection
         save_checkpoint(
             self.folder,
             Checkpoint(
-                step=step,
+                step=self.done,
                 weights=self._followed(),
                 average=self.average.values if self.average else {},
                 average_updates=self.average.updates if self.average else 0,
@@ -178,9 +245,11 @@ class Loop:
                 schedule=self.schedule.state_dict(),
                 ledger_head=head,
                 plan_sha256=self.bound.sha256,
+                chain=self.chain or b"",
+                subspace=projection.subspace if projection else None,
+                fitted=projection.fitted if projection else 0,
             ),
         )
-        self.saved_at = time.monotonic()
 
     @torch.no_grad()
     def load_average(self) -> None:
@@ -200,25 +269,28 @@ class Loop:
             TimeRemainingColumn(),
             console=self.console,
             expand=False,
+            disable=not self.ranks.first,
         )
-        bar.add_task("steps", total=self.bound.steps)
+        bar.add_task("steps", total=self.bound.steps, completed=self.done)
         return bar
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Any]:
-    """Turns the first Ctrl-C into a request, seen at the next step boundary; a second one stops at once."""
+    """Turns the first Ctrl-C or SIGTERM into a request, seen at the next step boundary; a second one stops at once."""
     asked = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
 
     def note(signum: int, frame: FrameType | None) -> None:
         asked.set()
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signum, previous[signal.Signals(signum)])
 
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    previous = signal.signal(signal.SIGINT, note)
+    previous = {signum: signal.signal(signum, note) for signum in signals}
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -21,7 +21,10 @@ from dpose.privacy.sampling import poisson_batch, shuffled_batches
 from dpose.training.gradients import Params, clipped_sum, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
+from dpose.training.ranks import ALONE, Ranks
 from dpose.units import Task
+
+_LOSS = "the loss"  # beside parameters' names, which have no blank
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Engine:
         context: A digest of plan and data; part of every stream's derivation, so that the same key never gives the
             same draws to another plan or another dataset.
         views_at_once: The micro-batch.
+        ranks: Which process of the run this is.
     """
 
     task: Task
@@ -46,10 +50,15 @@ class Engine:
     noise: NoiseSource
     context: bytes
     views_at_once: int
+    ranks: Ranks = ALONE
 
 
 def private_gradient(
-    engine: Engine, params: Params, step: int, on_micro_batch: Callable[[], None] | None = None
+    engine: Engine,
+    params: Params,
+    step: int,
+    chain: bytes = b"",
+    on_micro_batch: Callable[[], None] | None = None,
 ) -> Params:
     """The noised mean gradient of step `step`.
 
@@ -58,17 +67,26 @@ def private_gradient(
     with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate
     of the *sum*, once. Post-processing: the division by the constant q*n. An empty sample is noise only. This is
     line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place of its batch of size B.
+
+    Args:
+        engine: What the step may not change.
+        params: The weights.
+        step: Its number.
+        chain: A digest of all that was released before; part of the derivation of sample and noise, so that a step
+            taken again after another past gets draws of its own.
+        on_micro_batch: Called after each micro-batch.
     """
-    bound, plan = engine.bound, engine.bound.plan
+    bound, plan, ranks = engine.bound, engine.bound.plan, engine.ranks
+    context = engine.context + chain
     # over the units there are; rate and divisor stay the plan's constants even where n is nominal
     sample = poisson_batch(
         len(engine.loader.dataset),
         bound.sampling_rate,
-        engine.noise.stream(Purpose.PRIVATE_SAMPLER, step, engine.context),
+        engine.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
     )
     device = next(iter(params.values())).device
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
-    for batch in engine.loader.micro_batches(sample.tolist(), step, engine.views_at_once):
+    for batch in engine.loader.micro_batches(_share(sample, ranks), step, engine.views_at_once):
         part = clipped_sum(
             engine.task, engine.model, params, batch.to(device), plan.clip_norm, normalise=plan.normalise
         )
@@ -76,7 +94,10 @@ def private_gradient(
             sums[name] += value
         if on_micro_batch:
             on_micro_batch()
-    noisy = add_gaussian(sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, engine.context))
+    sums = ranks.sum_to_first(sums)
+    if not ranks.first:
+        return sums  # nothing: the update comes from the first process, with its noise
+    noisy = add_gaussian(sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, context))
     return {name: value / bound.divisor for name, value in noisy.items()}
 
 
@@ -102,13 +123,19 @@ def plain_gradient(
     device = next(iter(params.values())).device
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
     loss = torch.zeros((), device=device)
-    for batch in engine.loader.micro_batches(sample.tolist(), step, engine.views_at_once):
+    for batch in engine.loader.micro_batches(_share(sample, engine.ranks), step, engine.views_at_once):
         share = len(batch) / len(sample)
         part, part_loss = mean_gradient(engine.task, engine.model, params, batch.to(device))
         for name, value in part.items():
             sums[name].add_(value, alpha=share)
         loss += share * part_loss
-    return sums, float(loss)
+    total = engine.ranks.sum_to_first({**sums, _LOSS: loss})
+    return total, float(total.pop(_LOSS))
+
+
+def _share(sample: NDArray[np.int64], ranks: Ranks) -> list[int]:
+    """The units of `sample` that this process takes."""
+    return [int(i) for i in sample[ranks.index :: ranks.count]]
 
 
 def global_norm(gradient: dict[str, Tensor]) -> float:

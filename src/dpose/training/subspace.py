@@ -24,7 +24,7 @@ rounded to a shorter type. With G whole the peak is 4(m + k)P, at most 1.5 `HOLD
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -71,6 +71,10 @@ class Subspace:
     def directions(self) -> int:
         """k, the dimension."""
         return len(next(iter(self.basis.values())))
+
+    def to(self, device: torch.device) -> Subspace:
+        """The same on `device`."""
+        return replace(self, basis={name: value.to(device) for name, value in self.basis.items()})
 
 
 def fit_subspace(

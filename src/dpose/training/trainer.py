@@ -10,10 +10,13 @@ sample never leave the step where data is private.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +25,24 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error
+from dpose.files import explain_os_error, locked_folder
+from dpose.privacy.account import Charge, Marks, check_budgets, marks_of
+from dpose.privacy.entries import read_ledger
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.assembly import assembled
-from dpose.training.checkpoint import Checkpoint, checkpoints, load_checkpoint
+from dpose.training.attempt import Attempt
 from dpose.training.claims import statement_of
-from dpose.training.folder import RunLog, model_card, write_config, write_model_folder
+from dpose.training.folder import model_card, write_model_folder
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model
-from dpose.training.loop import Loop
+from dpose.training.loader import Loader
+from dpose.training.loop import Ended, Loop, ReplayError
+from dpose.training.memory import fit_views_at_once
 from dpose.training.optim import OptimizerConfig
-from dpose.training.plan import TrainingPlan
+from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.training.ranks import ranks
+from dpose.training.surroundings import repeatable, surroundings
 from dpose.training.watching import Watch
 from dpose.units import Task, UnitDataset
 
@@ -77,6 +86,8 @@ def train(
     views_at_once: int | None = None,
     threads: int = 2,
     console: Console | None = None,
+    data_name: str | None = None,
+    what: str = "training",
 ) -> Run:
     """Train `model` on `private` as `plan` says and write a run folder.
 
@@ -89,9 +100,11 @@ def train(
         model: Trained in place; its parameters that require gradients are trained. Moved by the caller.
         private: The units the plan protects (or, for a method without guarantee, simply the data).
         plan: The method and its budget.
-        out: The run folder; must not exist, unless `resume`.
-        resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. For methods
-            without guarantee.
+        out: The run folder; must not exist (or be empty), unless `resume`. With several processes (`torchrun`) all of
+            them must see it.
+        resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. Steps that were
+            taken after it are taken again: at no cost where they come out the same to the last bit, otherwise with a
+            new key and counted twice, and the run ends early enough to keep its epsilon (docs/proofs/resume.md).
         public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
         watch: Scored before the first step and some ten times after; see `Watch` for what that means.
         optimizer: AdamW with a cosine schedule by default.
@@ -104,16 +117,17 @@ def train(
         views_at_once: The micro-batch in views; fitted to memory when None.
         threads: Threads that decode pictures.
         console: Where progress goes; None for the terminal.
+        data_name: What the account calls the data (`dpose account`).
+        what: What the account calls the run: "training" or "audit".
 
     Raises:
         DposeError: `out` exists (or holds nothing to resume), the plan does not fit the data, a unit cannot be read, or
             the model cannot be trained privately as it is.
     """
-    folder = Path(out)
-    saved = _resumable(folder, plan) if resume else None
-    if folder.exists() and not resume:
+    folder, place = Path(out), ranks()
+    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DposeError("already exists", str(folder), "choose another --out, or remove it first")
-    console = console or Console()
+    console = (console or Console()) if place.first else Console(quiet=True)
     optimizer = optimizer or OptimizerConfig()
     params = trainable_params(model)
     if not params:
@@ -123,66 +137,101 @@ def train(
     used = _public_units(plan, public)
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind(len(private))
-    digest = hashlib.sha256(bytes.fromhex(bound.sha256) + content_digest(private, threads, console))
+    content, marks = read_contents(private, threads, console)
     if used:
         check_disjoint(used, private, threads, console)
-        digest.update(content_digest(used, threads, console))
-    noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
+        content = hashlib.sha256(content + read_contents(used, threads, console)[0]).digest()
+    entry = _charge(folder, bound, marks, what, data_name or type(private).__name__, seed)
+    if place.first:
+        check_budgets(entry, state_dir)
     model.train()
-    parts = assembled(
-        task,
-        model,
-        private,
-        used,
-        bound,
-        noise,
-        digest.digest(),
-        views_at_once=views_at_once,
-        threads=threads,
-    )
-    with parts as assembly:
-        try:
-            folder.mkdir(parents=True, exist_ok=resume)
-        except OSError as error:
-            raise explain_os_error(error, folder) from error
-        described = getattr(model, "config", None)
-        config: dict[str, Any] = {
-            "task": task.name,
-            "model": described.to_dict() if described else {},
-            "run": {
-                **(settings or {}),
-                "plan": plan.to_dict(),
-                "optimizer": asdict(optimizer),
-                "seed": seed,
-                "views_at_once": assembly.views_at_once,
-            },
-        }
-        query = watch.query() if watch and plan.kind.reads_private_data else None
-        loop = Loop(assembly, model, params, optimizer, folder, config, console, watch)
-        if saved:
-            loop.restore(saved)
-        else:
-            write_config(folder, config)
-        with RunLog(folder / "log.jsonl") as log:
-            head, steps, interrupted = loop.run(log, state_dir, query)
-    loop.load_average()
-    model.eval()
-    if interrupted:
-        caveats = [
-            *caveats,
-            f"the run was stopped after {steps} of {bound.steps} steps; epsilon is the plan's",
-        ]
-    statement = statement_of(
-        bound,
-        seeded=noise.seeded,
-        head=head,
-        public=[*public_facts, *assembly.facts],
-        conditional_on=[*conditional_on, *assembly.conditions],
-        caveats=caveats,
-        queries=[query] if query else [],
-    )
-    write_model_folder(folder, model, config, statement, model_card(task.name, statement, config))
-    return Run(folder, statement, model, steps, interrupted)
+    query = watch.query() if watch and plan.kind.reads_private_data else None
+    with contextlib.ExitStack() as held:
+        if place.first:
+            _make(folder, resume)
+            held.enter_context(locked_folder(folder))
+        attempt = Attempt(folder, bound, entry, content, seed, query, place, resume, state_dir, console)
+        fitted = views_at_once or attempt.micro_batch or _micro_batch(task, model, private, threads)
+        fitted = -place.highest(-fitted)  # the least of all processes'
+        device = next(iter(params.values())).device
+        around = surroundings(device, fitted, place.count, task, model, private)
+        context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
+        ended = None
+        while ended is None:
+            noise = attempt.noise(around, repeatable(device))
+            with assembled(
+                task,
+                model,
+                private,
+                used,
+                bound,
+                noise,
+                context,
+                views_at_once=fitted,
+                threads=threads,
+                ranks=place,
+            ) as assembly:
+                config = _config(task, model, bound, optimizer, fitted, seed, settings)
+                loop = Loop(assembly, model, params, optimizer, folder, config, console, watch)
+                try:
+                    ended = attempt.run(loop, noise)
+                except ReplayError:
+                    attempt.forsake_key("an update came out otherwise")
+        loop.load_average()
+        model.eval()
+        statement = statement_of(
+            bound,
+            seeded=noise.seeded,
+            head=attempt.head,
+            counted=attempt.counted,
+            public=[*public_facts, *assembly.facts],
+            conditional_on=[*conditional_on, *assembly.conditions],
+            caveats=[*caveats, *attempt.caveats(loop.done, ended)],
+            queries=[query] if query else [],
+        )
+        if place.first:
+            write_model_folder(folder, model, config, statement, model_card(task.name, statement, config))
+            if ended is not Ended.ASKED:
+                attempt.finish()
+    return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
+
+
+def _make(folder: Path, resume: bool) -> None:
+    if resume and not folder.is_dir():
+        raise DposeError("there is no such run", str(folder), "name the folder of a run that was stopped")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explain_os_error(error, folder) from error
+
+
+def _micro_batch(task: Task, model: torch.nn.Module, data: UnitDataset, threads: int) -> int:
+    """As many views as fit; the unit that is loaded gives its shape only."""
+    with contextlib.closing(Loader(task, data, AesNoise(Key.from_seed(0)), threads)) as loader:
+        return fit_views_at_once(task, model, task.collate([loader.unit(0, 0)]))
+
+
+def _config(
+    task: Task,
+    model: torch.nn.Module,
+    bound: BoundPlan,
+    optimizer: OptimizerConfig,
+    views_at_once: int,
+    seed: int | None,
+    settings: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    described = getattr(model, "config", None)
+    return {
+        "task": task.name,
+        "model": described.to_dict() if described else {},
+        "run": {
+            **(settings or {}),
+            "plan": bound.plan.to_dict(),
+            "optimizer": asdict(optimizer),
+            "seed": seed,
+            "views_at_once": views_at_once,
+        },
+    }
 
 
 def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:
@@ -197,39 +246,48 @@ def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset
     return public
 
 
-def _resumable(folder: Path, plan: TrainingPlan) -> Checkpoint:
-    """The last checkpoint of the run in `folder`."""
-    if plan.kind.private:
-        # its noise must not be drawn twice, and a fresh key would have to be counted twice
-        raise DposeError(
-            f"a {plan.method} run cannot be resumed",
-            str(folder),
-            "start a new run from its weights, with --init",
-        )
-    found = checkpoints(folder)
-    if not found:
-        raise DposeError("holds no checkpoint to resume from", str(folder), "start the run again")
-    return load_checkpoint(found[-1])
+def _charge(folder: Path, bound: BoundPlan, marks: Marks, what: str, data: str, seed: int | None) -> Charge:
+    """What the run will take from its pictures: all that its plan allows, however it ends."""
+    plan, ledger = bound.plan, folder / "ledger.jsonl"
+    if bound.event is None:  # without a ledger to name it, the same folder and plan are the same run
+        name = hashlib.sha256(f"{folder.resolve()} {bound.sha256}".encode()).hexdigest()[:32]
+    else:
+        name = read_ledger(ledger)[0].run_id if ledger.exists() else secrets.token_hex(16)
+    return Charge(
+        id=name,
+        what=what,
+        data=data,
+        folder=str(folder.resolve()),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        unit=plan.unit,
+        relation=plan.relation,
+        delta=plan.delta or 0.0,
+        events=(bound.event,) if bound.event and seed is None else (),
+        beyond=plan.kind.public_views,
+        marks=marks,
+    )
 
 
-def content_digest(dataset: UnitDataset, threads: int, console: Console) -> bytes:
-    """A digest of every unit's content, in order; reading them all also finds broken files before training starts.
+def read_contents(dataset: UnitDataset, threads: int, console: Console) -> tuple[bytes, Marks]:
+    """A digest of every unit's content, in order, and the pictures' marks for the account.
 
-    It goes into the derivation of the run's random streams and is not written anywhere: a digest of private pictures
-    is a function of them without noise.
+    Reading them all also finds broken files before training starts. The digest goes into the derivation of the run's
+    random streams; both are functions of private pictures without noise, and stand nowhere but in the state folder.
 
     Raises:
         DposeError: a unit cannot be read.
     """
     total = hashlib.sha256()
+    pictures: set[str] = set()
     with (
         ThreadPoolExecutor(max(1, threads)) as pool,
         Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("reading the data", total=len(dataset))
         for hashes in pool.map(dataset.content_hashes, range(len(dataset))):
+            pictures.update(hashes)
             for value in hashes:
                 total.update(len(value).to_bytes(4, "big") + value.encode())
             total.update(b"\0unit")
             bar.advance(task)
-    return total.digest()
+    return total.digest(), marks_of(pictures)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dpose.training.gradients import Params
 from dpose.training.guards import only_gradients
 from dpose.training.projection import Projection
+from dpose.training.ranks import Ranks
 from dpose.training.step import Engine, global_norm, plain_batches, plain_gradient, private_gradient
 
 
@@ -46,6 +47,7 @@ class Updates:
         weight: Of the plain gradient beside a noised one.
         projection: Of the noised gradient; None for a method without.
         first: The step to begin with.
+        ranks: Which process of the run this is.
     """
 
     def __init__(
@@ -55,20 +57,31 @@ class Updates:
         weight: float,
         projection: Projection | None,
         first: int,
+        ranks: Ranks,
     ) -> None:
+        self.ranks = ranks
         self.private, self.plain, self.weight, self.projection = private, plain, weight, projection
         self._batches: Iterator[NDArray[np.int64]] | None = plain_batches(plain, first) if plain else None
 
-    def gradient(self, params: Params, step: int) -> tuple[Params, Found]:
-        """The gradient of step `step` at `params`, and what may be told of it."""
+    def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, Found]:
+        """The gradient of step `step` at `params`, and what may be told of it.
+
+        Args:
+            params: The weights.
+            step: Its number.
+            chain: A digest of all that was released before.
+
+        Returns:
+            The gradient, the same in every process; and what the first process found.
+        """
         shown: dict[str, float] = {}
         diagnostics: dict[str, float] = {}
         total: Params = {}
         if self.private:
             with only_gradients(self.private.model):
-                total = private_gradient(self.private, params, step)
+                total = private_gradient(self.private, params, step, chain)
             shown["noisy_gradient_norm"] = global_norm(total)
-            if self.projection:
+            if self.projection and self.ranks.first:
                 total, found = self.projection.apply(total, params, step)
                 diagnostics.update(found)
         if self.plain and self._batches:
@@ -79,4 +92,4 @@ class Updates:
                 total = {name: value + self.weight * gradient[name] for name, value in total.items()}
             else:
                 total = gradient
-        return total, Found(shown, diagnostics)
+        return self.ranks.from_first(total), Found(shown, diagnostics)

@@ -1,0 +1,143 @@
+"""The account of private data, for readers: what has read them, what it took, and what is left of a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.privacy.account import (
+    EVALUATION,
+    Budget,
+    Charge,
+    Marks,
+    budgets,
+    charges,
+    composed,
+    groups,
+    lift_budget,
+    set_budget,
+    touching,
+)
+from dpose.training.trainer import read_contents
+
+DELTA = 1e-5
+"""At which epsilon is told where no run names a delta."""
+
+
+def account_of(data: str | None, delta: float | None, console: Console) -> RenderableType:
+    """What was taken from `data`, or from all data that this machine knows of.
+
+    Args:
+        data: NAME[:ROOT][:SPLIT]; None for everything.
+        delta: At which epsilon is composed; the largest of the runs' own by default.
+        console: Where progress goes.
+
+    Raises:
+        DposeError: the data or the account cannot be read.
+    """
+    entries = charges()
+    if data is None:
+        found = groups(entries)
+        if not found:
+            return Text("Nothing has been trained on this machine yet.")
+        return Group(*(_table(group, delta, _budgets(group)) for group in found))
+    marks = marks_of_data(data, console)
+    mine = touching(entries, marks)
+    limits = [b for b in budgets() if len(b.marks) == len(marks) and (b.marks == marks).all()]
+    if not mine and not limits:
+        return Text(f"{data}: nothing on this machine has read any of these {len(marks):,} pictures.")
+    return _table(mine, delta, limits or _budgets(mine), title=data)
+
+
+def change_budget(data: str, epsilon: float | None, delta: float, console: Console) -> str:
+    """Set the budget of `data`, or lift it where `epsilon` is None; what was done, in words.
+
+    Raises:
+        DposeError: the data cannot be read, or a value is out of range.
+    """
+    marks = marks_of_data(data, console)
+    if epsilon is None:
+        return f"{data}: " + ("the budget is lifted" if lift_budget(marks) else "there was no budget")
+    set_budget(Budget(epsilon, delta, data, marks))
+    return (
+        f"{data}: no run may take these {len(marks):,} pictures past epsilon {epsilon:g} at delta {delta:g}, "
+        "all runs together"
+    )
+
+
+def marks_of_data(data: str, console: Console) -> Marks:
+    """The pictures of `data`, as a training run would read them.
+
+    Raises:
+        DposeError: they cannot be read.
+    """
+    spec = DataSpec.parse(data).for_purpose("train")
+    units = open_data(spec, purpose="train", input_size=(96, 128), augment=Augment.none())
+    return read_contents(units, 2, console)[1]
+
+
+def _budgets(entries: Sequence[Charge]) -> list[Budget]:
+    return [b for b in budgets() if touching(entries, b.marks)]
+
+
+def _table(
+    entries: Sequence[Charge], delta: float | None, limits: Sequence[Budget], title: str | None = None
+) -> RenderableType:
+    table = Table(title=title or ", ".join(sorted({entry.data for entry in entries})), title_justify="left")
+    for column in ("when", "what", "unit", "neighbours", "epsilon", "delta", "where"):
+        table.add_column(
+            column, justify="right" if column in ("epsilon", "delta") else "left", overflow="fold"
+        )
+    for entry in entries:
+        table.add_row(
+            entry.at[:16].replace("T", " "),
+            entry.what,
+            entry.unit,
+            entry.relation.value + (" *" if entry.beyond else ""),
+            _own(entry),
+            f"{entry.delta:g}" if entry.events else "",
+            _short(entry.folder),
+        )
+    at = delta or max((entry.delta for entry in entries if entry.events), default=DELTA)
+    bounded = [entry for entry in entries if entry.events]
+    lines = [f"All runs with a guarantee, composed: epsilon {composed(bounded, at):.4g} at delta {at:g}."]
+    free = [entry for entry in entries if not entry.events and entry.what != EVALUATION]
+    if free:
+        lines.append(
+            f"Besides, {_times(len(free), 'run')} that nothing bounds (no noise, or noise from a seed)."
+        )
+    scores = len(entries) - len(bounded) - len(free)
+    if scores:
+        lines.append(f"Besides, {_times(scores, 'score')} without noise.")
+    if any(entry.beyond for entry in entries):
+        lines.append("* protects only what a picture holds beyond its public view and labels.")
+    if len({entry.unit for entry in bounded}) > 1:
+        lines.append("The units differ; together the runs protect the smallest of them.")
+    for limit in limits:
+        spent = composed([e for e in touching(charges(), limit.marks) if e.events], limit.delta)
+        lines.append(
+            f"Budget of {limit.data}: epsilon {limit.epsilon:g} at delta {limit.delta:g}; {spent:.4g} is spent."
+        )
+    return Group(table, Text("\n".join(lines) + "\n"))
+
+
+def _own(entry: Charge) -> str:
+    if entry.what == EVALUATION:
+        return "no noise"
+    return f"{composed([entry], entry.delta):.4g}" if entry.events else "unbounded"
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _short(folder: str) -> str:
+    try:
+        return str(Path(folder).relative_to(Path.cwd()))
+    except ValueError:
+        return folder

@@ -1,0 +1,276 @@
+"""What private pictures have been spent for, over all runs: epsilon belongs to the data, not to a run.
+
+    charge(Charge(...))                                    # every run does so before it reads
+    found = touching(charges(), marks)                     # those that read any of these pictures
+    composed(found, delta=1e-5)                            # epsilon of all of them together
+
+Tuning runs, audits and the run that is published have all read the same people. Their mechanisms compose, whoever ran
+them and whatever was published. The account stands in the user's state folder and knows the runs of this machine alone.
+
+**Guarantee.** `composed` is the epsilon of the adaptive composition of all recorded mechanisms, for a neighbour of the
+weakest of their units that any of them read. Data are told by the contents of pictures, so that a subset, a second
+copy or another order of the same pictures is the same data.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.keys import state_folder
+
+SCHEMA = 1
+EVALUATION = "evaluation"
+"""A score without noise: no epsilon, and no part of what is composed."""
+
+Marks = NDArray[np.uint64]
+"""Sorted, one for each picture: the first eight bytes of a hash of its content hash."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one run, audit or evaluation took from some pictures.
+
+    Attributes:
+        id: 32 hexadecimal digits; a second charge of that name replaces the first.
+        what: "training", "audit" or `EVALUATION`.
+        data: The data, for readers.
+        folder: Where its results are.
+        at: When, in ISO 8601.
+        unit: What it protects.
+        relation: Its neighbouring relation.
+        delta: Of its own claim.
+        events: What it did; empty where nothing bounds what it tells.
+        beyond: Whether it protects only what pictures hold beyond their public views.
+        marks: The pictures.
+    """
+
+    id: str
+    what: str
+    data: str
+    folder: str
+    at: str
+    unit: str
+    relation: Relation
+    delta: float
+    events: tuple[Event, ...]
+    beyond: bool
+    marks: Marks = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may be spent on some pictures.
+
+    Attributes:
+        epsilon: Of everything together.
+        delta: At which it is counted.
+        data: The data, for readers.
+        marks: The pictures.
+    """
+
+    epsilon: float
+    delta: float
+    data: str
+    marks: Marks = field(repr=False, compare=False)
+
+
+def marks_of(content_hashes: Iterable[str]) -> Marks:
+    """Marks of the pictures with these content hashes."""
+    digests = (hashlib.blake2b(h.encode(), digest_size=8, person=b"dpose/account/1") for h in content_hashes)
+    return np.unique(np.frombuffer(b"".join(d.digest() for d in digests), dtype="<u8").astype(np.uint64))
+
+
+def charge(entry: Charge, state_dir: Path | None = None) -> None:
+    """Record `entry`; on disk when this returns.
+
+    Raises:
+        DposeError: the state folder cannot be written.
+    """
+    content = {
+        "schema": SCHEMA,
+        **{name: getattr(entry, name) for name in ("id", "what", "data", "folder", "at", "unit", "delta")},
+        "relation": entry.relation.value,
+        "events": [event.to_dict() for event in entry.events],
+        "beyond": entry.beyond,
+        "marks": _packed(entry.marks),
+    }
+    _write(state_folder(state_dir) / "account" / f"{entry.id}.json", content)
+
+
+def charges(state_dir: Path | None = None) -> list[Charge]:
+    """All that is recorded, oldest first.
+
+    Raises:
+        DposeError: a file of the account cannot be read.
+    """
+    found = []
+    for path in sorted((state_folder(state_dir) / "account").glob("*.json")):
+        values = _read(path)
+        try:
+            found.append(
+                Charge(
+                    **{n: str(values[n]) for n in ("id", "what", "data", "folder", "at", "unit")},
+                    relation=Relation(values["relation"]),
+                    delta=float(values["delta"]),
+                    events=tuple(Event.from_dict(event, str(path)) for event in values["events"]),
+                    beyond=values["beyond"] is True,
+                    marks=_unpacked(values["marks"]),
+                )
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise _broken(path, error) from error
+    return sorted(found, key=lambda entry: (entry.at, entry.id))
+
+
+def set_budget(budget: Budget, state_dir: Path | None = None) -> None:
+    """Set the budget of exactly these pictures, in place of an earlier one.
+
+    Raises:
+        DposeError: epsilon or delta is out of range, or the state folder cannot be written.
+    """
+    if not (0 < budget.epsilon < float("inf") and 0 < budget.delta < 1):
+        raise DposeError(
+            f"a budget needs epsilon > 0 and 0 < delta < 1, not {budget.epsilon:g}, {budget.delta:g}"
+        )
+    content = {
+        "schema": SCHEMA,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "data": budget.data,
+        "marks": _packed(budget.marks),
+    }
+    _write(_budget_file(budget.marks, state_dir), content)
+
+
+def lift_budget(marks: Marks, state_dir: Path | None = None) -> bool:
+    """Remove the budget of exactly these pictures; whether there was one."""
+    file = _budget_file(marks, state_dir)
+    existed = file.exists()
+    file.unlink(missing_ok=True)
+    return existed
+
+
+def budgets(state_dir: Path | None = None) -> list[Budget]:
+    """All budgets.
+
+    Raises:
+        DposeError: a file of the account cannot be read.
+    """
+    found = []
+    for path in sorted((state_folder(state_dir) / "budgets").glob("*.json")):
+        values = _read(path)
+        try:
+            found.append(
+                Budget(
+                    float(values["epsilon"]),
+                    float(values["delta"]),
+                    str(values["data"]),
+                    _unpacked(values["marks"]),
+                )
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise _broken(path, error) from error
+    return found
+
+
+def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
+    """Those of `entries` that read any of the pictures `marks`."""
+    return [entry for entry in entries if np.isin(entry.marks, marks, assume_unique=True).any()]
+
+
+def composed(entries: Sequence[Charge], delta: float) -> float:
+    """Epsilon at `delta` of everything in `entries` together; infinite where one of them is bounded by nothing.
+
+    Scores without noise (`what` "evaluation") have no epsilon and are left out; whoever shows the sum names them.
+    For neighbours by replacement where one of them claims that, otherwise by zeroing out.
+
+    Raises:
+        DposeError: delta is out of range.
+    """
+    entries = [entry for entry in entries if entry.what != EVALUATION]
+    if not entries:
+        return 0.0
+    if not all(entry.events for entry in entries):
+        return float("inf")
+    replaced = any(entry.relation is Relation.REPLACE for entry in entries)
+    events = [event for entry in entries for event in entry.events]
+    return epsilon(events, delta, relation=Relation.REPLACE if replaced else Relation.ZERO_OUT)
+
+
+def check_budgets(entry: Charge, state_dir: Path | None = None) -> None:
+    """Refuse `entry` if it would take more than a budget leaves.
+
+    Raises:
+        DposeError: it would; says what is spent and what would be.
+    """
+    for budget in budgets(state_dir):
+        if not touching([entry], budget.marks):
+            continue
+        before = [other for other in touching(charges(state_dir), budget.marks) if other.id != entry.id]
+        after = composed([*before, entry], budget.delta)
+        if after > budget.epsilon * (1 + 1e-9):
+            spent = composed(before, budget.delta)
+            raise DposeError(
+                f"the budget of epsilon {budget.epsilon:g} (delta {budget.delta:g}) would be passed: {spent:.4g} is "
+                f"spent, with this run {after:.4g}",
+                budget.data,
+                "lower --epsilon, or see dpose account",
+            )
+
+
+def groups(entries: Sequence[Charge]) -> list[list[Charge]]:
+    """`entries` in groups that have pictures in common, directly or by way of others; order is kept."""
+    left, found = list(entries), []
+    while left:
+        group = [left.pop(0)]
+        marks = group[0].marks
+        while more := touching(left, marks):
+            group += more
+            left = [entry for entry in left if all(entry is not taken for taken in more)]
+            marks = np.unique(np.concatenate([marks, *(entry.marks for entry in more)]))
+        found.append(sorted(group, key=lambda entry: (entry.at, entry.id)))
+    return found
+
+
+def _budget_file(marks: Marks, state_dir: Path | None) -> Path:
+    name = hashlib.sha256(marks.tobytes()).hexdigest()[:32]
+    return state_folder(state_dir) / "budgets" / f"{name}.json"
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    write_atomic(path, json.dumps(content) + "\n", mode=0o600)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+            raise ValueError("another dpose wrote it")
+        return values
+    except (OSError, ValueError) as error:
+        raise _broken(path, error) from error
+
+
+def _broken(path: Path, error: Exception) -> DposeError:
+    # passed over, it would let runs be forgotten
+    return DposeError(f"a file of the account cannot be read ({error})", str(path), "mend or remove it")
+
+
+def _packed(marks: Marks) -> str:
+    return base64.b64encode(marks.astype("<u8").tobytes()).decode()
+
+
+def _unpacked(text: Any) -> Marks:
+    return np.frombuffer(base64.b64decode(str(text), validate=True), dtype="<u8").astype(np.uint64)

@@ -1,0 +1,103 @@
+"""The keys of runs that may still go on: in the user's state folder, readable by nobody else, never in a run folder.
+
+    keep_key(ledger.run_id, Kept(key, data, surroundings))
+    ...
+    forget_key(ledger.run_id)                       # the run is finished
+
+Whoever holds a run's key can take its noise away again, so a key lives no longer than its run. Deleting a file is best
+effort: a journal or a backup may still hold it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import platformdirs
+
+from dpose.errors import DposeError
+from dpose.files import fsync_folder, write_atomic
+from dpose.privacy.noise import Key
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A key and what it belongs to.
+
+    Attributes:
+        key: The secret.
+        data: Hexadecimal digest of the private data. It is a function of them without noise: it stands here only.
+        surroundings: What the bits of a step depend on besides (versions, device, threads, ...), by name.
+    """
+
+    key: Key
+    data: str = field(repr=False)
+    surroundings: dict[str, str]
+
+
+def state_folder(state_dir: Path | None = None) -> Path:
+    """Where keys, heads of ledgers and accounts stand: `state_dir`, or the user's state folder."""
+    return platformdirs.user_state_path("dpose") if state_dir is None else state_dir
+
+
+def keep_key(run_id: str, kept: Kept, state_dir: Path | None = None) -> None:
+    """Write the key of the run `run_id`; on disk when this returns.
+
+    Raises:
+        DposeError: the state folder cannot be written.
+    """
+    content = {
+        "schema": SCHEMA,
+        "key": kept.key.secret.hex(),
+        "data": kept.data,
+        "surroundings": kept.surroundings,
+    }
+    file = _file(run_id, state_dir)
+    with contextlib.suppress(OSError):  # said by the write below, if it is one
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomic(file, json.dumps(content) + "\n", mode=0o600)
+
+
+def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
+    """The key of the run `run_id`; None where this machine holds none, or none that can be read."""
+    try:
+        content = json.loads(_file(run_id, state_dir).read_text(encoding="utf-8"))
+        if content["schema"] != SCHEMA:
+            return None
+        surroundings = {str(k): str(v) for k, v in content["surroundings"].items()}
+        return Kept(Key(bytes.fromhex(content["key"])), str(content["data"]), surroundings)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # a run without its key takes a new one and counts its steps again
+
+
+def forget_key(run_id: str, state_dir: Path | None = None) -> None:
+    """Delete the key of the run `run_id`, overwritten first; nothing happens where there is none.
+
+    Raises:
+        DposeError: it is there and cannot be deleted.
+    """
+    file = _file(run_id, state_dir)
+    try:
+        with file.open("r+b") as opened:
+            opened.write(bytes(file.stat().st_size))
+            opened.flush()
+            os.fsync(opened.fileno())
+        file.unlink()
+        fsync_folder(file.parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DposeError(
+            "the key of a finished run cannot be deleted; whoever holds it can take the noise away",
+            str(file),
+            "delete it",
+        ) from error
+
+
+def _file(run_id: str, state_dir: Path | None) -> Path:
+    return state_folder(state_dir) / "keys" / f"{run_id}.json"

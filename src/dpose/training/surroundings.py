@@ -1,0 +1,76 @@
+"""What the bits of a step depend on besides its plan, its data and its key.
+
+A step is taken again under its old key only where its result is the same to the last bit. Where anything here has
+changed, gradients may differ in their rounding, and the same noise on two of them would show the difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dpose
+from dpose.training.gradients import Params
+
+MICRO_BATCH = "the micro-batch"
+
+
+def surroundings(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
+    """Code, versions, device and sizes, by name.
+
+    Args:
+        device: Where the model is.
+        views_at_once: The micro-batch: it decides in which order sums are taken.
+        processes: How many share a step.
+        parts: The objects whose code counts besides dpose's own: task, model, data.
+    """
+    return {
+        "dpose's code": _code(tuple(sorted(Path(dpose.__file__).parent.rglob("*.py")))),
+        "the code of task, model and data": _code(tuple(sorted({f for part in parts if (f := _file(part))}))),
+        "Python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "the processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "the device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "the number of threads": str(torch.get_num_threads()),
+        "the number of processes": str(processes),
+        MICRO_BATCH: str(views_at_once),
+    }
+
+
+def repeatable(device: torch.device) -> bool:
+    """Whether the same step gives the same bits again: on a CPU, or where torch was told to be deterministic."""
+    return device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
+
+
+def digest_of(tensors: Params) -> bytes:
+    """A digest of some tensors' names, shapes and bits."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        value: Tensor = tensors[name].detach().cpu().contiguous()
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        total.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return total.digest()
+
+
+def _file(part: object) -> Path | None:
+    try:
+        return Path(inspect.getfile(type(part)))
+    except TypeError:  # typed at a prompt
+        return None
+
+
+@functools.cache  # as it was when the process began: what lies on the disk may change under it
+def _code(files: tuple[Path, ...]) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        total.update(len(content).to_bytes(8, "big") + content)
+    return total.hexdigest()[:16]

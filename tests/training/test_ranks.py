@@ -1,0 +1,129 @@
+"""Several processes take one run's steps: the same sample, one noise, the same weights; and one that dies ends it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dpose.privacy.ledger import read_ledger, verify_run
+from dpose.training.ranks import ALONE
+
+TESTS = Path(__file__).parents[1]
+PROGRAM = """
+import os, signal, sys
+import torch
+import dpose
+from dots import Dots, DotsTask
+from rich.console import Console
+import dpose.training.update as updates
+from dpose.errors import DposeError
+from dpose.training import loop as loops
+from dpose.training.methods import SubspaceConfig
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
+from dpose.training.trainer import train
+from pathlib import Path
+out, method, seed, dies, resume = sys.argv[1:]
+torch.set_num_threads(1)
+loops.CHECKPOINT_SECONDS = 0.0
+rank, calls, real = int(os.environ.get("RANK", 0)), [], updates.private_gradient
+def gradient(*given):
+    calls.append(1)
+    if dies == f"{rank}:{len(calls)}":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if dies == f"stop {rank}:{len(calls)}":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return real(*given)
+updates.private_gradient = gradient
+private = method != "non-private"
+plan = TrainingPlan(
+    method, epsilon=8.0 if private else None, delta=1e-4 if private else None, steps=12, expected_batch_size=60,
+    accountant="rdp", subspace=SubspaceConfig(rank=4, units=10, refresh=5),
+)
+task = DotsTask()
+try:
+    run = train(
+        task, task.build_model(), private=Dots(240), public=Dots(30, seed=3), plan=plan, out=out, views_at_once=16,
+        threads=1, optimizer=OptimizerConfig("adam", lr=0.3), seed=int(seed) if seed else None,
+        state_dir=Path(out).with_name("state"), console=Console(width=150), resume=bool(resume),
+    )
+except DposeError as error:
+    print(error)
+    raise SystemExit(2)
+print(f"rank {rank}: {run.model.classify.weight.double().sum().item()!r} after {run.steps}", flush=True)
+raise SystemExit(130 if run.interrupted else 0)
+"""
+
+
+def start(tmp_path, out, processes, method="dp-sgd", seed="3", dies="", resume=""):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable]
+    if processes > 1:
+        command += ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "0"]
+        command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    command += [str(program), str(out), method, seed, dies, resume]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("method", ["pdp-sgd", "non-private"])
+def test_two_processes_end_where_one_does(tmp_path, method):
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone, together = start(tmp_path, one, 1, method), start(tmp_path, two, 2, method)
+    assert alone.returncode == together.returncode == 0, together.stdout + together.stderr
+    for name, value in weights(one).items():
+        assert torch.allclose(value, weights(two)[name], atol=1e-4), (value, weights(two)[name])
+    said = sorted(line[8:] for line in together.stdout.splitlines() if line.startswith("rank"))
+    assert len(said) == 2
+    assert said[0] == said[1], "both processes hold the same weights"
+    mine, theirs = (json.loads((f / "privacy.json").read_text()) for f in (one, two))
+    for statement in (mine, theirs):
+        statement.pop("ledger_head", None)
+    assert mine == theirs
+    if method != "non-private":
+        verify_run(two, tmp_path / "state")
+
+
+def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
+    out = tmp_path / "run"
+    died = start(tmp_path, out, 2, seed="", dies="1:7")
+    assert died.returncode != 0
+    assert "another process of this run ended" in died.stdout + died.stderr
+    assert not (out / "model.safetensors").exists()
+    done = start(tmp_path, out, 1, seed="", resume="yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed: the number of processes" in " ".join(done.stdout.split())
+    assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 2
+    verify_run(out, tmp_path / "state")
+
+
+def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
+    out = tmp_path / "run"
+    stopped = start(tmp_path, out, 2, seed="", dies="stop 1:5")
+    assert "after 5" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert (out / "checkpoints" / "step-5").exists()
+    done = start(tmp_path, out, 2, seed="", resume="yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "after 12" in done.stdout
+    assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 1
+    found = verify_run(out, tmp_path / "state")
+    assert found.statement.epsilon == pytest.approx(found.spent)
+
+
+def test_alone_everything_is_its_own():
+    values = {"a": torch.ones(2)}
+    assert ALONE.first
+    assert torch.equal(ALONE.sum_to_first(values)["a"], values["a"])
+    assert torch.equal(ALONE.from_first(values)["a"], values["a"])
+    assert ALONE.bytes_from_first(b"x") == b"x"
+    assert ALONE.highest(3) == 3

@@ -1,0 +1,439 @@
+"""Runs that are killed, and go on: they end where an unbroken run does, or they count what they did twice.
+
+The property behind all of it is checked by `streams`: over all attempts at a run, one stream of noise is never added to
+two different sums. Twice the same noise on two sums gives away their difference.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_run
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.training import loop as loops
+from dpose.training import step as steps
+from dpose.training import update as updates
+from dpose.training.attempt import Attempt
+from dpose.training.folder import RunLog
+from dpose.training.methods import SubspaceConfig
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
+from dpose.training.public_view import PublicView
+from dpose.training.trainer import train
+
+FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
+STEPS = 40
+SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": STEPS, "expected_batch_size": 60, "accountant": "rdp"}
+VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6
+PLANS = {
+    "dp-sgd": {"ema_decay": 0.9},
+    "pdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 9}},
+    "fdp-sgd": {"private_loss": "residual", "public_view": VIEW},
+    "fpdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 9}, "public_view": VIEW},
+}
+
+
+KEY, WHOLE = Key.fresh(), {}
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing catches it."""
+
+
+@pytest.fixture
+def quiet(tmp_path):
+    with (tmp_path / "printed.txt").open("w") as file:
+        yield Console(file=file, width=200)
+
+
+@pytest.fixture
+def same_key(monkeypatch):
+    """Every run of the test begins with the same key, so that runs can be compared; a second key is a new one."""
+    fresh, forsake = Key.fresh, Attempt.forsake_key
+    monkeypatch.setattr(Key, "fresh", classmethod(lambda cls: KEY))
+
+    def forsaking(self, why):
+        with monkeypatch.context() as patch:
+            patch.setattr(Key, "fresh", fresh)
+            forsake(self, why)
+
+    monkeypatch.setattr(Attempt, "forsake_key", forsaking)
+
+
+@pytest.fixture
+def unbroken(dots, tmp_path, quiet, same_key):
+    """A run of a method under that key that nothing disturbs; made once."""
+
+    def of(method="dp-sgd"):
+        if method not in WHOLE:
+            WHOLE[method] = run(dots, tmp_path / "unbroken" / method, quiet, method)
+        return WHOLE[method]
+
+    return of
+
+
+@pytest.fixture
+def streams(monkeypatch, unbroken):
+    """What was added to which stream of noise, over all attempts; fails where a stream met two sums."""
+    for method in PLANS:
+        unbroken(method)  # its streams are those of the run that is killed, with the same sums
+    met = {}
+    real_stream, real_add = AesNoise.stream, steps.add_gaussian
+
+    def stream(self, purpose, step=0, context=b""):
+        got = real_stream(self, purpose, step, context)
+        if purpose is Purpose.NOISE:
+            got.name = self._subkey(purpose, step, context)
+        return got
+
+    def add(sums, stddev, source):
+        content = hashlib.sha256(b"".join(sums[n].numpy().tobytes() for n in sorted(sums))).digest()
+        met.setdefault(source.name, set()).add(content)
+        return real_add(sums, stddev, source)
+
+    monkeypatch.setattr(AesNoise, "stream", stream)
+    monkeypatch.setattr(steps, "add_gaussian", add)
+    yield met
+    assert all(len(sums) == 1 for sums in met.values()), "one noise was added to two sums"
+
+
+def plan_of(method="dp-sgd"):
+    extra = dict(PLANS[method])
+    if "subspace" in extra:
+        extra["subspace"] = SubspaceConfig(**extra["subspace"])
+    return TrainingPlan(method=method, **SETTINGS, **extra)
+
+
+def run(dots, out, console, method="dp-sgd", data=None, **options):
+    options = {"optimizer": FAST, "state_dir": out.parent / "state", "views_at_once": 64, **options}
+    return train(
+        dots.task,
+        dots.task.build_model(),
+        private=data or dots.data(240),
+        public=dots.data(30, seed=3),
+        plan=plan_of(method),
+        out=out,
+        console=console,
+        **options,
+    )
+
+
+def killed(monkeypatch, place, at, *arguments, after=False, **options):
+    """A run that is killed at the `at`-th call of `place`, before or after it does its work."""
+    owner, name = place
+    real, calls = getattr(owner, name), []
+
+    def dying(*given, **named):
+        calls.append(1)
+        if len(calls) == at and not after:
+            raise Killed
+        result = real(*given, **named)
+        if len(calls) == at:
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, dying)
+        with pytest.raises(Killed):
+            run(*arguments, **options)
+
+
+GRADIENT, SAVE = (updates, "private_gradient"), (loops, "save_checkpoint")
+RESERVE, COMMIT, LOG = (Ledger, "reserve"), (Ledger, "commit"), (RunLog, "write")
+
+
+@pytest.mark.parametrize("often", [True, False], ids=["checkpoints", "only the first checkpoint"])
+@pytest.mark.parametrize(
+    ("place", "at", "after"),
+    [
+        (GRADIENT, 1, False),
+        (GRADIENT, 14, True),
+        (GRADIENT, 40, True),
+        (RESERVE, 1, False),
+        (RESERVE, 1, True),
+        (RESERVE, 9, True),
+        (COMMIT, 1, False),
+        (COMMIT, 7, True),
+        (LOG, 1, True),
+        (LOG, 22, False),
+        (SAVE, 1, True),
+        (SAVE, 2, False),
+        (SAVE, 2, True),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else str(value),
+)
+def test_with_its_key_a_killed_run_ends_where_an_unbroken_one_does(
+    dots, tmp_path, quiet, monkeypatch, unbroken, streams, place, at, after, often
+):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0 if often else 1e9)
+    whole = unbroken()
+    killed(monkeypatch, place, at, dots, tmp_path / "run", quiet, after=after)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+    assert done.steps == STEPS
+    found = verify_run(tmp_path / "run", tmp_path / "state")
+    assert found.spent == pytest.approx(whole.statement.epsilon, rel=1e-9)
+    assert done.statement.caveats == whole.statement.caveats
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").open()]
+    assert [line["step"] for line in lines if line["type"] == "step"] == list(range(1, STEPS + 1))
+    assert not list((tmp_path / "state" / "keys").iterdir()), "a finished run's key is gone"
+
+
+@pytest.mark.parametrize("method", PLANS)
+def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, unbroken, streams, method):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    whole = unbroken(method)
+    # step 25: inside a block, and inside the life of the subspace fitted at step 18
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet, method)
+    done = run(dots, tmp_path / "run", quiet, method, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+
+
+def test_a_run_killed_many_times_goes_on(dots, tmp_path, quiet, monkeypatch, unbroken, streams):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    whole = unbroken()
+    killed(monkeypatch, GRADIENT, 5, dots, tmp_path / "run", quiet)
+    for at in (1, 3, 8, 2, 6):
+        killed(monkeypatch, GRADIENT, at, dots, tmp_path / "run", quiet, resume=True)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+    assert verify_run(tmp_path / "run", tmp_path / "state").spent == pytest.approx(whole.statement.epsilon)
+
+
+def lost_key(folder):
+    shutil.rmtree(folder.parent / "state" / "keys")
+
+
+def other_threads(folder):
+    torch.set_num_threads(torch.get_num_threads() + 1)
+
+
+@pytest.mark.parametrize("change", [lost_key, other_threads])
+def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
+    dots, tmp_path, quiet, monkeypatch, streams, change
+):
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)  # steps 0 to 24 must be taken again
+    try:
+        killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+        before = read_ledger(tmp_path / "run" / "ledger.jsonl")
+        change(tmp_path / "run")
+        done = run(dots, tmp_path / "run", quiet, resume=True)
+    finally:
+        torch.set_num_threads(threads)
+    entries = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    assert entries[-1].key_id != before[-1].key_id
+    assert sum(event.steps for event in spent(entries)) == STEPS
+    assert sum(event.steps for event in spent(before)) == 26
+    assert done.steps == STEPS - 26
+    assert not done.interrupted
+    assert done.statement.epsilon == plan_of().bind(240).epsilon
+    assert any("26 steps count that were lost or taken twice" in c for c in done.statement.caveats)
+    verify_run(tmp_path / "run", tmp_path / "state")
+    quiet.file.flush()
+    assert "taken under a new key" in Path(quiet.file.name).read_text()
+
+
+def rounding(monkeypatch, by=1e-6):
+    """Gradients that come out a little otherwise, as on another machine."""
+    real = steps.clipped_sum
+
+    def other(*given, **named):
+        return {name: value * (1 + by) for name, value in real(*given, **named).items()}
+
+    monkeypatch.setattr(steps, "clipped_sum", other)
+
+
+def test_a_step_that_comes_out_otherwise_is_never_used(dots, tmp_path, quiet, monkeypatch, streams):
+    """The surroundings look the same and are not: the log's digests tell, before anything is released."""
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    killed(monkeypatch, LOG, 12, dots, tmp_path / "run", quiet)
+    shown = (tmp_path / "run" / "log.jsonl").read_text()
+    replayed = []
+    real = loops.Loop._step
+
+    def step(self, number, log):
+        try:
+            real(self, number, log)
+        except loops.ReplayError:
+            replayed.append(number)
+            # the one stream that met two sums was not released twice; it is taken out of the account
+            streams.clear()
+            raise
+
+    monkeypatch.setattr(loops.Loop, "_step", step)
+    rounding(monkeypatch)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert replayed == [0]
+    text = (tmp_path / "run" / "log.jsonl").read_text()
+    assert text.startswith(shown)
+    resumed = [json.loads(line) for line in text[len(shown) :].splitlines()]
+    assert [line["replay"] for line in resumed if line["type"] == "resume"] == [True, False]
+    assert done.steps < STEPS
+    verify_run(tmp_path / "run", tmp_path / "state")
+
+
+def test_changed_data_are_refused(dots, tmp_path, quiet, monkeypatch):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    with pytest.raises(DposeError, match="not those that this run began with"):
+        run(dots, tmp_path / "run", quiet, data=dots.data(240, seed=1), resume=True)
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+def test_another_number_of_units_is_refused(dots, tmp_path, quiet, monkeypatch):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    lost_key(tmp_path / "run")
+    with pytest.raises(DposeError, match="another number of units"):
+        run(dots, tmp_path / "run", quiet, data=dots.data(239), resume=True)
+
+
+@pytest.mark.parametrize("file", ["state.safetensors", "state.json"])
+def test_a_broken_checkpoint_is_passed_over(dots, tmp_path, quiet, monkeypatch, unbroken, streams, file):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    whole = unbroken()
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    last = tmp_path / "run" / "checkpoints" / "step-24" / file
+    last.write_bytes(last.read_bytes()[:-7])
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+    quiet.file.flush()
+    assert f"Passed over: {last.parent}" in Path(quiet.file.name).read_text()
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_noticed(dots, tmp_path, quiet, monkeypatch):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        raw = bytearray((folder / "state.safetensors").read_bytes())
+        raw[-1] ^= 1
+        (folder / "state.safetensors").write_bytes(raw)
+    with pytest.raises(DposeError, match="not as it was written"):
+        run(dots, tmp_path / "run", quiet, resume=True)
+
+
+def test_a_second_process_is_refused(dots, tmp_path, quiet, monkeypatch):
+    """Another program holds the folder while this one wants to go on with it."""
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    hold = (
+        "import sys; from pathlib import Path; from dpose.files import locked_folder\n"
+        "with locked_folder(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(DposeError, match="another process is at work"):
+            run(dots, tmp_path / "run", quiet, resume=True)
+        other.stdin.close()
+    run(dots, tmp_path / "run", quiet, resume=True)
+
+
+@pytest.mark.parametrize("place", ["ledger", "checkpoint", "log"])
+def test_a_full_disk_loses_nothing(dots, tmp_path, quiet, monkeypatch, unbroken, streams, place):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    whole = unbroken()
+    full, calls = OSError(errno.ENOSPC, "No space left on device"), []
+    with monkeypatch.context() as patch:
+        if place == "ledger":
+            real = os.write
+
+            def write(descriptor, content):
+                calls.append(1)
+                # the disk takes half of a line
+                return real(descriptor, content[: len(content) // 2] if len(calls) == 12 else content)
+
+            patch.setattr(os, "write", write)
+        elif place == "checkpoint":
+            real = os.fsync
+
+            def fsync(descriptor):
+                calls.append(1)
+                if len(calls) == 40:
+                    raise full
+                real(descriptor)
+
+            patch.setattr(os, "fsync", fsync)
+        else:
+            real = RunLog.write
+
+            def line(self, kind, **values):
+                calls.append(1)
+                if len(calls) == 20:
+                    self._file.write('{"type": "st')
+                    self._file.flush()
+                    raise DposeError("no space left on the disk", str(self.path))
+                real(self, kind, **values)
+
+            patch.setattr(RunLog, "write", line)
+        with pytest.raises(DposeError, match="no space"):
+            run(dots, tmp_path / "run", quiet)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+    verify_run(tmp_path / "run", tmp_path / "state")
+
+
+def test_a_torn_last_reservation_is_claimed_if_it_passes_the_plan(dots, tmp_path, quiet, monkeypatch):
+    killed(monkeypatch, COMMIT, 20, dots, tmp_path / "run", quiet)
+    path = tmp_path / "run" / "ledger.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"seq":')  # a line nobody knows the meaning of
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert done.statement.epsilon > plan_of().bind(240).epsilon
+    assert verify_run(tmp_path / "run", tmp_path / "state").spent == pytest.approx(done.statement.epsilon)
+
+
+def test_a_clock_that_jumps_changes_nothing(dots, tmp_path, quiet, monkeypatch, unbroken, streams):
+    whole = unbroken()
+    hours = iter([0, 1e9, -1e9, 5, 1e6] * 1000)
+    with monkeypatch.context() as patch:
+        patch.setattr(loops.time, "monotonic", lambda: next(hours))
+        patch.setattr(loops.time, "time", lambda: next(hours))
+        killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+        done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+
+
+def test_the_key_stands_in_the_state_folder_alone(dots, tmp_path, quiet, monkeypatch, same_key):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    (file,) = (tmp_path / "state" / "keys").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    secret = json.loads(file.read_text())["key"]
+    assert len(secret) == 64
+    for path in (tmp_path / "run").rglob("*"):
+        if path.is_file():
+            raw = path.read_bytes()
+            assert secret.encode() not in raw
+            assert bytes.fromhex(secret) not in raw
+
+
+def test_a_ledger_that_lost_lines_is_refused(dots, tmp_path, quiet, monkeypatch):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    path = tmp_path / "run" / "ledger.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    with pytest.raises(DposeError, match="cut off"):
+        run(dots, tmp_path / "run", quiet, resume=True)
+
+
+def test_a_seeded_run_goes_on_too(dots, tmp_path, quiet, monkeypatch):
+    whole = run(dots, tmp_path / "whole", quiet, seed=4)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet, seed=4)
+    done = run(dots, tmp_path / "run", quiet, seed=4, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+    assert not (tmp_path / "state" / "keys").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write everywhere")
+def test_a_read_only_folder_is_one_line(dots, tmp_path, quiet):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(DposeError, match="not allowed to write"):
+        run(dots, tmp_path / "closed" / "run", quiet, state_dir=tmp_path / "state")
