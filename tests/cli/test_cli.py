@@ -210,7 +210,7 @@ class TestRun:
         refused(capsys, ["train", "--resume", "part"], "finished")
         refused(capsys, ["train", "--resume", "nowhere"], "nowhere")
 
-    def test_the_account_adds_runs_up_and_a_budget_refuses(self, run, capsys):
+    def test_the_account_adds_runs_up_and_a_budget_refuses(self, tmp_path, capsys):
         data = TRAIN[TRAIN.index("--data") + 1]
         assert main(["account"]) == 0
         assert "Nothing" in capsys.readouterr().out
@@ -386,6 +386,7 @@ class TestBadInput:
 
     def test_an_output_folder_that_exists(self, capsys, tmp_path):
         (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "notes.txt").write_text("mine")
         refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "run: already exists", "--out")
 
     def test_a_folder_that_may_not_be_written(self, capsys, tmp_path):

@@ -47,7 +47,7 @@ from dpose.units import View
 N, BATCH = 200, 60
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 SMALL_VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6
-LOGGED = {"type", "step", "lr", "noisy_gradient_norm", "public_loss", "public_gradient_norm"}
+LOGGED = {"update", "type", "step", "lr", "noisy_gradient_norm", "public_loss", "public_gradient_norm"}
 
 
 def a_plan(method="dp-sgd", **changes):
@@ -441,8 +441,8 @@ def a_shared_stream(monkeypatch, dots):
 def a_logged_private_loss(monkeypatch, dots):
     real = update.Updates.gradient
 
-    def telling(self, params, number):
-        gradient, found = real(self, params, number)
+    def telling(self, params, number, chain=b""):
+        gradient, found = real(self, params, number, chain)
         loss = update.plain_gradient(self.private, params, np.arange(8), number)[1]
         found.shown["private_loss"] = loss
         return gradient, found

@@ -89,13 +89,12 @@ def _table(
     entries: Sequence[Charge], delta: float | None, limits: Sequence[Budget], title: str | None = None
 ) -> RenderableType:
     table = Table(title=title or ", ".join(sorted({entry.data for entry in entries})), title_justify="left")
-    for column in ("when", "what", "unit", "neighbours", "epsilon", "delta", "where"):
-        table.add_column(
-            column, justify="right" if column in ("epsilon", "delta") else "left", overflow="fold"
-        )
+    for column in ("when", "what", "unit", "neighbours", "epsilon", "delta"):
+        table.add_column(column, justify="right" if column in ("epsilon", "delta") else "left", no_wrap=True)
+    table.add_column("where", overflow="fold")
     for entry in entries:
         table.add_row(
-            entry.at[:16].replace("T", " "),
+            entry.at[:10],
             entry.what,
             entry.unit,
             entry.relation.value + (" *" if entry.beyond else ""),

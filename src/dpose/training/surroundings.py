@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import dpose
 from dpose.training.gradients import Params
 
 MICRO_BATCH = "the micro-batch"
@@ -32,7 +31,7 @@ def surroundings(device: torch.device, views_at_once: int, processes: int, *part
         parts: The objects whose code counts besides dpose's own: task, model, data.
     """
     return {
-        "dpose's code": _code(tuple(sorted(Path(dpose.__file__).parent.rglob("*.py")))),
+        "dpose's code": _code(tuple(sorted(Path(__file__).parents[1].rglob("*.py")))),
         "the code of task, model and data": _code(tuple(sorted({f for part in parts if (f := _file(part))}))),
         "Python": platform.python_version(),
         "torch": str(torch.__version__),
