@@ -139,8 +139,9 @@ def story(root: Path, number: int, rng: random.Random, most: int) -> Story:
                 shutil.rmtree(root / f"{folder.name}-state" / "keys")
                 keyless = True
             continue
-        if process.returncode:
-            raise SystemExit(f"run {number} was lost:\n{process.communicate()[1]}")
+        said = process.communicate()[1]
+        if process.returncode and "this run is finished" not in said:  # killed after its end: nothing is left to do
+            raise SystemExit(f"run {number} was lost:\n{said}")
         break
     weights = [load_file(f / "model.safetensors") for f in (folder, whole)]
     same = all(torch.equal(weights[0][n], t) for n, t in weights[1].items())
