@@ -25,12 +25,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dpose.media.images import encode_image
 from dpose.media.video import open_writer, probe, read_frames
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release.archive import pack
-from dpose.release.carry import stamp
+from dpose.release.carry import stamped_picture
 from dpose.release.mechanism import Plan
 from dpose.release.operators import BlockSums
 from dpose.release.pixelize import pixelize
@@ -153,7 +152,7 @@ def compare_storage(table):
     frame = frames_beyond_the_cache(1)[0]
     for block in (1, 2, 4, 8, 16, 32, 64, 128):
         made = pixelize(frame, EPSILON, M, block)
-        png = len(stamp(encode_image(made.picture, ".png"), made.statement))
+        png = len(stamped_picture(made.picture, ".png", made.statement))
         archive = len(pack(made.frames[0], made.statement))
         table.add_row(
             f"archive, b = {block}", f"{archive:,} bytes", f"PNG {png:,}: {png / archive:.2f} times as large"

@@ -65,6 +65,7 @@ def finish(
         axes.set_xscale("log", base=2)
     if log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     if ticks:
         axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -89,16 +90,25 @@ def heat_map(
     title: str,
     span: tuple[float, float],
     write: str,
+    *,
+    low_is_good: bool = False,
 ) -> None:
-    """Numbers by b (across) and n (up); cells that are not there stay white."""
+    """Numbers by b (across) and n (up), good ones bright; cells that are not there stay white."""
     field = np.full((len(parts), len(blocks)), np.nan)
     for (b, n), value in values.items():
         field[parts.index(n), blocks.index(b)] = value
     low, high = span
-    axes.imshow(field, cmap="viridis", vmin=low, vmax=high, origin="lower", aspect="auto")
+    axes.imshow(
+        field,
+        cmap="viridis_r" if low_is_good else "viridis",
+        vmin=low,
+        vmax=high,
+        origin="lower",
+        aspect="auto",
+    )
     for (row, column), value in np.ndenumerate(field):
         if not np.isnan(value):
-            dark = (value - low) < 0.6 * (high - low)
+            dark = ((high - value) if low_is_good else (value - low)) < 0.6 * (high - low)
             axes.text(
                 column,
                 row,

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-SIDE, PASSES, SPREAD = 128, 3, 4.0
+SIDE, PASSES, SPREAD = 128, 3, 1.5
 FIRST_GUESS = (0.42, 0.36)
 """Half axes of the middle ellipse, as shares of height and width."""
 
@@ -74,7 +74,7 @@ def grabcut(picture: Grey) -> Mask:
     small = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.float32)
     middle = cv2.GaussianBlur(small, (0, 0), SPREAD)
     contrast = np.sqrt(np.maximum(cv2.GaussianBlur(small * small, (0, 0), SPREAD) - middle * middle, 0))
-    features = np.stack([small, middle, np.minimum(4 * contrast, 255)], axis=2).astype(np.uint8)
+    features = np.stack([small, middle, np.minimum(contrast, 255)], axis=2).astype(np.uint8)
     labels = _first_guess(*small.shape)
     cv2.setRNGSeed(0)
     try:

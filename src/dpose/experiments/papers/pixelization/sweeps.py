@@ -194,8 +194,8 @@ def _show_1(sweep: Sweep, shown: Shown) -> Findings:
                 )
         name = f"figure1-{number + 1}" if len(sweep.data.sets) > 1 else "figure1"
         caption = (
-            f"{photos.title}: MSE and SSIM by b, m and epsilon, at equal claims; what paper mode really costs is in the "
-            "tables"
+            f"{photos.title}: MSE and SSIM by b, m and epsilon, at equal claims; what paper mode really costs is in "
+            "the tables"
         )
         drawings.append(Drawing(name, drawing.png(figure), caption))
     return Findings(tuple(tables), tuple(drawings), sweep.notes("figure1"))
@@ -214,32 +214,38 @@ def _row(shown: Shown, key: str) -> tuple[str, ...]:
     )
 
 
-def _readings(name: str, point: Point) -> tuple[str, ...]:
-    reading = paper_of(name).reading(point.to_dict())
-    return tuple(
-        "" if reading is None or measured not in reading.values else brief(reading.values[measured])
-        for measured, _ in MEASURES
-    )
-
-
 HEAD = (*(title for _, title in MEASURES), "IoU of the partition alone")
-PAPERS = tuple(f"{title}, the paper" for _, title in MEASURES)
 PARTITION = (
     '"the partition alone": which blocks are divided is part of what is published; this is its IoU with the true mask, '
     "no segmenter needed"
 )
 
 
-def _original_table(sweep: Sweep, shown: Shown, name: str) -> Table:
-    rows = [
-        (photos.title, *_row(shown, f"{number + 1}-{REFERENCE.key}")[:2], *_readings(name, REFERENCE)[:2])
-        for number, photos in enumerate(sweep.data.sets)
-    ]
-    return Table("unprotected originals", ("data", *HEAD[:2], *PAPERS[:2]), tuple(rows))
+def _beside(sweep: Sweep, shown: Shown, name: str) -> Table:
+    """The numbers that the paper's text gives, beside what is measured here."""
+    rows = []
+    points = [point for point in sweep.points if point.mechanism in ("paper", ORIGINAL)]
+    for number, photos in enumerate(sweep.data.sets):
+        for point in points:
+            reading = paper_of(name).reading(point.to_dict())
+            own = [_key(number, mechanism, point) for mechanism in REGIONAL]
+            if point.mechanism == ORIGINAL:
+                where, keys = "unprotected originals", ["", "", f"{number + 1}-{point.key}"]
+            else:
+                where, keys = f"b = {point.b}, n = {point.n}, epsilon {point.epsilon}", own
+            if reading is None and point.mechanism != ORIGINAL:
+                continue
+            for measured, title in MEASURES[: 2 if point.mechanism == ORIGINAL else 4]:
+                write = brief if measured == "mse" else three
+                read = "-" if reading is None else write(reading.values[measured])
+                mine = (shown.text(key, measured, write) if key else "" for key in keys[::-1])
+                rows.append((f"{photos.title}: {where}: {title}", read, *mine))
+    head = ("measure", "the paper", "paper mode", "dpose, mask taken as public", "dpose, private regions")
+    return Table("beside the numbers in the paper's text (its PPM-100 and its segmenter)", head, tuple(rows))
 
 
 def _show_5(sweep: Sweep, shown: Shown) -> Findings:
-    tables, drawings = [_original_table(sweep, shown, "figure5")], []
+    tables, drawings = [_beside(sweep, shown, "figure5")], []
     spans = {"iou": (0.0, 1.0), "dice": (0.0, 1.0), "mse": (0.0, 20_000.0), "ssim": (0.0, 1.0)}
     points = [replace(FIGURE_5, b=b, n=n) for b in POWERS for n in POWERS if n <= b]
     for number, photos in enumerate(sweep.data.sets):
@@ -248,19 +254,11 @@ def _show_5(sweep: Sweep, shown: Shown) -> Findings:
         )
         for row, mechanism in enumerate(REGIONAL):
             keys = {point: _key(number, mechanism, point) for point in points}
-            extra = PAPERS if mechanism == "paper" else ()
             tables.append(
                 Table(
                     f"{photos.title}: {MECHANISMS[mechanism]}",
-                    ("b, n", *HEAD, *extra),
-                    tuple(
-                        (
-                            f"{p.b}, {p.n}",
-                            *_row(shown, keys[p]),
-                            *(_readings("figure5", replace(p, mechanism=mechanism)) if extra else ()),
-                        )
-                        for p in points
-                    ),
+                    ("b, n", *HEAD),
+                    tuple((f"{p.b}, {p.n}", *_row(shown, keys[p])) for p in points),
                 )
             )
             for column, (measured, title) in enumerate(MEASURES):
@@ -273,6 +271,7 @@ def _show_5(sweep: Sweep, shown: Shown) -> Findings:
                     f"{title}: {MECHANISMS[mechanism]}",
                     spans[measured],
                     ".0f" if measured == "mse" else ".2f",
+                    low_is_good=measured == "mse",
                 )
         name = f"figure5-{number + 1}" if len(sweep.data.sets) > 1 else "figure5"
         caption = (
@@ -283,7 +282,7 @@ def _show_5(sweep: Sweep, shown: Shown) -> Findings:
 
 
 def _show_6(sweep: Sweep, shown: Shown) -> Findings:
-    tables, drawings = [_original_table(sweep, shown, "figure6")], []
+    tables, drawings = [_beside(sweep, shown, "figure6")], []
     for number, photos in enumerate(sweep.data.sets):
         figure, axes = drawing.sheet(1, 4, f"{photos.title}, b = 32, n = 8, m = 32", 3.5, 3.0)
         for mechanism in REGIONAL:
@@ -300,7 +299,7 @@ def _show_6(sweep: Sweep, shown: Shown) -> Findings:
                     ),
                 )
             )
-            for column, (measured, title) in enumerate(MEASURES):
+            for column, (measured, _) in enumerate(MEASURES):
                 drawing.line(
                     axes[0, column],
                     shown.curve(keys, measured),
@@ -308,15 +307,16 @@ def _show_6(sweep: Sweep, shown: Shown) -> Findings:
                     drawing.COLOURS[mechanism],
                     drawing.LINES[mechanism],
                 )
-                drawing.finish(
-                    axes[0, column],
-                    "epsilon (in paper mode: claimed)",
-                    title,
-                    ticks=(0.1, 0.2, 0.5, 1, 2, 5, 10),
-                    log_x=True,
-                    legend=measured == "mse",
-                    zero=measured != "mse",
-                )
+        for column, (measured, title) in enumerate(MEASURES):
+            drawing.finish(
+                axes[0, column],
+                "epsilon (in paper mode: claimed)",
+                title,
+                ticks=(0.1, 0.2, 0.5, 1, 2, 5, 10),
+                log_x=True,
+                legend=measured == "mse",
+                zero=measured != "mse",
+            )
         name = f"figure6-{number + 1}" if len(sweep.data.sets) > 1 else "figure6"
         caption = (
             f"{photos.title}: fidelity by epsilon. Algorithm 3 in paper mode guarantees no epsilon at all."
