@@ -5,8 +5,8 @@
 
 One thread. Frames of 1920 x 1080 gray pixels, block 16, m 16, epsilon 0.5. A pool of frames larger than any cache is
 walked through, so that each call finds its frame in memory only. Rounds alternate between the candidates and the table
-shows medians over all calls, so that a machine that slows down slows all. Times are the thread's own on the processor: a
-long call that others interrupt is not made longer by it (a video's are by the clock, since its codecs have threads of
+shows medians over all calls, so that a machine that slows down slows all. Times are the thread's own on the processor:
+a long call that others interrupt is not made longer by it (a video's are by the clock, since its codecs have threads of
 their own). The paper's Algorithm 1 is the loop that it prints, in NumPy. OpenDP's sampler is timed where `opendp` is
 installed.
 """
