@@ -54,7 +54,8 @@ def train_pose(
     """
     if out.exists() and not resume:
         raise DposeError("already exists", str(out), "choose another --out, or remove it first")
-    model, facts, caveats = build_model(config)
+    with console.status("the first weights"):
+        model, facts, caveats = build_model(config)
     config = config.model_copy(update={"precision": precision(config)})
     data = open_units(config, model.config.input_size)
     named = " and ".join(config.data.sources)
