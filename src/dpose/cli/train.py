@@ -21,6 +21,7 @@ from dpose.cli.options import (
     Epsilon,
     Limit,
     Seed,
+    plain_console,
     typed,
 )
 from dpose.errors import DposeError
@@ -250,7 +251,7 @@ def train(
     from dpose.experiments.config import RunConfig
     from dpose.experiments.runs import explain_run, resume_pose, train_pose
 
-    console = Console()
+    console = plain_console()
     if resume is not None:
         told(resume_pose(resume, console), console)
         return

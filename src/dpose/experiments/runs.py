@@ -63,7 +63,7 @@ def train_pose(
         if isinstance(data, ConcatUnits):
             _refuse_shared(data, console)
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
-        console.print(f"{named}: {len(data):,} units", highlight=False)
+        show_report([f"{named}: {len(data):,} units"], console)
         warning = few_units(len(data))
         if warning:
             console.print(f"Warning: {warning}", highlight=False)
