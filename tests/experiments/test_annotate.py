@@ -88,7 +88,7 @@ class TestPictures:
         done = run(model, [folder], tmp_path / "out")
         assert done.pictures == 3
         assert "c.png: the png file is cut short" in done.problems[0]
-        assert done.lines()[-1] == "1 problems"
+        assert done.lines()[-1] == "1 problem"
         with pytest.raises(DposeError, match="cut short"):
             run(model, [folder / "c.png"], tmp_path / "x.png")
 

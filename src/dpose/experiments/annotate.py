@@ -21,6 +21,7 @@ from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.detections import Box
+from dpose.pose.data.problems import counted
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
 from dpose.pose.predict import Prediction, draw_prediction, predict_image, predict_people
@@ -53,7 +54,7 @@ class Annotated:
         made += [f"{self.videos:,} videos of {self.frames:,} frames"] if self.videos else []
         told = [f"{' and '.join(made) or 'Nothing'} drawn, {self.people:,} people"]
         if self.problems:
-            told += [*self.problems, f"{len(self.problems):,} problems"]
+            told += [*self.problems, counted(len(self.problems))]
         return told
 
 
