@@ -185,15 +185,3 @@ class TestMistakes:
         refused(
             capsys, [*PUBLIC, "--data", "synthetic:ward", "--precision", "half", "--out", "run"], "precision"
         )
-
-    def test_an_audit_takes_one(self, capsys, tmp_path):
-        (tmp_path / "two.yaml").write_text("data: {private: [synthetic:ward, synthetic:studio]}\n")
-        import yaml
-
-        from dpose.experiments.choices import only_source
-        from dpose.experiments.config import RunConfig
-
-        values = yaml.safe_load((tmp_path / "two.yaml").read_text())
-        config = RunConfig.from_dict({**values, "plan": {"method": "non-private"}})
-        with pytest.raises(Exception, match="an audit takes one --data"):
-            only_source(config, "an audit")

@@ -15,6 +15,7 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import (
     build_model,
     conditions,
+    only_source,
     open_public,
     open_units,
     precision,
@@ -124,6 +125,12 @@ def doubled():
     return ConcatUnits([part, part], ["a", "b"])
 
 
+def test_an_audit_takes_one():
+    assert only_source(config("synthetic:ward"), "an audit") == "synthetic:ward"
+    with pytest.raises(DposeError, match="an audit takes one --data"):
+        only_source(config("synthetic:ward", "synthetic:studio"), "an audit")
+
+
 class TestWatched:
     def test_the_public_split_of_the_first_that_has_one(self):
         assert str(watched(config("coco:/data/coco", "synthetic:studio"))) == "synthetic:studio:public"
@@ -132,13 +139,8 @@ class TestWatched:
     @pytest.mark.parametrize("again", ["synthetic:ward:val", "synthetic:ward"])
     def test_none_of_the_protected_data(self, again):
         values = {"data": {"private": ["synthetic:studio", "synthetic:ward:val"], "watch": again}}
-        protected = RunConfig.from_dict({**values, "plan": PRIVATE})
-        if again == "synthetic:ward:val":
-            with pytest.raises(DposeError, match="the run protects"):
-                watched(protected)
-        else:
-            with pytest.raises(DposeError, match="the run protects"):
-                watched(protected)  # evaluation's split is val
+        with pytest.raises(DposeError, match="the run protects"):
+            watched(RunConfig.from_dict({**values, "plan": PRIVATE}))  # evaluation's split is val
 
     def test_a_label_file_that_two_splits_share_is_one_dataset(self, pose_fixtures):
         root = pose_fixtures / "mpii"

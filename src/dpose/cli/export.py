@@ -26,7 +26,7 @@ def export(
     done = export_run(run, out, pictures or [])
     plain_console().print(
         f"Written: {done.path} ({done.bytes / 2**20:.1f} MiB). The same joints as the model's on {done.pictures} "
-        f"pictures; logits differ by at most {done.apart:.1e}",
+        f"picture{'' if done.pictures == 1 else 's'}; logits differ by at most {done.apart:.1e}",
         highlight=False,
         soft_wrap=True,
     )
