@@ -1,13 +1,18 @@
 """The private step beside the fastest non-private one, in one run: time, as a ratio, and peak memory.
 
-    python benchmarks/private_step.py                       # 5m at 256x192, finetune
-    python benchmarks/private_step.py --preset nano --strategy full --batch 32
+    python benchmarks/private_step.py                       # nano and 5m, finetune and full, one and four views
+    python benchmarks/private_step.py --preset nano --strategy full --views 4 --no-compile
 
-Both steps do the same work on the same units: forward, backward, and (private) per-unit clipping and one draw of noise.
+All steps do the same work on the same pictures: forward, backward, and (private) per-unit clipping. The private one
+also pays its share of the one draw of noise that a step of `--logical-batch` units has. With several views a unit has
+so many pictures, and the reference is a plain step over all of them.
 The non-private step is tried eager, in channels-last layout and compiled, and the fastest of them is the reference.
 Rounds alternate between the steps, so that a machine that slows down slows all; the ratio is of the medians, and the
 span is of the rounds' own ratios. Memory is measured in fresh processes, one a step, as the peak resident size above
 the size before the first step.
+
+A second table prices the projection: one product with the basis a step, and one fit on 100 public units every 20
+steps, over the time of a private step of `--logical-batch` units.
 """
 
 from __future__ import annotations
@@ -16,12 +21,14 @@ import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's
 
 import argparse
 import json
+import math
 import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -32,10 +39,30 @@ from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose, add_gaussian
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
+from dpose.training.methods import SubspaceConfig
+from dpose.training.subspace import fit_subspace, project
 from dpose.units import UnitBatch
 
+BATCH = {"nano": 32, "5m": 8, "11m": 8, "21m": 4}
+"""Pictures in the micro-batch."""
 
-def setup(preset: str, strategy: str, batch: int, views: int, channels_last: bool):
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured: a model, what of it trains, and the pictures of a unit."""
+
+    preset: str
+    strategy: str
+    views: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.preset}, {self.strategy}, {self.batch // self.views} units x {self.views} views"
+
+
+def setup(case: Case, channels_last: bool):
+    preset, strategy, views = case.preset, case.strategy, case.views
+    batch = max(1, case.batch // views)
     torch.manual_seed(0)
     task = PoseTask()
     model = fold_batchnorm(task.build_model(PoseConfig(preset=preset)))
@@ -55,10 +82,8 @@ def setup(preset: str, strategy: str, batch: int, views: int, channels_last: boo
     return task, model, trainable_params(model), units
 
 
-def plain_step(arguments, channels_last: bool, compiled: bool = False) -> Callable[[], object]:
-    task, model, params, units = setup(
-        arguments.preset, arguments.strategy, arguments.batch, arguments.views, channels_last
-    )
+def plain_step(case: Case, channels_last: bool, compiled: bool = False) -> Callable[[], object]:
+    task, model, params, units = setup(case, channels_last)
     if not compiled:
         return lambda: mean_gradient(task, model, params, units)
     inputs = units.inputs.flatten(0, 1)
@@ -72,18 +97,35 @@ def plain_step(arguments, channels_last: bool, compiled: bool = False) -> Callab
     return step
 
 
-def private_step(arguments) -> Callable[[], object]:
-    task, model, params, units = setup(
-        arguments.preset, arguments.strategy, arguments.batch, arguments.views, True
-    )
+def private_step(case: Case) -> Callable[[], object]:
+    task, model, params, units = setup(case, True)
+    return lambda: clipped_sum(task, model, params, units, 1.0, normalise=True)
+
+
+def noise_draw(case: Case) -> Callable[[], object]:
+    _, _, params, _ = setup(case, True)
     noise = AesNoise(Key.from_seed(0))
     count = iter(range(10**9))
+    return lambda: add_gaussian(params, 1.0, noise.stream(Purpose.NOISE, next(count)))
 
-    def step():
-        sums = clipped_sum(task, model, params, units, 1.0, normalise=True)
-        return add_gaussian(sums, 1.0, noise.stream(Purpose.NOISE, next(count)))
 
-    return step
+def projection(case: Case, subspace: SubspaceConfig) -> tuple[float, float]:
+    """Seconds of one projection and of one fit."""
+    task, model, params, units = setup(replace(case, views=1), True)
+    repeats = math.ceil(subspace.units / len(units))
+    torch.manual_seed(1)  # other pictures in each batch, or the gradients would have the rank of one
+
+    def public():
+        for _ in range(repeats):
+            inputs = torch.randint_like(units.inputs, 0, 256)
+            yield UnitBatch(inputs, units.targets, units.weights)
+
+    started = time.perf_counter()
+    basis = fit_subspace(task, model, params, public(), subspace.rank)
+    fitted = time.perf_counter() - started
+    gradient = {name: torch.randn_like(p) for name, p in params.items()}
+    project(gradient, basis)
+    return statistics.median(timed(lambda: project(gradient, basis)) for _ in range(7)), fitted
 
 
 def timed(step: Callable[[], object]) -> float:
@@ -94,16 +136,16 @@ def timed(step: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def peak_memory(arguments, which: str) -> float:
+def peak_memory(case: Case, which: str) -> float:
     """MiB above the start, of three steps in a process of their own."""
     command = [sys.executable, __file__, "--memory-of", which]
-    for name in ("preset", "strategy", "batch", "views"):
-        command += [f"--{name}", str(getattr(arguments, name))]
+    for name, value in asdict(case).items():
+        command += [f"--{name}", str(value)]
     return float(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
-def measure_memory(arguments) -> None:
-    step = private_step(arguments) if arguments.memory_of == "private" else plain_step(arguments, True)
+def measure_memory(case: Case, which: str) -> None:
+    step = private_step(case) if which == "private" else plain_step(case, True)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -124,48 +166,31 @@ def memory(field: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--preset", default="5m")
-    parser.add_argument("--strategy", default="finetune")
-    parser.add_argument("--batch", type=int, default=8, help="units in the micro-batch")
-    parser.add_argument("--views", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--no-compile", action="store_true", help="leave the compiled reference out (it takes minutes)"
-    )
-    parser.add_argument("--memory-of", choices=("plain", "private"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.memory_of:
-        return measure_memory(arguments)
-
-    references = {
-        "eager": plain_step(arguments, False),
-        "eager, channels last": plain_step(arguments, True),
-    }
-    if not arguments.no_compile:
-        references["compiled, channels last"] = plain_step(arguments, True, compiled=True)
-    steps = {**references, "private": private_step(arguments)}
+def measure(case: Case, logical_batch: int, rounds: int, compiled: bool, console: Console) -> float:
+    """Print the case's table; the seconds of a private micro-batch with its share of the noise."""
+    references = {"eager": plain_step(case, False), "eager, channels last": plain_step(case, True)}
+    if compiled:
+        references["compiled, channels last"] = plain_step(case, True, compiled=True)
+    steps = {**references, "private": private_step(case)}
     for step in steps.values():
         step()
-    rounds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(arguments.rounds):
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    draw = noise_draw(case)
+    draw()
+    share = max(1, case.batch // case.views) / logical_batch
+    for _ in range(rounds):
         for name, step in steps.items():
-            rounds[name].append(timed(step))
-    medians = {name: statistics.median(times) for name, times in rounds.items()}
+            times[name].append(timed(step) + (share * timed(draw) if name == "private" else 0))
+    medians = {name: statistics.median(found) for name, found in times.items()}
     fastest = min(references, key=lambda name: medians[name])
-    memory = {which: peak_memory(arguments, which) for which in ("plain", "private")}
+    peaks = {which: peak_memory(case, which) for which in ("plain", "private")}
 
-    table = Table(
-        title=f"{arguments.preset}, {arguments.strategy}, {arguments.batch} units x {arguments.views} views"
-    )
+    table = Table(title=str(case))
     for column in ("step", "seconds", "to the fastest non-private", "span", "peak memory, MiB"):
         table.add_column(column, justify="left" if column == "step" else "right")
-    for name, times in rounds.items():
-        ratios = [a / b for a, b in zip(times, rounds[fastest], strict=True)]
-        mib = {"private": memory["private"], "eager, channels last": memory["plain"]}.get(name)
+    for name, found in times.items():
+        ratios = [a / b for a, b in zip(found, times[fastest], strict=True)]
+        mib = {"private": peaks["private"], "eager, channels last": peaks["plain"]}.get(name)
         table.add_row(
             name,
             f"{medians[name]:.3f}",
@@ -173,8 +198,54 @@ def main() -> None:
             f"{min(ratios):.2f} to {max(ratios):.2f}",
             "" if mib is None else f"{mib:.0f}",
         )
-    console = Console(width=100)
     console.print(table)
+    return medians["private"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--preset", nargs="+", default=["nano", "5m"], choices=list(BATCH))
+    parser.add_argument("--strategy", nargs="+", default=["finetune", "full"])
+    parser.add_argument("--views", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--batch", type=int, help="pictures in the micro-batch (nano 32, 5m 8)")
+    parser.add_argument(
+        "--logical-batch", type=int, default=256, help="units in a step, for noise and projection"
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--no-compile", action="store_true", help="leave the compiled reference out (it takes minutes)"
+    )
+    parser.add_argument("--memory-of", choices=("plain", "private"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    cases = [
+        Case(preset, strategy, views, arguments.batch or BATCH[preset])
+        for preset in arguments.preset
+        for strategy in arguments.strategy
+        for views in arguments.views
+    ]
+    if arguments.memory_of:
+        return measure_memory(cases[0], arguments.memory_of)
+
+    console = Console(width=100)
+    subspace = SubspaceConfig()
+    prices = Table(
+        title=f"projection, k = {subspace.rank}, m = {subspace.units}, "
+        f"fitted every {subspace.refresh} steps of {arguments.logical_batch} units"
+    )
+    for column in ("model", "private step, s", "one projection, s", "one fit, s", "on top of the step"):
+        prices.add_column(column, justify="left" if column == "model" else "right")
+    for case in cases:
+        seconds = measure(case, arguments.logical_batch, arguments.rounds, not arguments.no_compile, console)
+        if case.views == 1:
+            step = seconds / case.batch * arguments.logical_batch
+            once, fit = projection(case, subspace)
+            share = (once + fit / subspace.refresh) / step
+            name = f"{case.preset}, {case.strategy}"
+            prices.add_row(name, f"{step:.2f}", f"{once:.4f}", f"{fit:.2f}", f"{100 * share:.1f} %")
+    if prices.row_count:
+        console.print(prices)
     device = (
         torch.cuda.get_device_name()
         if torch.cuda.is_available()
