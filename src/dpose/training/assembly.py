@@ -95,7 +95,9 @@ def assembled(
             return Engine(of, model, loader, bound, noise, context, fitted)
 
         views = PublicViews(canonical_units(data), plan.public_view) if kind.public_views else None
-        fitted = views_at_once or fit_views_at_once(task, model, task.collate([_example(task, data, noise)]))
+        fitted = views_at_once or fit_views_at_once(
+            task, model, task.collate([_example(task, data, noise)]), clipped=kind.private
+        )
         private = plain = None
         if kind.private:
             residual = views is not None and plan.private_loss == "residual"
