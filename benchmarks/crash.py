@@ -140,7 +140,9 @@ def story(root: Path, number: int, rng: random.Random, most: int) -> Story:
                 keyless = True
             continue
         said = process.communicate()[1]
-        if process.returncode and "this run is finished" not in said:  # killed after its end: nothing is left to do
+        if (
+            process.returncode and "this run is finished" not in said
+        ):  # killed after its end: nothing is left to do
             raise SystemExit(f"run {number} was lost:\n{said}")
         break
     weights = [load_file(f / "model.safetensors") for f in (folder, whole)]

@@ -88,7 +88,7 @@ class TestPictures:
         done = run(model, [folder], tmp_path / "out")
         assert done.pictures == 3
         assert "c.png: the png file is cut short" in done.problems[0]
-        assert done.lines()[-1] == "1 problems"
+        assert done.lines()[-1] == "1 problem"
         with pytest.raises(DposeError, match="cut short"):
             run(model, [folder / "c.png"], tmp_path / "x.png")
 
@@ -148,7 +148,7 @@ class TestVideo:
             assert (one.rate, one.duration) == (two.rate, two.duration)
         images = json.loads((tmp_path / "r.json").read_text())["images"]
         assert [(i["frame"], i["time"]) for i in images] == [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]
-        assert done.lines() == ["1 videos of 4 frames drawn, 4 people"]
+        assert done.lines() == ["1 video of 4 frames drawn, 4 people"]
 
     def test_one_that_is_cut_short_is_drawn_as_far_as_it_goes_and_told(self, model, tmp_path):
         whole = clip(tmp_path / "a.mkv", 40).read_bytes()

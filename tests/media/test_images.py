@@ -73,6 +73,20 @@ def test_palette_alpha_one_bit_and_cmyk():
     assert mean_difference(decode_image(cmyk, "a"), SCENE) < 3
 
 
+@pytest.mark.parametrize(("kind", "options"), [("WEBP", {"lossless": True}), ("PNG", {})])
+def test_of_an_animation_the_first_frame_is_read(kind, options):
+    frames = {"save_all": True, "append_images": [Pillow.fromarray(255 - SCENE)], "duration": 100}
+    data = encoded(Pillow.fromarray(SCENE), kind, **frames, **options)
+    assert np.array_equal(decode_image(data, "a"), SCENE)
+    with pytest.raises(DposeError, match="cut short"):
+        decode_image(data[:-30], "a")
+
+
+def test_a_gif_is_refused_in_words():
+    with pytest.raises(DposeError, match=r"a\.gif: not a readable picture: not a JPEG, PNG, WebP or BMP"):
+        decode_image(encoded(Pillow.fromarray(SCENE), "GIF"), "a.gif")
+
+
 def test_a_truncated_jpeg_is_refused_by_name(tmp_path):
     write_image(tmp_path / "whole.jpg", SCENE)
     data = (tmp_path / "whole.jpg").read_bytes()

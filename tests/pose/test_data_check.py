@@ -1,9 +1,13 @@
 import io
+import json
 
+import cv2
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 from rich.console import Console
 
+from dpose.media.images import encode_image
 from dpose.pose.data import open_data
 from dpose.pose.data.check import check_data
 
@@ -48,8 +52,66 @@ def test_a_damaged_picture_is_told_and_the_rest_is_read(pose_fixtures, tmp_path)
     report, sheet = check_data(units)
     assert report.pictures == 4
     assert [str(p) for p in report.problems] == ["052475643.jpg: the jpeg file is cut short; skipped"]
-    assert "1 problems" in told(report)
+    assert told(report).rstrip().endswith("1 problem")
     assert sheet is not None
+
+
+def test_pictures_of_every_kind_are_read_or_told_and_counted(tmp_path):
+    """What a folder of strangers' pictures holds: deep, grey, CMYK, turned, animated; and what is no picture."""
+    rng = np.random.default_rng(0)
+    scene = cv2.GaussianBlur(rng.integers(0, 256, (90, 120, 3), np.uint8), (0, 0), 6)
+    picture = Pillow.fromarray(scene)
+    turn = Pillow.Exif()
+    turn[0x0112] = 6
+    frames = {"save_all": True, "append_images": [Pillow.fromarray(255 - scene)], "duration": 100}
+    kinds = {
+        "deep.png": lambda path: cv2.imwrite(str(path), scene[..., 0].astype(np.uint16) * 257),
+        "grey.jpg": lambda path: picture.convert("L").save(path),
+        "cmyk.jpg": lambda path: picture.convert("CMYK").save(path),
+        "turned.jpg": lambda path: Pillow.fromarray(np.rot90(scene).copy()).save(path, exif=turn),
+        "moving.webp": lambda path: picture.save(path, lossless=True, **frames),
+        "moving.png": lambda path: picture.save(path, **frames),
+        "Zo\u00eb.png": lambda path: picture.save(path),
+        "moving.gif": lambda path: picture.save(path, **frames),
+        "short.png": lambda path: path.write_bytes(encode_image(scene, ".png")[:-40]),
+        "text.jpg": lambda path: path.write_text("not a picture"),
+        "small.png": lambda path: picture.resize((60, 45)).save(path),
+        "gone.png": lambda path: None,
+    }
+    (tmp_path / "images").mkdir()
+    for name, make in kinds.items():
+        make(tmp_path / "images" / name)
+    point = [60.0, 45.0, 2]
+    labels = {
+        "images": [
+            {"id": i, "file_name": name, "width": 120, "height": 90} for i, name in enumerate(kinds, 1)
+        ],
+        "annotations": [
+            {"id": i, "image_id": i, "category_id": 1, "keypoints": point * 17, "num_keypoints": 17,
+             "bbox": [20, 10, 80, 70], "area": 3000.0, "iscrowd": 0}
+            for i in range(1, len(kinds) + 1)
+        ],
+        "categories": [{"id": 1, "name": "person"}],
+    }  # fmt: skip
+    (tmp_path / "person_keypoints_train2017.json").write_text(json.dumps(labels))
+    units = open_data(f"coco:{tmp_path}", purpose="train", input_size=(64, 48))
+    report, _ = check_data(units)
+    assert (report.pictures, report.people) == (7, 7)
+    read = {p.name: p.read()[0] for p in units.pictures[:7]}
+    for name in ("cmyk.jpg", "turned.jpg", "moving.webp", "moving.png"):
+        assert np.abs(read[name].astype(int) - scene).mean() < 8, name  # of the moving ones the first frame
+    for name in ("deep.png", "grey.jpg"):
+        assert (read[name] == read[name][..., :1]).all(), name
+    lines = told(report)
+    for line in (
+        "image 12: the picture is missing (gone.png); skipped",
+        "moving.gif: not a readable picture: not a JPEG, PNG, WebP or BMP picture; skipped",
+        "short.png: the png file is cut short; skipped",
+        "text.jpg: not a readable picture: not a JPEG, PNG, WebP or BMP picture; skipped",
+        "small.png: is 60 x 45 pixels, but its labels are for 120 x 90; skipped",
+    ):
+        assert line in lines, line
+    assert lines.rstrip().endswith("6 problems")  # with the missing picture's person
 
 
 def test_rendered_data_can_be_checked_too():

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, ConcatUnits, Person, Picture, PoseUnits, open_several
 from dpose.pose.skeletons import COCO, MPII
-from dpose.units import UnitDataset, pad_views
+from dpose.units import CanonicalUnits, KnownPictures, UnitDataset, pad_views
 
 SIZE = (128, 96)
 
@@ -95,9 +97,58 @@ def test_parts_that_do_not_go_together_are_refused():
         ([part(COCO), part(COCO)], ["a", "a"]),
         ([part(COCO), part(COCO, input_size=(64, 48))], ["a", "b"]),
         ([part(COCO), part(COCO, unit="crop")], ["a", "b"]),
+        ([part(COCO), part(COCO, augment=Augment.private())], ["a", "b"]),
     ):
         with pytest.raises(ValueError, match="parts"):
             ConcatUnits(parts, names)
+
+
+def test_ids_that_only_together_are_equal_are_refused():
+    def named(name):
+        picture = part(COCO, 1).pictures[0]
+        return PoseUnits([replace(picture, name=name)], input_size=SIZE, skeleton=COCO)
+
+    assert len(ConcatUnits([named("c"), named("c")], ["a", "b"])) == 2
+    with pytest.raises(ValueError, match="one id"):
+        ConcatUnits([named("b/c"), named("c")], ["a", "a/b"])
+
+
+def test_content_and_augmentation_are_told_apart_in_every_part():
+    both = ConcatUnits(
+        [part(COCO, augment=Augment(flip=1.0)), part(MPII, start=9, augment=Augment(flip=1.0))],
+        ["c", "m"],
+        MPII,
+    )
+    assert isinstance(both, CanonicalUnits)
+    assert isinstance(both, KnownPictures)
+    for index in range(len(both)):
+        (plain,) = both.canonical(index)
+        (varied,) = [both.augmented(view, rng()) for view in both.canonical(index)]
+        (loaded,) = both.load(index, rng())
+        assert np.array_equal(varied.image, plain.image[:, ::-1])
+        assert np.allclose(varied.target["keypoints"], loaded.target["keypoints"], atol=1e-3)
+        assert not np.allclose(varied.target["keypoints"], plain.target["keypoints"], atol=1)
+
+
+def test_a_picture_in_two_parts_is_found_and_one_twice_in_a_part_is_not():
+    apart = ConcatUnits([part(COCO), part(MPII, start=9)], ["c", "m"])
+    assert apart.shared_picture() is None
+    again = ConcatUnits([part(COCO, 3), part(COCO, start=2)], ["c", "d"])
+    assert again.shared_picture() == ("c/p2", "d/p0")
+    assert again.subset([0, 1, 3, 4]).shared_picture() is None  # a limit may have left the other out
+    crops = ConcatUnits([two_people(), part(COCO, start=50, unit="crop")], ["c", "d"])
+    assert crops.content_hashes(0) == crops.content_hashes(1)
+    assert crops.shared_picture() is None
+
+
+def two_people():
+    (picture, _) = part(COCO).pictures
+
+    def read():
+        image, people = picture.read()
+        return image, people * 2
+
+    return PoseUnits([Picture("two", 2, read)], input_size=SIZE, skeleton=COCO, unit="crop")
 
 
 class TestSpecs:

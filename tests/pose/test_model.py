@@ -143,10 +143,17 @@ def test_pictures_of_another_size_are_refused():
 # -- against timm
 
 
-def test_the_backbone_is_timms_where_its_windows_are_square():
-    size = (128, 128)  # maps 16, 8, 4: windows 8, 8, 4, exact for timm too
+@pytest.mark.parametrize(
+    ("side", "options"),
+    [
+        (128, {"window_sizes": [8, 8, 8, 4]}),  # maps 16, 8, 4: windows 8, 8, 4, exact for timm too
+        (224, {}),  # as ImageNet's weights were trained: maps 28, 14, 7, windows 7, 14, 7
+    ],
+)
+def test_the_backbone_is_timms_where_its_windows_are_square(side, options):
+    size = (side, side)
     torch.manual_seed(0)
-    theirs = shake(timm.create_model("tiny_vit_5m_224", num_classes=0, window_sizes=[8, 8, 8, 4])).double()
+    theirs = shake(timm.create_model("tiny_vit_5m_224", num_classes=0, **options)).double()
     ours, norm, channels = tinyvit.build_backbone("5m", size, "batch")
     state = theirs.state_dict()
     norm.load_state_dict({k: state.pop(f"head.norm.{k}") for k in ("weight", "bias")})
@@ -155,7 +162,7 @@ def test_the_backbone_is_timms_where_its_windows_are_square():
     with torch.no_grad():
         expected = theirs.eval().forward_features(images)
         found = ours.double().eval().forward_features(images)
-    assert found.shape == (2, channels, 4, 4)
+    assert found.shape == (2, channels, side // 32, side // 32)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from dpose.cli import audit, data, release, scene
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
-from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, typed
+from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, plain_console, typed
 from dpose.cli.predict import predict
 from dpose.cli.reproduce import reproduce
 from dpose.cli.train import stop_if_interrupted, train
@@ -35,10 +34,6 @@ app.command(
     "train",
     epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
 )(train)
-
-
-def _console() -> Console:
-    return Console()
 
 
 @app.command(
@@ -65,7 +60,7 @@ def plan(
     from dpose.experiments.planning import explain
     from dpose.training.plan import TrainingPlan
 
-    console = _console()
+    console = plain_console()
     chosen = TrainingPlan(
         method=method,
         epsilon=epsilon,
@@ -102,7 +97,7 @@ def evaluate(
     from dpose.experiments.evaluation import evaluate_run
     from dpose.experiments.scoring import score_file
 
-    console = _console()
+    console = plain_console()
     spec = with_annotations(data, annotations)
     if (run is None) == (predictions is None):
         raise DposeError("give a run folder, or --predictions FILE", fix="see dpose evaluate --help")
@@ -124,7 +119,7 @@ def compare(
 
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise DposeError("is no kind of picture that can be drawn", str(out), "name it .png, .svg or .pdf")
-    console = _console()
+    console = plain_console()
     found = read_runs(runs)
     console.print(comparison_table(found))
     draw_comparison(found, out)
@@ -151,7 +146,7 @@ def report(
     """Write the run's report.html again: one file for a researcher as much as for an ethics board."""
     from dpose.experiments.reporting import make_report
 
-    console = _console()
+    console = plain_console()
     path = make_report(run, pictures=pictures, show_pictures=show_pictures, console=console)
     console.print(f"Written: {path}", highlight=False, soft_wrap=True)
 
@@ -163,7 +158,7 @@ def verify(
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
     from dpose.privacy.ledger import verify_run
 
-    console = _console()
+    console = plain_console()
     if release.verified(run, console):
         return
     for line in verify_run(run).lines:
@@ -187,7 +182,7 @@ def account(
     """What private data have been spent for: epsilon of all runs together, by run; and the budget they must keep."""
     from dpose.experiments.accounts import DELTA, account_of, change_budget
 
-    console = _console()
+    console = plain_console()
     if budget is not None or no_budget:
         if data is None or (budget is not None and no_budget):
             raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
@@ -206,7 +201,7 @@ def demo(
     """Train privately on a ward nobody may see, from public weights; print what it bought, and write a report."""
     from dpose.experiments.demo import run_demo
 
-    console = _console()
+    console = plain_console()
     stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
+
+from dpose.cli.options import plain_console
 
 app = typer.Typer(help="Look at data before training on them.", no_args_is_help=True)
 
@@ -43,7 +44,7 @@ def check(
     from dpose.pose.data.check import check_data
     from dpose.pose.data.spec import DataSpec, open_data
 
-    console = Console()
+    console = plain_console()
     spec = DataSpec.parse(with_annotations(data, annotations))
     units = open_data(spec, purpose="train", input_size=(256, 192), limit=limit)
     with Progress(console=console, transient=True) as bar:
@@ -64,7 +65,7 @@ def cache(
     """The decoded pictures that dpose keeps on this disk: where, how many, and how to be rid of them."""
     from dpose.pose.data.cache import SWITCH, picture_cache
 
-    console = Console()
+    console = plain_console()
     store = picture_cache()
     if store is None:
         console.print(f"Off ({SWITCH})", highlight=False)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from dpose.cli.options import plain_console
 
 
 def export(
@@ -23,9 +24,9 @@ def export(
     from dpose.experiments.exporting import export_run
 
     done = export_run(run, out, pictures or [])
-    Console().print(
+    plain_console().print(
         f"Written: {done.path} ({done.bytes / 2**20:.1f} MiB). The same joints as the model's on {done.pictures} "
-        f"pictures; logits differ by at most {done.apart:.1e}",
+        f"picture{'' if done.pictures == 1 else 's'}; logits differ by at most {done.apart:.1e}",
         highlight=False,
         soft_wrap=True,
     )

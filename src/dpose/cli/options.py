@@ -7,6 +7,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 GUARANTEE, METHOD, DATA, MODEL, LEARNING, RUNNING = (
     "The guarantee",
@@ -49,6 +50,11 @@ Seed = Annotated[
         rich_help_panel=RUNNING,
     ),
 ]
+
+
+def plain_console() -> Console:
+    """A console that prints text as it stands: "coco:train:" is no emoji, and a bracket in a file's name no style."""
+    return Console(markup=False, emoji=False, highlight=False)
 
 
 def typed() -> str:

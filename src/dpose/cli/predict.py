@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from dpose.cli.options import plain_console
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def predict(
     from dpose.experiments.annotate import annotate, find_files, names_several
     from dpose.experiments.prediction import parse_box, predict_file
 
-    console = Console()
+    console = plain_console()
     given = [
         name for name, value in (("--box", box), ("--detections", detections), ("--labels", labels)) if value
     ]

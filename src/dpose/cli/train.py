@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from dpose.cli.data import with_annotations
 from dpose.cli.options import (
     DATA,
     GUARANTEE,
@@ -20,6 +21,7 @@ from dpose.cli.options import (
     Epsilon,
     Limit,
     Seed,
+    plain_console,
     typed,
 )
 from dpose.errors import DposeError
@@ -30,8 +32,20 @@ if TYPE_CHECKING:
 
 def train(
     data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private. May be repeated: the data are then one, with "
+            "the first's joints.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    annotations: Annotated[
         str | None,
-        typer.Option(help="NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private.", rich_help_panel=DATA),
+        typer.Option(
+            help="The label file, relative to ROOT, where it has another name. With several --data write it behind "
+            "its own: NAME:ROOT,annotations=FILE.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make; must not exist.", rich_help_panel=RUNNING)
@@ -169,8 +183,8 @@ def train(
     init: Annotated[
         str | None,
         typer.Option(
-            help="A model folder to start from, or the name of public weights that come with dpose. "
-            "Default: those of the preset, where there are some.",
+            help="A model folder to start from, or the name of public weights that come with dpose, or imagenet "
+            "(timm's, fetched once). Default: those of the preset that come with dpose, where there are some.",
             rich_help_panel=MODEL,
         ),
     ] = None,
@@ -216,10 +230,20 @@ def train(
         ),
     ] = None,
     seed: Seed = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="float32 or bf16 (not for methods that clip). Default: bf16 for non-private on a GPU, else float32.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = None,
     views_at_once: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Views in memory at once. Default: as many as fit.", rich_help_panel=RUNNING
+            min=1,
+            help="Views in memory at once: the gradient of a larger batch is accumulated over several passes. "
+            "Default: as many as fit.",
+            rich_help_panel=RUNNING,
         ),
     ] = None,
 ) -> None:
@@ -227,12 +251,14 @@ def train(
     from dpose.experiments.config import RunConfig
     from dpose.experiments.runs import explain_run, resume_pose, train_pose
 
-    console = Console()
+    console = plain_console()
     if resume is not None:
         told(resume_pose(resume, console), console)
         return
+    if annotations:
+        data = [with_annotations(_only(data, annotations), annotations)]
     given: dict[str, Any] = {
-        "data": {"private": data, "public": public, "watch": watch, "limit": limit},
+        "data": {"private": data or None, "public": public, "watch": watch, "limit": limit},
         "model": {"preset": preset, "init": init, "strategy": strategy},
         "plan": {
             "method": method,
@@ -262,6 +288,7 @@ def train(
         "optimizer": {"name": optimizer, "lr": lr, "schedule": schedule},
         "augment": augment,
         "seed": seed,
+        "precision": precision,
     }
     settings = RunConfig.from_options(given, config)
     if explain:
@@ -274,6 +301,17 @@ def train(
             "training needs a folder for the run", fix="give --out, or --explain to train nothing"
         )
     told(train_pose(settings, out, console, views_at_once, command=typed()), console)
+
+
+def _only(data: list[str] | None, annotations: str) -> str:
+    """The one --data that --annotations belongs to."""
+    if not data or len(data) > 1:
+        raise DposeError(
+            "it is not clear whose labels these are",
+            f"--annotations {annotations}",
+            "give one --data with it, or write NAME:ROOT,annotations=FILE for each",
+        )
+    return data[0]
 
 
 def told(run: Run, console: Console) -> None:

@@ -21,6 +21,7 @@ from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.detections import Box
+from dpose.pose.data.problems import counted
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
 from dpose.pose.predict import Prediction, draw_prediction, predict_image, predict_people
@@ -49,12 +50,17 @@ class Annotated:
 
     def lines(self) -> list[str]:
         """What to tell at the end."""
-        made = [f"{self.pictures:,} pictures"] if self.pictures else []
-        made += [f"{self.videos:,} videos of {self.frames:,} frames"] if self.videos else []
-        told = [f"{' and '.join(made) or 'Nothing'} drawn, {self.people:,} people"]
+        made = [_many(self.pictures, "picture")] if self.pictures else []
+        made += [f"{_many(self.videos, 'video')} of {_many(self.frames, 'frame')}"] if self.videos else []
+        people = "1 person" if self.people == 1 else f"{self.people:,} people"
+        told = [f"{' and '.join(made) or 'Nothing'} drawn, {people}"]
         if self.problems:
-            told += [*self.problems, f"{len(self.problems):,} problems"]
+            told += [*self.problems, counted(len(self.problems))]
         return told
+
+
+def _many(count: int, of: str) -> str:
+    return f"{count:,} {of}{'' if count == 1 else 's'}"
 
 
 def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:

@@ -31,10 +31,10 @@ from dpose.attacks.mechanisms import build
 from dpose.attacks.results import Adversary, AuditReport, Findings, code_version, weigh
 from dpose.attacks.standin import PIXEL, NoTask, NoUnits
 from dpose.errors import DposeError
-from dpose.experiments.choices import build_model
+from dpose.experiments.choices import build_model, only_source, sources
 from dpose.experiments.config import RunConfig
 from dpose.files import write_atomic
-from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.pose.data import Augment, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.optim import OptimizerConfig
@@ -106,17 +106,16 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     model, facts, caveats = build_model(config)
     size = model.config.input_size
     task = PoseTask(model.config.skeleton, model.config.split_ratio)
+    data = only_source(config, "an audit")
     real = open_data(
-        config.data.private,
+        data,
         purpose="train",
         input_size=size,
         augment=_augment(config),
         unit="crop" if plan.unit == "crop" else "image",
         limit=config.data.limit,
     )
-    console.print(
-        f"{config.data.private}: {len(real):,} units and {audit.canaries:,} canaries", highlight=False
-    )
+    console.print(f"{data}: {len(real):,} units and {audit.canaries:,} canaries", highlight=False)
     canaries, outsiders = _canaries(audit, plan, size, rng)
     with console.status("the claimed curve"):
         bound = plan.bind(len(real) + audit.canaries)
@@ -281,8 +280,7 @@ def _augment(config: RunConfig) -> Augment:
 
 
 def _conditions(config: RunConfig) -> list[str]:
-    condition = DataSpec.parse(config.data.private).for_purpose("train").condition
-    return [condition] if condition else []
+    return sorted({source.condition for source in sources(config)} - {""})
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

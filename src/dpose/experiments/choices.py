@@ -11,12 +11,27 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
-from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, SubjectUnits, UnitKind, open_data
+from dpose.pose.data import (
+    SOURCES,
+    Augment,
+    ConcatUnits,
+    DataSpec,
+    PoseUnits,
+    SubjectUnits,
+    UnitKind,
+    open_data,
+    open_several,
+)
 from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.skeletons import SKELETONS
+from dpose.pose.task import Precision
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
+
+IMAGENET = "imagenet"
+"""What `--init` calls timm's weights of a TinyViT that has learnt from ImageNet."""
 
 
 def run_config(folder: Path) -> RunConfig:
@@ -46,25 +61,51 @@ def _settings(folder: Path) -> dict[str, Any]:
     return dict(values)
 
 
+def sources(config: RunConfig) -> tuple[DataSpec, ...]:
+    """The data that a run trains on, with their splits.
+
+    Raises:
+        DposeError: one is no data spec.
+    """
+    return tuple(DataSpec.parse(spec).for_purpose("train") for spec in config.data.sources)
+
+
+def only_source(config: RunConfig, who: str) -> str:
+    """The data that a run trains on, where `who` takes one alone.
+
+    Raises:
+        DposeError: there are several.
+    """
+    first, *others = config.data.sources
+    if others:
+        raise DposeError(f"{who} takes one --data", " ".join(config.data.sources), "give the data one by one")
+    return first
+
+
 def watched(config: RunConfig) -> DataSpec | None:
     """The data that a run scores while it trains: as configured, or the public split of what it trains on.
 
     Raises:
         DposeError: they are the data that the run protects.
     """
-    own = DataSpec.parse(config.data.private).for_purpose("train")
+    own = sources(config)
+
+    def protected(spec: DataSpec) -> bool:
+        return config.plan.kind.reads_private_data and any(spec.same_units(one) for one in own)
+
     if config.data.watch == "none":
         return None
     if config.data.watch:
         spec = DataSpec.parse(config.data.watch).for_purpose("evaluate")
-        if spec == own and config.plan.kind.reads_private_data:
+        if protected(spec):
             raise DposeError(
                 "these are the units the run protects; their score would be outside any guarantee",
                 f"--watch {config.data.watch}",
                 "watch public or held-out data",
             )
         return spec
-    return replace(own, split="public") if "public" in SOURCES[own.name].splits else None
+    public = (replace(one, split="public") for one in own if "public" in SOURCES[one.name].splits)
+    return next((spec for spec in public if not protected(spec)), None)
 
 
 def shown_spec(spec: DataSpec) -> str:
@@ -73,17 +114,19 @@ def shown_spec(spec: DataSpec) -> str:
 
 
 def _skeleton(config: RunConfig) -> str:
-    """Of the joints that the data are labelled with."""
-    return SOURCES[DataSpec.parse(config.data.private).name].skeleton.name
+    """Of the joints that the first data are labelled with; those of others are brought to them."""
+    return SOURCES[sources(config)[0].name].skeleton.name
 
 
 def first_weights(config: RunConfig) -> Path | None:
-    """The model folder that a run starts from: as configured, else what comes with dpose; None where from nothing.
+    """The model folder that a run starts from: as configured, else what comes with dpose; None where there is none.
 
     Raises:
         DposeError: the configured one does not exist.
     """
     choice = config.model
+    if choice.init == IMAGENET:
+        return None
     if choice.init:
         return find_model(choice.init)
     return None if choice.strategy == "scratch" else shipped_weights().get(choice.preset)
@@ -93,42 +136,47 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     """The model to train, what is public about its first weights, and the caveats that come with them.
 
     Raises:
-        DposeError: `init` is no model folder, or does not go with the other settings.
+        DposeError: `init` is no model folder, or does not go with the other settings; or ImageNet's weights cannot be
+            had.
     """
     choice, private = config.model, config.plan.kind.reads_private_data
-    first = first_weights(config)
-    strategy = choice.strategy or ("finetune" if first else "scratch")
+    first, imagenet = first_weights(config), choice.init == IMAGENET
+    strategy = choice.strategy or ("finetune" if first or imagenet else "scratch")
     facts, caveats = [], []
-    if first is None:
-        if strategy != "scratch":
-            raise DposeError(
-                f"strategy {strategy} starts from trained weights",
-                fix="give --init FOLDER, or --strategy scratch",
-            )
-        if config.seed is None:
-            torch.seed()
-        else:
-            torch.manual_seed(config.seed)
-        model = PoseModel(
-            PoseConfig(
-                preset=choice.preset,
-                input_size=choice.input_size or (0, 0),
-                norm="group" if private else "batch",
-                skeleton=_skeleton(config),
-            )
-        )
-    else:
+    if (strategy == "scratch") != (first is None and not imagenet):
         if strategy == "scratch":
             raise DposeError(
                 "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
             )
+        raise DposeError(
+            f"strategy {strategy} starts from trained weights",
+            fix="give --init FOLDER or --init imagenet, or --strategy scratch",
+        )
+    if first is None:
+        if config.seed is None:
+            torch.seed()
+        else:
+            torch.manual_seed(config.seed)
+        described = PoseConfig(
+            preset=choice.preset,
+            input_size=choice.input_size or (0, 0),
+            norm="group" if private and not imagenet else "batch",
+            skeleton=_skeleton(config),
+        )
+        model = PoseModel(described, pretrained=imagenet)
+        if imagenet:
+            facts.append("the backbone's first weights, ImageNet's")
+            caveats.append(
+                "the backbone's first weights learnt from ImageNet, photographs taken to be public"
+            )
+    else:
         model = load_model(first)
         if choice.input_size and tuple(choice.input_size) != model.config.input_size:
             raise DposeError(f"the model takes {model.config.input_size} pixels", str(first))
-        if private and model.config.norm == "batch":
-            model = fold_batchnorm(model)
         facts.append(f"the first weights, from {first.name}")
         caveats += _inherited(first)
+    if private and model.config.norm == "batch":
+        model = fold_batchnorm(model)
     skeleton = _skeleton(config)
     if model.config.skeleton != skeleton:
         caveats.append(f"the head was adapted from {model.config.skeleton}'s joints to {skeleton}'s")
@@ -155,7 +203,7 @@ def _inherited(init: Path) -> list[str]:
 
 def conditions(config: RunConfig) -> list[str]:
     """What a guarantee takes as given: because of the data, and because of what the first weights learnt from."""
-    used = [DataSpec.parse(config.data.private).for_purpose("train"), watched(config)]
+    used = [*sources(config), watched(config)]
     own = {spec.condition for spec in used if spec and spec.condition}
     first = first_weights(config)
     earlier = read_statement(first) if first else None
@@ -168,8 +216,15 @@ def augment(config: RunConfig) -> Augment:
     return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[name]()
 
 
-def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | SubjectUnits:
-    """The units that a run trains on, augmented as configured.
+def precision(config: RunConfig) -> Precision:
+    """What the model computes in: as configured, else bfloat16 for `non-private` on a GPU."""
+    return config.precision or (
+        "bf16" if config.plan.method == "non-private" and torch.cuda.is_available() else "float32"
+    )
+
+
+def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | ConcatUnits | SubjectUnits:
+    """The units that a run trains on, augmented as configured, with labels in the first data's joints.
 
     Raises:
         DposeError: pose data has no such unit, or cannot be read.
@@ -180,8 +235,8 @@ def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | Su
             f"pose data has no unit {config.plan.unit!r}", fix=f"choose one of {', '.join(kinds)}"
         )
     people = config.plan.unit == "subject"
-    data = open_data(
-        config.data.private,
+    data = open_several(
+        config.data.sources,
         purpose="train",
         input_size=input_size,
         augment=augment(config),
@@ -203,6 +258,7 @@ def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | N
     if config.data.public is None:
         return None
     spec = DataSpec.parse(config.data.public)
-    if spec.for_purpose("train") == DataSpec.parse(config.data.private).for_purpose("train"):
+    if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
         raise DposeError("the public data are the private ones", f"--public {config.data.public}")
-    return open_data(spec, purpose="train", input_size=input_size, augment=augment(config))
+    found = open_data(spec, purpose="train", input_size=input_size, augment=augment(config))
+    return found.with_skeleton(SKELETONS[_skeleton(config)])

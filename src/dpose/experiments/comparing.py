@@ -16,6 +16,8 @@ from dpose.files import write_atomic
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
 
+PCKH = "mean PCKh@0.5"
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -26,8 +28,9 @@ class Compared:
         method: Of its plan.
         statement: What it guarantees.
         steps: Taken.
-        scores: The mean score by data: what was watched, and every evaluation.
-        curve: (step, mean score) of the watched data, from before the first step.
+        scores: By data, in percent: what was watched, and every evaluation. PCKh@0.5, or the metric that is named.
+        curve: (step, score) of the watched data, from before the first step.
+        metric: Of the curve; "" without one.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Compared:
     steps: int
     scores: dict[str, float]
     curve: tuple[tuple[int, float], ...]
+    metric: str = ""
 
 
 def read_runs(folders: Sequence[Path]) -> list[Compared]:
@@ -54,18 +58,33 @@ def _read(folder: Path) -> Compared:
         raise DposeError("is not finished: it has no statement", str(folder), "leave it out, or finish it")
     lines = [_line(text) for text in (folder / "log.jsonl").read_text().splitlines()]
     watched = [line for line in lines if line.get("type") == "score"]
-    scores = {line["data"]: float(line["result"]["columns"]["Mean"]) for line in watched[-1:]}
+    curve = [(line["step"], *main) for line in watched if (main := _main(line["result"]))]
+    found = [(line["data"], line["result"]) for line in watched[-1:]]
     for path in sorted((folder / "evaluations").glob("*.json")):
         content = json.loads(path.read_text())
-        scores[f"{content['data']}, {content['units']:,} units"] = float(content["result"]["columns"]["Mean"])
+        found.append((f"{content['data']}, {content['units']:,} units", content["result"]))
+    scores = {}
+    for data, result in found:
+        if main := _main(result):
+            scores[data if main[0] == PCKH else f"{data}: {main[0]}"] = main[1]
     return Compared(
         name=folder.name,
         method=config.plan.method,
         statement=statement,
         steps=max((line["step"] for line in lines if line.get("type") == "step"), default=0),
         scores=scores,
-        curve=tuple((line["step"], float(line["result"]["columns"]["Mean"])) for line in watched),
+        curve=tuple((step, value) for step, _, value in curve),
+        metric=curve[-1][1] if curve else "",
     )
+
+
+def _main(result: dict[str, Any]) -> tuple[str, float] | None:
+    """The metric's name and the one number in percent that stands for a result; None where nobody was scored."""
+    columns, metric = result["columns"], result["metric"]
+    value = columns["AP"] if "AP" in columns else columns["Mean"]
+    if value is None:
+        return None
+    return (PCKH, float(value)) if metric == "PCKh" else (metric, 100 * float(value))
 
 
 def _line(text: str) -> dict[str, Any]:
@@ -78,7 +97,7 @@ def _line(text: str) -> dict[str, Any]:
 def comparison_table(runs: Sequence[Compared]) -> Table:
     """A row a run: what it guarantees beside how well it does."""
     data = list(dict.fromkeys(name for run in runs for name in run.scores))
-    table = Table(title="mean PCKh@0.5", title_justify="left")
+    table = Table(title=f"{PCKH}, or the metric named, in percent", title_justify="left")
     for name in ("run", "method", "guarantee", "epsilon", "steps"):
         table.add_column(name, justify="right" if name in ("epsilon", "steps") else "left")
     for name in data:
@@ -121,7 +140,9 @@ def draw_comparison(runs: Sequence[Compared], out: Path) -> None:
         left.plot(*zip(*run.curve, strict=True), color=colour, marker="o", markersize=3, label=_label(run))
         right.bar(k, ends[k], color=colour)
         right.annotate(f"{ends[k]:.1f}", (k, ends[k]), ha="center", va="bottom", fontsize=9)
-    left.set(xlabel="step", ylabel="mean PCKh@0.5", title="while training")
+    left.set(
+        xlabel="step", ylabel=", ".join(dict.fromkeys(run.metric for run in shown)), title="while training"
+    )
     right.set(title="at the end")
     right.set_xticks(range(len(shown)), [run.name for run in shown], rotation=30, ha="right")
     left.legend(fontsize=8, frameon=False)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dpose.errors import DposeError
+from dpose.pose.task import Precision
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 
@@ -19,7 +20,8 @@ class DataChoice(BaseModel):
     """Which data.
 
     Attributes:
-        private: The data spec to train on, `NAME[:ROOT][:SPLIT]`.
+        private: The data spec to train on, `NAME[:ROOT][:SPLIT][,annotations=FILE]`; or a list of several, whose
+            labels are brought to the joints of the first.
         public: Extra data nobody needs protected.
         watch: Public or held-out data to score while training; by default the public split of the dataset where it
             has one, and "none" for none.
@@ -29,11 +31,23 @@ class DataChoice(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    private: str
+    private: str | tuple[str, ...]
     public: str | None = None
     watch: str | None = None
     limit: int | None = Field(default=None, ge=1)
     units: int | None = Field(default=None, ge=1)
+
+    @field_validator("private")
+    @classmethod
+    def _at_least_one(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not value:
+            raise ValueError("names no data")
+        return value[0] if isinstance(value, tuple) and len(value) == 1 else value
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The data specs to train on, at least one."""
+        return (self.private,) if isinstance(self.private, str) else self.private
 
 
 class ModelChoice(BaseModel):
@@ -41,8 +55,8 @@ class ModelChoice(BaseModel):
 
     Attributes:
         preset: "nano", "5m", "11m" or "21m"; ignored where `init` names a model.
-        init: A model folder to start from, or the name of public weights that come with dpose; by default those of the
-            preset, where there are some.
+        init: A model folder to start from, or the name of public weights that come with dpose; or "imagenet", timm's
+            weights of the preset's backbone. By default those of the preset that come with dpose, where there are some.
         strategy: "finetune", "full" or "scratch" (from nothing); by default finetune where there are first weights,
             else scratch.
         input_size: (H, W) pixels; the preset's own by default.
@@ -67,6 +81,8 @@ class RunConfig(BaseModel):
         plan: Method, budget, sampling, clipping.
         optimizer: Optimizer and schedule.
         augment: "none", "private" (mild) or "public" (strong); by the method's kind when None.
+        precision: "float32", or "bf16" for forward and backward passes in bfloat16 where nothing is clipped or noised.
+            None: bf16 for `non-private` on a GPU, else float32.
         seed: Reproducible and without guarantee; None draws from the operating system.
     """
 
@@ -79,7 +95,18 @@ class RunConfig(BaseModel):
     plan: TrainingPlan
     optimizer: OptimizerConfig = OptimizerConfig()
     augment: Literal["none", "private", "public"] | None = None
+    precision: Precision | None = None
     seed: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _clipped_in_float32(self) -> RunConfig:
+        if self.precision == "bf16" and self.plan.kind.private:
+            raise DposeError(
+                f"{self.plan.method} clips and adds noise, which is proved for float32",
+                "precision bf16",
+                "leave --precision out; non-private and public-only may use bf16",
+            )
+        return self
 
     @staticmethod
     def from_dict(values: Any, where: str = "config") -> RunConfig:

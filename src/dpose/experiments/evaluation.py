@@ -63,7 +63,7 @@ def evaluate_run(
     spec = DataSpec.parse(data).for_purpose("evaluate")
     model = load_model(folder)
     statement = read_statement(folder)
-    if statement and statement.kind != "none" and _same(spec, _trained_on(folder)):
+    if statement and statement.kind != "none" and any(spec.same_units(own) for own in _trained_on(folder)):
         raise DposeError(
             "these are the units the run protects; their score without noise is outside any guarantee",
             data,
@@ -104,10 +104,6 @@ def _placed(folder: Path) -> PoseModel:
     return load_model(folder).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _same(spec: DataSpec, protected: DataSpec | None) -> bool:
-    return protected is not None and spec.same_units(protected)
-
-
 def _record(
     folder: Path,
     spec: DataSpec,
@@ -146,10 +142,12 @@ def _record(
         console.print(f"The score is not kept: {error.line()}", highlight=False)
 
 
-def _trained_on(folder: Path) -> DataSpec | None:
-    """The spec of the data a run was trained on, where its config says."""
+def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
+    """The data a run was trained on, where its config says."""
     try:
         values: Any = json.loads((folder / "config.json").read_text())
-        return DataSpec.parse(values["run"]["data"]["private"]).for_purpose("train")
-    except (OSError, ValueError, KeyError, TypeError, DposeError):
-        return None
+        named = values["run"]["data"]["private"]
+        specs = named if isinstance(named, list) else [named]
+        return tuple(DataSpec.parse(spec).for_purpose("train") for spec in specs)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, DposeError):
+        return ()

@@ -11,6 +11,7 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import run_config, shown_spec, watched
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
+from dpose.pose.skeletons import SKELETONS
 from dpose.report import Tile, pose_tiles, write_report
 
 PICTURES = 12
@@ -57,6 +58,7 @@ def make_report(
         model = load_model(folder)
         size = model.config.input_size
         units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
+        units = units.with_skeleton(SKELETONS[model.config.skeleton])
         with console.status("drawing the report"):
             tiles = pose_tiles(model, units, PICTURES)
     return write_report(folder, tiles=tiles, pictures_of=shown_spec(spec) if spec else "", no_pictures=why)

@@ -14,6 +14,7 @@ from dpose.experiments.choices import (
     first_weights,
     open_public,
     open_units,
+    precision,
     run_config,
     shown_spec,
     typed_command,
@@ -23,7 +24,7 @@ from dpose.experiments.config import RunConfig
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
 from dpose.experiments.warnings import few_units
-from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
 from dpose.pose.model import PoseConfig
 from dpose.pose.task import PoseTask
 from dpose.training.ranks import ranks
@@ -58,18 +59,23 @@ def train_pose(
     if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
         raise DposeError("already exists", str(out), "choose another --out, or remove it first")
     place.highest(0)  # nobody makes the folder before everybody has looked
-    model, facts, caveats = build_model(config)
+    with console.status("the first weights"):
+        model, facts, caveats = build_model(config)
+    config = config.model_copy(update={"precision": precision(config)})
     data = open_units(config, model.config.input_size)
+    named = " and ".join(config.data.sources)
     if config.plan.kind.reads_private_data:
+        if isinstance(data, ConcatUnits):
+            _refuse_shared(data, console)
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
-        console.print(f"{config.data.private}: {len(data):,} units", highlight=False)
+        show_report([f"{named}: {len(data):,} units"], console)
         warning = few_units(len(data))
         if warning:
             console.print(f"Warning: {warning}", highlight=False)
     else:
         show_report(data.report, console)
     run = train(
-        PoseTask(model.config.skeleton, model.config.split_ratio),
+        PoseTask(model.config.skeleton, model.config.split_ratio, precision=precision(config)),
         model,
         private=data,
         plan=config.plan,
@@ -78,14 +84,16 @@ def train_pose(
         public=open_public(config, model.config.input_size),
         optimizer=config.optimizer,
         seed=config.seed,
-        watch=_watch(config, model.config.input_size),
+        watch=_watch(config, model.config),
         settings={**config.to_dict(), "command": command},
         public_facts=facts,
         conditional_on=conditions(config),
         caveats=caveats,
         views_at_once=views_at_once,
         console=console,
-        data_name=shown_spec(DataSpec.parse(config.data.private).for_purpose("train")),
+        data_name=" and ".join(
+            shown_spec(DataSpec.parse(name).for_purpose("train")) for name in config.data.sources
+        ),
     )
     if place.first:
         make_report(out, console=console)
@@ -108,18 +116,32 @@ def explain_run(config: RunConfig) -> RenderableType:
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
     lines = Text(
-        f"{config.data.private}: {count:,} units of kind {config.plan.unit} ({how}). "
+        f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
     return Group(lines, explain(config.plan, count, size))
 
 
-def _watch(config: RunConfig, input_size: tuple[int, int]) -> Watch | None:
+def _refuse_shared(data: ConcatUnits, console: Console) -> None:
+    """Refuse a picture that is in two of the private data: as two units it would get half the protection of one."""
+    with console.status("looking for pictures that are in two of the data"):
+        shared = data.shared_picture()
+    if shared:
+        raise DposeError(
+            f"{shared[0]} and {shared[1]} are one picture",
+            "--data",
+            "leave it out of one: protection is stated for a unit, and this would be two",
+        )
+
+
+def _watch(config: RunConfig, model: PoseConfig) -> Watch | None:
     spec = watched(config)
     if spec is None:
         return None
-    units = open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=WATCHED)
-    return Watch(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public)
+    size = model.input_size
+    units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
+    task = PoseTask(model.skeleton, model.split_ratio, labels=units.skeleton.name)
+    return Watch(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
 
 
 def resume_pose(folder: Path, console: Console) -> Run:

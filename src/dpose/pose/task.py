@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from dpose.pose.simcc import simcc_loss
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
 from dpose.units import Result, UnitBatch, View, pad_views
 
+Precision = Literal["float32", "bf16"]
+
 
 class PoseTask:
     """2D human pose by coordinate classification (`dpose.units.Task`).
@@ -29,6 +31,8 @@ class PoseTask:
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
         split_ratio: SimCC bins a pixel, the model's.
         labels: The skeleton of what the metric compares with, where it is another than the model's.
+        precision: "bf16" runs the model in bfloat16 (autocast) when the loss is computed; weights, loss and gradients
+            stay float32. For training without clipping and noise.
 
     Raises:
         DposeError: there is no such skeleton.
@@ -36,13 +40,20 @@ class PoseTask:
 
     name = "pose"
 
-    def __init__(self, skeleton: str = "mpii", split_ratio: float = 2.0, labels: str | None = None) -> None:
+    def __init__(
+        self,
+        skeleton: str = "mpii",
+        split_ratio: float = 2.0,
+        labels: str | None = None,
+        precision: Precision = "float32",
+    ) -> None:
         for name in (skeleton, labels or skeleton):
             if name not in SKELETONS:
                 raise DposeError("there is no such skeleton", name, f"choose from {', '.join(SKELETONS)}")
         self.skeleton = skeleton
         self.split_ratio = split_ratio
         self.labels = labels or skeleton
+        self.precision = precision
 
     def build_model(self, config: Any) -> PoseModel:
         """A fresh model.
@@ -78,7 +89,12 @@ class PoseTask:
         if not isinstance(model, PoseModel):
             raise DposeError(f"the pose task trains a PoseModel, not a {type(model).__name__}")
         self._check(model.config)
-        x_logits, y_logits = functional_call(model, dict(params), (inputs,))
+        if self.precision == "bf16":
+            with torch.autocast(inputs.device.type, torch.bfloat16):
+                logits = functional_call(model, dict(params), (inputs,))
+            x_logits, y_logits = (axis.float() for axis in logits)
+        else:
+            x_logits, y_logits = functional_call(model, dict(params), (inputs,))
         return simcc_loss(
             x_logits,
             y_logits,

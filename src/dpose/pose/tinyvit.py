@@ -12,6 +12,7 @@ Transformers"), none of them in the names or the meaning of the weights:
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Literal, cast
@@ -206,16 +207,23 @@ def _replace_conv_norms(module: nn.Module, replacement: Callable[[nn.Module], nn
 
 
 def _timm_model(name: str, squares: list[int], pretrained: bool) -> Any:
+    # the client that fetches weights logs each of its attempts; one line says that all failed
+    client = logging.getLogger("huggingface_hub")
+    before = client.level
+    client.setLevel(logging.ERROR)
     try:
         return timm.create_model(name, pretrained=pretrained, window_sizes=squares, **_STILL)
     except Exception as error:  # huggingface_hub, urllib, safetensors and timm each raise their own
         if not pretrained:
             raise
         raise DposeError(
-            f"cannot get the pretrained weights ({type(error).__name__}: {error})",
-            name,
-            "connect to the internet once, or start from a model folder with --init",
+            f"cannot get the pretrained weights ({type(error).__name__}: {str(error)[:160]})",
+            f"timm's {name}",
+            "fetch them once where there is a network and copy the Hugging Face cache (HF_HOME) here, or start from a "
+            "model folder with --init",
         ) from error
+    finally:
+        client.setLevel(before)
 
 
 def _like(conv: nn.Conv2d) -> nn.Conv2d:

@@ -7,7 +7,7 @@ are listed here, and a run with a guarantee has fewer of them: nothing un-noised
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -64,7 +64,7 @@ def read_run(folder: Path) -> RunRecord:
         settings=mapping(config.get("run")),
         statement=_statement(folder / "privacy.json"),
     )
-    log = _Log(METHODS.get(run.method), run.statement, trained_on=spec_of(run.data, "train"))
+    log = _Log(METHODS.get(run.method), run.statement, trained_on=run.sources)
     for line in _lines(folder / "log.jsonl"):
         log.add(line)
     evaluations = [
@@ -89,7 +89,7 @@ class _Log:
     """Collects a log's lines; of what stands there twice, the last counts."""
 
     def __init__(
-        self, method: Method | None, statement: PrivacyStatement | None, trained_on: DataSpec | None
+        self, method: Method | None, statement: PrivacyStatement | None, trained_on: Sequence[DataSpec]
     ) -> None:
         claims_nothing = statement is not None and statement.kind is Kind.NONE
         plain = claims_nothing and method is not None and not method.private
@@ -136,7 +136,7 @@ class _Log:
         )
 
     def is_trained_on(self, name: str) -> bool:
-        return self.trained_on is not None and spec_of(name, "evaluate") == self.trained_on
+        return spec_of(name, "evaluate") in self.trained_on
 
     def _may_show(self, name: str) -> bool:
         words = set(name.lower().replace("-", "_").split("_"))

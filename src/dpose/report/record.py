@@ -141,14 +141,19 @@ class RunRecord:
     @property
     def data(self) -> str:
         """The data that were trained on, without the folder that they are in; empty where unknown."""
-        spec = spec_of(text(mapping(self.settings.get("data")).get("private")), "train")
-        return str(spec) if spec else ""
+        return " and ".join(map(str, self.sources))
 
     @property
     def data_are_public(self) -> bool:
         """Whether nobody in the data that were trained on needs protection."""
-        spec = spec_of(self.data, "train")
-        return spec is not None and spec.public
+        return bool(self.sources) and all(spec.public for spec in self.sources)
+
+    @property
+    def sources(self) -> tuple[DataSpec, ...]:
+        """The data that were trained on, one by one, without the folders that they are in; none where unknown."""
+        named = mapping(self.settings.get("data")).get("private")
+        specs = [spec_of(text(name), "train") for name in (named if isinstance(named, list) else [named])]
+        return tuple(spec for spec in specs if spec is not None)
 
 
 def spec_of(name: str, purpose: Purpose) -> DataSpec | None:

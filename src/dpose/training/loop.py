@@ -199,7 +199,8 @@ class Loop:
             return
         live = {name: p.detach().clone() for name, p in self._followed().items()} if self.average else {}
         self.load_average()
-        result = score(self.assembly.task, self.model, self.watch.units, console=Console(quiet=True))
+        task = self.watch.task or self.assembly.task
+        result = score(task, self.model, self.watch.units, console=Console(quiet=True))
         with torch.no_grad():
             for name, value in self._followed().items():
                 if name in live:

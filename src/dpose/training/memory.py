@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
 from dpose.units import Task, UnitBatch
 
 LARGEST = {"cpu": 32, "cuda": 256}
@@ -17,18 +18,23 @@ SHARE = 0.5
 """Share of the free memory that a micro-batch may take."""
 
 
-def fit_views_at_once(task: Task, model: torch.nn.Module, like: UnitBatch) -> int:
-    """The largest power of two of views whose clipped sum fits in memory, at most `LARGEST`.
+def fit_views_at_once(task: Task, model: torch.nn.Module, like: UnitBatch, *, clipped: bool = True) -> int:
+    """The largest power of two of views whose gradient fits in memory, at most `LARGEST`.
 
-    The probe runs on zeros of the shape of `like`: nothing of the data decides.
+    The probe runs on zeros of the shape of `like`, and on a copy of the model: nothing of the data decides, and running
+    statistics see no empty picture.
 
     Args:
         task: The task.
         model: On its device, in training mode.
         like: One unit, for the shapes only.
+        clipped: Whether gradients are made per unit and clipped; a plain mean needs less, and allows BatchNorm.
     """
     device = next(model.parameters()).device
-    per_view, free = (_cuda_cost if device.type == "cuda" else _cpu_cost)(task, model, _zeros(like, device))
+    probed, one = copy.deepcopy(model), _zeros(like, device)
+    per_view, free = (
+        _cuda_cost(task, probed, one, clipped) if device.type == "cuda" else _cpu_cost(task, probed, one)
+    )
     fitting = max(1, int(SHARE * free / max(1, per_view)))
     return int(min(LARGEST.get(device.type, 16), 2 ** (fitting.bit_length() - 1)))
 
@@ -44,7 +50,7 @@ def _zeros(like: UnitBatch, device: torch.device, units: int = 1) -> UnitBatch:
     )
 
 
-def _cuda_cost(task: Task, model: torch.nn.Module, one: UnitBatch) -> tuple[int, int]:
+def _cuda_cost(task: Task, model: torch.nn.Module, one: UnitBatch, clipped: bool) -> tuple[int, int]:
     device = one.inputs.device
     params = trainable_params(model)
     peaks = []
@@ -52,7 +58,11 @@ def _cuda_cost(task: Task, model: torch.nn.Module, one: UnitBatch) -> tuple[int,
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
-        clipped_sum(task, model, params, _zeros(one, device, units), 1.0)
+        batch = _zeros(one, device, units)
+        if clipped:
+            clipped_sum(task, model, params, batch, 1.0)
+        else:
+            mean_gradient(task, model, params, batch)
         peaks.append(torch.cuda.max_memory_allocated(device) - before)
     return max(1, (peaks[1] - peaks[0]) // 4), torch.cuda.mem_get_info(device)[0]
 

@@ -151,7 +151,11 @@ def train(
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
         attempt = Attempt(folder, bound, entry, content, seed, query, place, resume, state_dir, console)
-        fitted = views_at_once or attempt.micro_batch or _micro_batch(task, model, private, threads)
+        fitted = (
+            views_at_once
+            or attempt.micro_batch
+            or _micro_batch(task, model, private, threads, clipped=plan.kind.private)
+        )
         fitted = -place.highest(-fitted)  # the least of all processes'
         device = next(iter(params.values())).device
         around = surroundings(device, fitted, place.count, task, model, private)
@@ -205,10 +209,12 @@ def _make(folder: Path, resume: bool) -> None:
         raise explain_os_error(error, folder) from error
 
 
-def _micro_batch(task: Task, model: torch.nn.Module, data: UnitDataset, threads: int) -> int:
+def _micro_batch(
+    task: Task, model: torch.nn.Module, data: UnitDataset, threads: int, *, clipped: bool
+) -> int:
     """As many views as fit; the unit that is loaded gives its shape only."""
     with contextlib.closing(Loader(task, data, AesNoise(Key.from_seed(0)), threads)) as loader:
-        return fit_views_at_once(task, model, task.collate([loader.unit(0, 0)]))
+        return fit_views_at_once(task, model, task.collate([loader.unit(0, 0)]), clipped=clipped)
 
 
 def _config(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dpose.privacy.accounting import epsilon_curve
 from dpose.privacy.statement import Query
 from dpose.training.plan import BoundPlan
-from dpose.units import UnitDataset
+from dpose.units import Task, UnitDataset
 
 POINTS = 10
 """Scores in a run, besides the one before its first step."""
@@ -25,11 +25,13 @@ class Watch:
         units: Not augmented; none of them among the private ones.
         name: For log and statement.
         public: Whether nobody in them needs protection.
+        task: Scores them, where their labels are others than the run's; the run's own where None.
     """
 
     units: UnitDataset
     name: str
     public: bool
+    task: Task | None = None
 
     def query(self) -> Query | None:
         """What the statement must list; None for public data."""

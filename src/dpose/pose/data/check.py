@@ -17,7 +17,7 @@ from rich.text import Text
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_skeleton, grid
 from dpose.pose.crops import crop_transform, transform_points, warp
-from dpose.pose.data.problems import Problem, Problems
+from dpose.pose.data.problems import Problem, Problems, counted
 from dpose.pose.data.units import Person, PoseUnits
 from dpose.pose.skeletons import Skeleton
 
@@ -69,7 +69,7 @@ class DataReport:
         parts += [Text(str(problem)) for problem in self.problems[:_TOLD]]
         if len(self.problems) > _TOLD:
             parts.append(Text(f"... and {len(self.problems) - _TOLD:,} more"))
-        parts.append(Text(f"{len(self.problems):,} problems" if self.problems else "No problems found"))
+        parts.append(Text(counted(len(self.problems))))
         return Group(*parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,13 @@ class ConcatUnits:
     that of a group of two.
 
     Args:
-        parts: At least one; equal input sizes and kinds of unit.
+        parts: At least one; equal input sizes, kinds of unit and augmentations.
         names: What each part is called, different from one another; unit ids begin with them.
         skeleton: Of the labels; the first part's own where None.
 
     Raises:
-        ValueError: no part, names that are equal or of another number, or parts that do not go together.
+        ValueError: no part, names that are equal or of another number, parts that do not go together, or two units of
+            one id.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class ConcatUnits:
             raise ValueError(
                 f"{len(parts)} parts and the names {list(names)}: each part needs a name of its own"
             )
-        if len({(p.input_size, p.unit) for p in parts}) > 1:
-            raise ValueError("the parts differ in input size or in what a unit is")
+        if len({(p.input_size, p.unit, p.augment) for p in parts}) > 1:
+            raise ValueError("the parts differ in input size, in augmentation or in what a unit is")
         self.skeleton = skeleton or parts[0].skeleton
         self.names = tuple(names)
         self._parts = tuple(part.with_skeleton(self.skeleton) for part in parts)
         self._units = [(p, i) for p, part in enumerate(self._parts) for i in range(len(part))]
+        if len(set(map(self.unit_id, range(len(self))))) < len(self):
+            raise ValueError(f"two units of the parts {list(names)} have one id")
         self.report: tuple[str, ...] = tuple(line for part in self._parts for line in part.report)
         for name, part in zip(names, self._parts, strict=True):
             if part.missing:
@@ -82,6 +86,41 @@ class ConcatUnits:
         """The unit's crops (`PoseUnits.load`)."""
         part, i = self._units[index]
         return self._parts[part].load(i, rng)
+
+    def canonical(self, index: int) -> list[View]:
+        """The crops of all the unit's people, not augmented (`PoseUnits.canonical`)."""
+        part, i = self._units[index]
+        return self._parts[part].canonical(i)
+
+    def augmented(self, view: View, rng: np.random.Generator) -> View:
+        """A canonical view under one draw of the augmentation, which all parts share."""
+        return self._parts[0].augmented(view, rng)
+
+    def fingerprints(self, index: int) -> NDArray[np.uint8]:
+        """Those of the unit's pictures, (1, 16)."""
+        part, i = self._units[index]
+        return self._parts[part].fingerprints(i)
+
+    def subjects(self, index: int) -> tuple[str, ...]:
+        """Who the unit shows, where that is known; a name is the same person in every part."""
+        part, i = self._units[index]
+        return self._parts[part].subjects(i)
+
+    def shared_picture(self, threads: int = 2) -> tuple[str, str] | None:
+        """The ids of two units of different parts that are one picture, by their content; None where there are none.
+
+        Args:
+            threads: Threads that read pictures.
+        """
+        first: dict[str, int] = {}
+        with ThreadPoolExecutor(max(1, threads)) as pool:
+            for index, hashes in enumerate(pool.map(self.content_hashes, range(len(self)))):
+                for content in hashes:
+                    other = first.setdefault(content, index)
+                    if self._units[other][0] != self._units[index][0]:
+                        pool.shutdown(cancel_futures=True)
+                        return self.unit_id(other), self.unit_id(index)
+        return None
 
     def with_augment(self, augment: Augment) -> ConcatUnits:
         """The same units with another augmentation."""

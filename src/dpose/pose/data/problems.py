@@ -63,6 +63,11 @@ class Problems:
         return lines
 
 
+def counted(problems: int) -> str:
+    """The last line about problems: how many there were."""
+    return f"{problems:,} problem{'' if problems == 1 else 's'}" if problems else "No problems found"
+
+
 def read_json(path: Path, problems: Problems | None = None) -> Any:
     """The content of a JSON file.
 

@@ -161,10 +161,14 @@ class DataSpec:
 
         Two splits of a folder that holds one label file for both are the same units.
         """
-        if self == other:
+        if self == other or self._resolved() == other._resolved():
             return True
         mine, its = (_labels_of(spec) for spec in (self, other))
         return mine is not None and mine == its
+
+    def _resolved(self) -> DataSpec:
+        look = SOURCES[self.name].root == "a look"
+        return self if look else replace(self, root=str(self.folder.resolve()))
 
     @property
     def public(self) -> bool:

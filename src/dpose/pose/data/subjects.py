@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.pose.data.concat import ConcatUnits
 from dpose.pose.data.units import PoseUnits, smallest
 from dpose.units import MAX_VIEWS, View
 
@@ -16,13 +17,14 @@ class SubjectUnits:
     A unit's views are those of its pictures; one of more than `MAX_VIEWS` gives a random `MAX_VIEWS` at every load.
 
     Args:
-        images: Units of one picture each, every one of a known person.
+        images: Units of one picture each, every one of a known person; of several sources, a person of one name in
+            two of them is one.
 
     Raises:
         DposeError: it is not known who a picture shows.
     """
 
-    def __init__(self, images: PoseUnits) -> None:
+    def __init__(self, images: PoseUnits | ConcatUnits) -> None:
         groups: dict[str, list[int]] = {}
         for index in range(len(images)):
             names = images.subjects(index)

@@ -1,0 +1,135 @@
+"""Prediction on frames, torch beside ONNX Runtime: frames a second and the ratio, in one run.
+
+    python benchmarks/predict.py                        # nano's public weights, rendered frames
+    python benchmarks/predict.py --preset 5m            # fresh weights: speed does not depend on them
+    python benchmarks/predict.py --model runs/a --video clip.mp4
+
+A frame is cropped to the model's input, predicted and decoded to joints, one at a time as `dpose predict` does, without
+the flip test; the model alone stands beside that. Both use one thread. Rounds alternate between the ways, so that a
+machine that slows down slows both; ratios are of the medians. Every joint of every frame is compared.
+"""
+
+from __future__ import annotations
+
+import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+
+import argparse
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from dpose.media.frames import VideoReader
+from dpose.pose.crops import crop_transform, invert, transform_points, warp, whole_frame
+from dpose.pose.export import INPUT, export_onnx
+from dpose.pose.folder import find_model, load_model
+from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.predict import predict_image
+from dpose.scene import render, scene_seed
+
+Image = NDArray[np.uint8]
+
+
+def frames_of(video: str | None, count: int) -> list[Image]:
+    if video:
+        with VideoReader(video) as reader:
+            return [image for (image, _), _ in zip(reader, range(count), strict=False)]
+    return [render("studio", scene_seed("studio", "test", i), size=(256, 192)).image for i in range(count)]
+
+
+def by_onnx(session: onnxruntime.InferenceSession, model: PoseModel, image: Image) -> NDArray[np.float64]:
+    """What `predict_image` does, with the exported model: as its metadata say."""
+    size = model.config.input_size
+    matrix = crop_transform(whole_frame((image.shape[0], image.shape[1])), size, padding=1.0)
+    crop = warp(image, matrix, size).transpose(2, 0, 1)[None].astype(np.float32)
+    logits = session.run(None, {INPUT: crop})
+    points = np.stack([axis[0].argmax(axis=-1) for axis in logits], axis=-1) / model.config.split_ratio
+    return transform_points(invert(matrix), points)
+
+
+def seconds(way: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    way()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--preset", default="nano")
+    parser.add_argument("--model", help="a model folder, instead of --preset")
+    parser.add_argument("--video")
+    parser.add_argument("--frames", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    torch.manual_seed(0)
+    if arguments.model or arguments.preset == "nano":
+        model = load_model(find_model(arguments.model or "nano"))
+    else:
+        model = PoseModel(PoseConfig(preset=arguments.preset))
+    model.eval()
+    frames = frames_of(arguments.video, arguments.frames)
+    with tempfile.TemporaryDirectory() as name:
+        path = export_onnx(model, Path(name) / "model.onnx", frames[:8]).path
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    same = all(np.allclose(by_onnx(session, model, f), predict_image(model, f).keypoints) for f in frames)
+    height, width = model.config.input_size
+    crop = torch.rand(1, 3, height, width) * 255
+    inputs = {INPUT: crop.numpy()}
+
+    @torch.no_grad()
+    def alone() -> None:
+        for _ in frames:
+            model(crop)
+
+    ways: dict[str, Callable[[], object]] = {
+        "torch, frame to joints": lambda: [predict_image(model, f) for f in frames],
+        "ONNX, frame to joints": lambda: [by_onnx(session, model, f) for f in frames],
+        "torch, model alone": alone,
+        "ONNX, model alone": lambda: [session.run(None, inputs) for _ in frames],
+    }
+    for way in ways.values():
+        way()
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(arguments.rounds):
+        for name, way in ways.items():
+            times[name].append(seconds(way))
+    title = f"{arguments.model or arguments.preset}, {height}x{width}, {len(frames)} frames of {frames[0].shape[1]}x"
+    table = Table(title=f"{title}{frames[0].shape[0]}")
+    for column in ("way", "frames/s", "speed to torch", "span"):
+        table.add_column(column, justify="left" if column == "way" else "right")
+    for name, found in times.items():
+        reference = times["torch" + name[name.index(",") :]]
+        ratios = [b / a for a, b in zip(found, reference, strict=True)]
+        table.add_row(
+            name,
+            f"{len(frames) / statistics.median(found):.1f}",
+            f"{statistics.median(reference) / statistics.median(found):.2f}",
+            f"{min(ratios):.2f} to {max(ratios):.2f}",
+        )
+    console = Console(width=100)
+    console.print(table)
+    console.print(
+        f"The same joints in every frame: {'yes' if same else 'NO'}. One thread, torch {torch.__version__}, "
+        f"ONNX Runtime {onnxruntime.__version__}, Python {platform.python_version()}, {arguments.rounds} rounds",
+        highlight=False,
+    )
+
+
+if __name__ == "__main__":
+    main()

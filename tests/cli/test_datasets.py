@@ -1,0 +1,187 @@
+"""The whole path on real pictures: pretrain on several data, adapt the head, train privately, score."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+import dpose.pose.data.synthetic as synthetic_module
+from dpose.cli import main
+from dpose.pose.folder import load_model
+
+SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
+PUBLIC = ["train", "--method", "non-private", "--epochs", "1", "--batch-size", "7", "--views-at-once", "4"]
+PRIVATE = ["--method", "dp-sgd", "--epsilon", "8", "--delta", "1e-2", "--accountant", "rdp", "--epochs", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _small_and_local(monkeypatch, tmp_path):
+    monkeypatch.setattr(synthetic_module, "SPLITS", SMALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture(scope="module")
+def pretrained(pose_fixtures, tmp_path_factory):
+    """A public run on COCO's pictures and rendered ones, of COCO's joints; tests only read it."""
+    folder = tmp_path_factory.mktemp("pretrained") / "coco"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic_module, "SPLITS", SMALL)
+        data = ["--data", f"coco:{pose_fixtures}/coco", "--data", "synthetic:studio", "--precision", "bf16"]
+        assert main([*PUBLIC, *data, "--strategy", "scratch", "--out", str(folder)]) == 0
+    return folder
+
+
+def refused(capsys, arguments, *words):
+    assert main([str(a) for a in arguments]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    for word in words:
+        assert word in line, line
+
+
+def lines(run, kind):
+    found = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [line for line in found if line["type"] == kind]
+
+
+class TestPretraining:
+    def test_two_data_are_one_with_the_joints_of_the_first(self, pretrained, pose_fixtures):
+        config = json.loads((pretrained / "config.json").read_text())
+        assert config["run"]["data"]["private"] == [f"coco:{pose_fixtures}/coco", "synthetic:studio"]
+        assert config["run"]["precision"] == "bf16"
+        assert (config["model"]["skeleton"], config["run"]["views_at_once"]) == ("coco", 4)
+        assert lines(pretrained, "start")[0]["n"] == 4 + SMALL["train"]
+        assert len(lines(pretrained, "step")) == 2
+        # the other data's public split is watched, by its own joints' metric
+        (score, *_rest) = lines(pretrained, "score")
+        assert score["data"] == "synthetic:studio:public, 4 units"
+        assert score["result"]["metric"] == "PCKh"
+        assert score["result"]["columns"]["Mean"] is not None
+        report = (pretrained / "report.html").read_text()
+        assert "coco:coco:train and synthetic:studio:train" in report
+        assert "data:image/" in report
+
+    def test_what_is_told_of_data_is_told_as_it_is(self, pose_fixtures, capsys):
+        """Nothing of "coco:train:" is a picture of a tram, and no bracket in a file's name is a style."""
+        assert main(["data", "check", f"coco:{pose_fixtures}/coco", "--out", "sheet [bold].png"]) == 0
+        shown = capsys.readouterr().out
+        assert "coco:train: 4 pictures, 12 people" in shown
+        assert "Contact sheet: sheet [bold].png" in shown
+
+    def test_a_stopped_run_on_two_data_goes_on(self, pretrained, tmp_path):
+        run = shutil.copytree(pretrained, tmp_path / "run")
+        wanted = dict(load_model(run).named_parameters())
+        (run / "model.safetensors").unlink()
+        assert main(["train", "--resume", str(run)]) == 0
+        assert all(torch.equal(p, wanted[name]) for name, p in load_model(run).named_parameters())
+
+    def test_it_is_scored_with_a_detectors_boxes(self, pretrained, pose_fixtures, tmp_path, capsys):
+        run = shutil.copytree(pretrained, tmp_path / "run")
+        capsys.readouterr()
+        arguments = ["--data", f"coco:{pose_fixtures}/coco", "--detections", "test_coco_det_AP_H_56.json"]
+        assert main(["evaluate", str(run), *arguments]) == 0
+        shown = capsys.readouterr().out
+        assert "118 of test_coco_det_AP_H_56.json" in shown
+        assert "12 people in 4 pictures" in shown
+        (written,) = (run / "evaluations").iterdir()
+        assert json.loads(written.read_text())["result"]["metric"] == "OKS AP"
+        # and compared: AP and PCKh have columns of their own, in percent
+        assert main(["compare", str(run)]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "OKS AP" in shown
+        assert (tmp_path / "comparison.png").stat().st_size > 0
+
+
+class TestAdapting:
+    @pytest.fixture
+    def adapted(self, pretrained, pose_fixtures, tmp_path, capsys):
+        capsys.readouterr()
+        data = [
+            "--data",
+            f"mpii:{pose_fixtures}/mpii",
+            "--annotations",
+            "test_mpii.json",
+            "--batch-size",
+            "5",
+        ]
+        arguments = ["train", *data, "--init", str(pretrained), *PRIVATE, "--lr", "1e-9", "--out", "m"]
+        assert main(arguments) == 0
+        return tmp_path / "m"
+
+    def test_five_people_run_and_are_warned_of(self, adapted, pose_fixtures, capsys):
+        assert "5 units are few" in capsys.readouterr().out
+        config = json.loads((adapted / "config.json").read_text())
+        assert config["run"]["data"]["private"] == f"mpii:{pose_fixtures}/mpii,annotations=test_mpii.json"
+        assert config["run"]["precision"] == "float32"
+        statement = json.loads((adapted / "privacy.json").read_text())
+        assert statement["n"] == 5
+        assert any("adapted from coco's joints to mpii's" in caveat for caveat in statement["caveats"])
+        assert main(["verify", str(adapted)]) == 0
+
+    def test_twelve_rows_are_carried_over_by_name(self, adapted, pretrained):
+        from dpose.pose.skeletons import COCO, MPII
+
+        before, after = load_model(pretrained).head.joints.weight, load_model(adapted).head.joints.weight
+        # at a learning rate of 1e-9 the noise moves no weight by as much as fresh rows differ
+        near = {
+            name
+            for row, name in zip(after, MPII.joints, strict=True)
+            if name in COCO.joints and (row - before[COCO.joints.index(name)]).abs().max() < 1e-6
+        }
+        assert near == set(MPII.joints) & set(COCO.joints)
+        assert len(near) == 12
+        for name in ("upper_neck", "head_top", "pelvis", "thorax"):
+            assert ((after[MPII.joints.index(name)] - before).abs().amax(dim=1) > 1e-3).all()
+
+
+class TestPrivateOnSeveral:
+    def test_units_of_both_are_counted_and_protected(self, pose_fixtures, tmp_path, capsys):
+        data = ["--data", f"mpii:{pose_fixtures}/mpii", "--data", "synthetic:ward"]
+        assert main(["train", *data, *PRIVATE, "--batch-size", "5", "--out", "both"]) == 0
+        statement = json.loads((tmp_path / "both" / "privacy.json").read_text())
+        assert statement["n"] == 5 + SMALL["train"]
+        assert main(["verify", "both"]) == 0
+        # the score while training is of the ward's public split, not of what is protected
+        assert {line["data"] for line in lines(tmp_path / "both", "score")} == {
+            "synthetic:ward:public, 4 units"
+        }
+        capsys.readouterr()
+        (tmp_path / "link").symlink_to(pose_fixtures)
+        for data in (f"mpii:{pose_fixtures}/mpii", "mpii:link/mpii:train", "synthetic:ward:train"):
+            refused(capsys, ["evaluate", "both", "--data", data], "the run protects")
+        assert main(["evaluate", "both", "--data", "synthetic:ward:val"]) == 0
+
+
+class TestMistakes:
+    def test_annotations_of_whom(self, capsys):
+        both = ["--data", "coco:/a", "--data", "mpii:/b", "--annotations", "labels.json", "--out", "run"]
+        refused(capsys, [*PUBLIC, *both], "--annotations labels.json", "NAME:ROOT,annotations=FILE")
+
+    def test_annotations_of_data_that_have_none(self, capsys):
+        refused(
+            capsys,
+            [*PUBLIC, "--data", "synthetic:studio", "--annotations", "labels.json", "--out", "run"],
+            "synthetic takes no annotations file",
+        )
+
+    def test_one_of_several_is_absent(self, capsys):
+        refused(capsys, [*PUBLIC, "--data", "synthetic:studio", "--data", "coco:/b", "--out", "run"], "/b")
+
+    def test_the_same_twice(self, capsys, pose_fixtures):
+        coco = f"coco:{pose_fixtures}/coco"
+        refused(
+            capsys, [*PUBLIC, "--data", coco, "--data", f"{coco}:val", "--out", "run"], "the same data twice"
+        )
+
+    def test_public_units_among_several(self, capsys):
+        data = ["--data", "synthetic:studio", "--data", "synthetic:ward", "--public", "synthetic:ward:train"]
+        arguments = ["train", *data, *PRIVATE, "--method", "pdp-sgd", "--out", "run"]
+        refused(capsys, arguments, "the public data are the private ones")
+
+    def test_half_precision_where_gradients_are_clipped(self, capsys):
+        arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--precision", "bf16", "--out", "run"]
+        refused(capsys, arguments, "dp-sgd clips")
+        refused(
+            capsys, [*PUBLIC, "--data", "synthetic:ward", "--precision", "half", "--out", "run"], "precision"
+        )
