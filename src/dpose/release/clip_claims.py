@@ -118,7 +118,11 @@ def clip_object_lines(plan: ClipPlan) -> tuple[str, ...]:
 def explain_clip(plan: ClipPlan | DensePlan) -> list[str]:
     """What a setting will do, before a frame is looked at: lines of text, for a person."""
     if isinstance(plan, DensePlan):
-        return plan.statement().paragraph().splitlines()
+        return [
+            f"clip of {plan.shape.frames:,} frames, {plan.shape.width} x {plan.shape.height}",
+            f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
+            *plan.faults(),
+        ]
     setting, shape, operator = plan.setting, plan.shape, plan.operator
     colour = "grey" if shape.channels == 1 else "colour"
     m = setting.neighbours(shape).m
