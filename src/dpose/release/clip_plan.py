@@ -109,7 +109,24 @@ class ClipPlan:
         mu = largest_mu(float(setting.epsilon), setting.delta)
         rows, columns, groups = choose_grid(setting, shape, neighbours, mu)
         text = choice if setting.operator == "random" else ""
-        operator = make_operator(setting.operator, shape, rows, columns, groups, text)
+        return cls.around(make_operator(setting.operator, shape, rows, columns, groups, text), setting, text)
+
+    @classmethod
+    def around(cls, operator: BlockMeans | Separable, setting: ClipSetting, choice: str = "") -> ClipPlan:
+        """The plan for an operator that is given; what a setting says of operator, k and pool is not looked at.
+
+        **Guarantee.** As `ClipPlan.of` says.
+
+        Args:
+            operator: Public, and chosen without looking at the clip.
+            setting: What was asked for.
+            choice: Public text that a random operator follows from.
+
+        Raises:
+            DposeError: m is larger than the clip, or no noise meets the budget.
+        """
+        shape, groups = operator.shape, operator.groups
+        neighbours = setting.neighbours(shape)
         clipping = None
         if setting.clip_norm is not None:
             together = max(1, round(SEGMENT * groups / shape.frames)) if setting.clip_segment else 1
@@ -122,7 +139,7 @@ class ClipPlan:
                 f"epsilon {float(setting.epsilon):g} asks for more noise than 64-bit numbers can hold",
                 fix="choose a larger epsilon",
             )
-        return cls(setting, operator, GaussianEvent(variance, squared), grid, clipping, text)
+        return cls(setting, operator, GaussianEvent(variance, squared), grid, clipping, choice)
 
     @property
     def shape(self) -> ClipShape:
