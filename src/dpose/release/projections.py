@@ -17,7 +17,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Protocol
 
 import cv2
@@ -400,27 +400,30 @@ def make_operator(
     if name == "block":
         return BlockMeans(shape, rows, columns, groups)
     if name == "low-pass":
-        return Separable(shape, cosines(shape.height)[:rows], cosines(shape.width)[:columns], groups)
+        lowest = (cosines(shape.height, np.arange(rows)), cosines(shape.width, np.arange(columns)))
+        return Separable(shape, *lowest, groups)
     if name != "random":
         raise ValueError(f"no operator {name!r}")
     seed = hashlib.sha256(choice.encode()).digest()
     rng = np.random.Generator(np.random.Philox(key=np.frombuffer(seed[:16], np.uint64)))
     chosen = [
-        cosines(length)[np.sort(rng.permutation(length)[:count])]
+        cosines(length, np.sort(rng.permutation(length)[:count]))
         for length, count in ((shape.height, rows), (shape.width, columns))
     ]
     signs = (2 * rng.integers(0, 2, (shape.height, shape.width, shape.channels)) - 1).astype(np.int8)
     return Separable(shape, chosen[0], chosen[1], groups, signs)
 
 
-@lru_cache(maxsize=4)
-def cosines(length: int) -> NDArray[np.float64]:
-    """The orthonormal discrete cosine transform (DCT-II), (length, length): a row is a frequency."""
+def cosines(length: int, frequencies: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Rows of the orthonormal discrete cosine transform (DCT-II), (frequencies, length).
+
+    Args:
+        length: Of the line.
+        frequencies: Which rows, each from 0 to length - 1.
+    """
     places = (2 * np.arange(length) + 1) * np.pi / (2 * length)
-    found = np.cos(np.outer(np.arange(length), places)) * math.sqrt(2 / length)
-    found[0] = math.sqrt(1 / length)
-    found.setflags(write=False)
-    return np.asarray(found)
+    scale = np.where(frequencies == 0, math.sqrt(1 / length), math.sqrt(2 / length))
+    return np.asarray(np.cos(np.outer(frequencies, places)) * scale[:, None])
 
 
 def rounded_up(value: float) -> Fraction:
