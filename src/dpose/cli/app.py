@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpose.cli import audit, data, release, scene
+from dpose.cli import audit, clips, data, release, scene
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, plain_console, typed
@@ -211,3 +211,4 @@ app.command(
 
 
 release.register(app)
+clips.register(app)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.pose.model import PoseConfig
 from dpose.privacy.account import (
     EVALUATION,
     Budget,
@@ -71,13 +72,15 @@ def change_budget(data: str, epsilon: float | None, delta: float, console: Conso
 
 
 def marks_of_data(data: str, console: Console) -> Marks:
-    """The pictures of `data`, as a training run would read them.
+    """The pictures of `data`, as a training run would read them (rendered ones: of preset `nano`).
 
     Raises:
         DposeError: they cannot be read.
     """
     spec = DataSpec.parse(data).for_purpose("train")
-    units = open_data(spec, purpose="train", input_size=(96, 128), augment=Augment.none())
+    units = open_data(
+        spec, purpose="train", input_size=PoseConfig(preset="nano").input_size, augment=Augment.none()
+    )
     return read_contents(units, 2, console)[1]
 
 
