@@ -220,6 +220,9 @@ class TestRun:
         shown = " ".join(capsys.readouterr().out.split())
         assert "training" in shown
         assert "epsilon 8.5" in shown
+        assert main(["evaluate", "mine", "--data", "synthetic:ward:val", "--limit", "4"]) == 0
+        assert main(["account"]) == 0
+        assert "1 score without noise" in " ".join(capsys.readouterr().out.split())
         refused(capsys, [*TRAIN, *BUDGET, "--out", "more"], "the budget of epsilon 8.5")
         assert not Path("more").exists()
         refused(capsys, [*TRAIN, "--method", "non-private", "--out", "more"], "budget")

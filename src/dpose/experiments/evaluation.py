@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -23,10 +24,13 @@ from dpose.pose.folder import load_model
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.task import PoseTask
+from dpose.privacy.account import EVALUATION, Charge, charge
+from dpose.privacy.accounting import Relation
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.training.folder import model_card, read_statement
 from dpose.training.score import score
+from dpose.training.trainer import read_contents
 
 
 def evaluate_run(
@@ -95,6 +99,8 @@ def evaluate_run(
             results.append(cast(PCKhResult, score(task, scored, units, console=console)))
     named = {name: result.to_dict() for (name, _), result in zip(beside, results[1:], strict=True)}
     _record(folder, spec, count, results[0], named, statement, console)
+    if not spec.public:
+        _charge(folder, spec, model.config.input_size, limit, console)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return results
@@ -140,6 +146,29 @@ def _record(
             raise
         # a model that is installed where nobody may write can be scored all the same
         console.print(f"The score is not kept: {error.line()}", highlight=False)
+
+
+def _charge(
+    folder: Path, spec: DataSpec, input_size: tuple[int, int], limit: int | None, console: Console
+) -> None:
+    """Write the score into the account of the data it was taken from."""
+    units = open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=limit)
+    name, place = shown_spec(spec), folder.resolve()
+    charge(
+        Charge(
+            id=hashlib.sha256(f"{EVALUATION} {place} {name} {limit}".encode()).hexdigest()[:32],
+            what=EVALUATION,
+            data=name,
+            folder=str(place),
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            unit="image",
+            relation=Relation.ZERO_OUT,
+            delta=0.0,
+            events=(),
+            beyond=False,
+            marks=read_contents(units, 2, console)[1],
+        )
+    )
 
 
 def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
