@@ -165,6 +165,7 @@ class AuditReport:
         seed: None for keys from the operating system.
         alpha: Probability that a true claim is refuted.
         planted: The fault that was planted; "" for none.
+        unseen: Where no audit sees that fault: why, and what does; otherwise "".
         findings: Of the audited run.
         controls: Of runs whose outcome is known, by name; none of them reads private data.
         family: For the picture.
@@ -182,6 +183,7 @@ class AuditReport:
     controls: Mapping[str, Findings]
     family: Family
     notes: Sequence[str] = ()
+    unseen: str = ""
     code: Mapping[str, str] = field(default_factory=lambda: code_version())
 
     def to_dict(self) -> dict[str, Any]:
@@ -196,6 +198,7 @@ class AuditReport:
             "seed": self.seed,
             "confidence": 1 - self.alpha,
             "planted_fault": self.planted,
+            "not_seen_because": self.unseen,
             "code": dict(self.code),
             "run": self.findings.to_dict(),
             "controls": {name: found.to_dict() for name, found in self.controls.items()},
@@ -226,6 +229,8 @@ class AuditReport:
         ]
         if self.planted:
             lines.append(f"* Planted fault: {self.planted}")
+        if self.unseen:
+            lines.append(f"* {self.unseen}")
         runs = {"this run": found, **self.controls}
         lines += ["", "## Lower bounds on epsilon", "", _row(["", *runs]), _row(["---"] * (len(runs) + 1))]
         for test in TESTS:

@@ -88,7 +88,9 @@ def training(
     report = audit_training(config, how, out, console)
     _show(report, console)
     console.print(
-        f"\nThe report is in {out}: audit.md, audit.json, audit.png", highlight=False, soft_wrap=True
+        f"\nThe report is {out}/audit.html; beside it audit.md, audit.json and audit.png",
+        highlight=False,
+        soft_wrap=True,
     )
     _leave(report.findings.flagged)
 
@@ -112,7 +114,7 @@ def mechanism(
     seed: Seed = None,
 ) -> None:
     """Run a mechanism on two neighbouring inputs and compare what comes out."""
-    from dpose.experiments.auditing import audit_named_mechanism
+    from dpose.experiments.mechanism_audit import audit_named_mechanism
     from dpose.files import write_atomic
 
     console = Console()
@@ -175,6 +177,8 @@ def _show(report: AuditReport, console: Console) -> None:
     console.print(table)
     if report.planted:
         console.print(f"Planted fault: {report.planted}", highlight=False)
+    if report.unseen:
+        console.print(report.unseen, highlight=False, markup=False)
     if report.findings.flagged:
         console.print(
             f"[bold red]FLAGGED[/]: epsilon {report.claim['epsilon']:.4g} is refuted by "
