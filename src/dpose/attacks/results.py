@@ -16,6 +16,7 @@ from dpose.attacks.family import Family, NoiseBound
 from dpose.attacks.tradeoff import Floats
 from dpose.attacks.trials import OperatingPoint, Trials, operating_points, refuted_by, roc
 from dpose.privacy.statement import software_versions
+from dpose.training.plan import BoundPlan
 
 SHARES = (0.05, 0.2, 0.7)
 """Shares of the canaries that are guessed, fixed beforehand; each is tried at a third of the level."""
@@ -259,6 +260,22 @@ def _bound(value: float | None) -> str:
 def _percent(trials: Trials) -> str:
     low, high = trials.interval(0.05)
     return f"{trials.rate:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def claim_of(bound: BoundPlan) -> dict[str, Any]:
+    """What a plan with its constants claims, as a report shows it."""
+    plan = bound.plan
+    return {
+        "method": plan.method,
+        "epsilon": bound.epsilon,
+        "delta": plan.delta,
+        "relation": plan.relation.value,
+        "accountant": plan.accountant.value,
+        "unit": plan.unit,
+        "n": bound.n,
+        "event": bound.event.to_dict() if bound.event else None,
+        "plan_sha256": bound.sha256,
+    }
 
 
 def code_version() -> dict[str, str]:

@@ -24,7 +24,7 @@ from dpose.attacks.canaries import (
 from dpose.attacks.canary_run import BLACK_BOX, WHITE_BOX, canary_run
 from dpose.attacks.family import Family
 from dpose.attacks.faults import FAULTS, check_fault, planted
-from dpose.attacks.results import Adversary, AuditReport, Findings, weigh
+from dpose.attacks.results import Adversary, AuditReport, Findings, claim_of, weigh
 from dpose.attacks.standin import PIXEL, NoTask, NoUnits
 from dpose.attacks.unseen import told
 from dpose.errors import DposeError
@@ -36,7 +36,7 @@ from dpose.pose.data import open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.optim import OptimizerConfig
-from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.training.plan import TrainingPlan
 from dpose.units import View
 
 CONTROLS = {"no noise at all": "noise-missing", "each unit counted twice": "double-counting"}
@@ -154,7 +154,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         controls[name] = found(scored, units.canaries.included)
     report = AuditReport(
         title=f"Audit of {plan.method} at epsilon {bound.epsilon:.3g}",
-        claim=_claim(plan, bound),
+        claim=claim_of(bound),
         threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
         canaries={
             "kind": f"{audit.kind} canaries",
@@ -244,20 +244,6 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
         name: t.detach().cpu().contiguous() for name, t in model.state_dict().items() if name != PARAMETER
     }
     write_atomic(out / "model.safetensors", save_tensors(weights))
-
-
-def _claim(plan: TrainingPlan, bound: BoundPlan) -> dict[str, Any]:
-    return {
-        "method": plan.method,
-        "epsilon": bound.epsilon,
-        "delta": plan.delta,
-        "relation": plan.relation.value,
-        "accountant": plan.accountant.value,
-        "unit": plan.unit,
-        "n": bound.n,
-        "event": bound.event.to_dict() if bound.event else None,
-        "plan_sha256": bound.sha256,
-    }
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:
