@@ -50,13 +50,15 @@ class Findings:
     Attributes:
         bounds: Lower bounds on epsilon by test, all of which hold together; None where a test does not apply.
         refuted: The tests that refute the claim.
-        points: Operating points of the first adversary.
+        adversary: The one whose rates are reported: the first, or the first that refutes the claim where it does not.
+        points: Its operating points.
         curve: Its empirical false- and true-positive rates.
-        guesses: The first adversary's guesses.
+        guesses: Its guesses.
     """
 
     bounds: Mapping[str, float | None]
     refuted: tuple[str, ...]
+    adversary: str
     points: tuple[OperatingPoint, ...]
     curve: tuple[Floats, Floats]
     guesses: tuple[onerun.Guesses, ...]
@@ -76,6 +78,7 @@ class Findings:
         return {
             "flagged": self.flagged,
             "refuted_by": list(self.refuted),
+            "adversary": self.adversary,
             "epsilon_lower_bounds": dict(self.bounds),
             "operating_points": [_point(point) for point in self.points],
             "guesses": [vars(guess) for guess in self.guesses],
@@ -95,7 +98,7 @@ def weigh(
     The level is divided evenly among the tests, the adversaries and the numbers of guesses (or thresholds).
 
     Args:
-        adversaries: At least one; the first is the one whose rates are reported.
+        adversaries: At least one; the rates of the first are reported, unless only another one refutes the claim.
         included: (m,), the coins.
         family: The claimed event and its relatives.
         epsilon: As claimed at `family.delta`.
@@ -115,18 +118,29 @@ def weigh(
     one_run = max(onerun.epsilon_bound(g, family.delta, each) for g in made)
     curve = family.bound(lambda c: any(onerun.refuted(g, c, each) for g in made))
     trials: NoiseBound | None = None
+    level = alpha / (tests * max(1, len(of_independent)))
     if of_independent:
-        level = alpha / (tests * len(of_independent))
         trials = family.bound(lambda c: any(refuted_by(p.true, p.false, c, level) for p in of_independent))
+
+    def refutes(k: int) -> bool:
+        counted = points[k] if adversaries[k].independent else ()
+        return (
+            any(onerun.epsilon_bound(g, family.delta, each) > epsilon for g in guesses[k])
+            or any(onerun.refuted(g, family.claimed, each) for g in guesses[k])
+            or any(refuted_by(p.true, p.false, family.claimed, level) for p in counted)
+        )
+
+    shown = next((k for k in range(len(adversaries)) if refutes(k)), 0)
     bounds = (one_run, curve.epsilon, trials.epsilon if trials else None)
     claimed = family.event.sigma
     verdicts = (one_run > epsilon, curve.sigma <= claimed, trials is not None and trials.sigma <= claimed)
     return Findings(
         dict(zip(TESTS, bounds, strict=True)),
         tuple(test for test, refuted in zip(TESTS, verdicts, strict=True) if refuted),
-        points[0],
-        roc(adversaries[0].scores[included], _absent(adversaries[0], included)),
-        tuple(guesses[0]),
+        adversaries[shown].name,
+        points[shown],
+        roc(adversaries[shown].scores[included], _absent(adversaries[shown], included)),
+        tuple(guesses[shown]),
     )
 
 

@@ -77,7 +77,7 @@ def audit_record(report: AuditReport, name: str) -> AuditRecord:
 def _attacked(name: str, what: str, found: Findings, delta: float) -> Attacked:
     return Attacked(
         name=name,
-        what=what,
+        what=f"{what}; the adversary {found.adversary}",
         flagged=found.flagged,
         refuted_by=found.refuted,
         bounds=found.bounds,

@@ -149,8 +149,8 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         claim={**claim_of(bound), "epsilon_together": cost, "runs": runs},
         threat_model=(
             f"black box with shadow models: sees the final weights of {audit.targets} runs, knows every picture and "
-            f"label and all settings, and has trained {audit.shadows} more runs on halves of the same units that it knows; "
-            "guesses for each unit and each attacked run whether the unit was in"
+            f"label and all settings, and has trained {audit.shadows} more runs on halves of the same units that it "
+            "knows; guesses for each unit and each attacked run whether the unit was in"
         ),
         canaries={
             "kind": "pairs of a unit and an attacked run",
