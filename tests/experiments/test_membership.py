@@ -41,7 +41,7 @@ def done(tmp_path_factory):
         audit = MembershipAudit(SHADOWS, TARGETS, controls=False, workers=1)
         report = audit_membership(configured(), audit, folder / "out", Console(quiet=True))
         runs = sorted((folder / "out" / "runs").iterdir())
-        verified = [verify_run(run).claimed for run in runs]
+        verified = [verify_run(run).spent for run in runs]
     return SimpleNamespace(report=report, out=folder / "out", runs=runs, verified=verified)
 
 
