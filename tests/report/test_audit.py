@@ -69,6 +69,7 @@ def test_the_claim_stands_beside_the_bound_and_the_controls_beside_the_run(words
         assert part.lower() in text.lower()
     assert "a test41.507.505.50" in text
     assert "0.1%0.8% (0.4 to 1.6)" in text
+    assert "Epsilon is at least 7.50; 8% found at 1% false alarms. flagged" in text
     assert "shuffled-batchesa shuffleit is secrettests/x.py::test[06]" in text
 
 

@@ -47,7 +47,7 @@ UNSEEN: Mapping[str, Unseen] = {
     ),
     "floored-batch": Unseen(
         "the sampler works with one over a whole number of batches, the accountant with the true rate",
-        "the rate is off by less than a tenth at usual sizes; some hundred canaries cannot tell such rates apart",
+        "the rate is off by about a tenth at most at usual sizes; some hundred canaries cannot tell such rates apart",
         f"{_TRAINING}[10 floored expected batch size]",
     ),
     "best-epoch": Unseen(

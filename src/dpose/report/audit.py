@@ -56,7 +56,7 @@ def _header(record: AuditRecord, now: datetime) -> Html:
     numbers = [
         tag("span", tag("small", name), " ", tag("b", value))
         for name, value in (
-            ("claimed: epsilon", brief(round(record.epsilon, 4))),
+            ("claimed: epsilon", brief(record.epsilon)),
             ("shown: at least", brief(round(run.bound, 2))),
         )
     ]
@@ -175,7 +175,7 @@ def _controls(record: AuditRecord) -> Html:
         figure(
             tradeoff_chart(run, record.allowed, record.pair, _describes(run), height=300),
             tag("b", run.name),
-            f": {run.what} ",
+            f": {run.what}. Epsilon is at least {run.bound:.2f}; {_at_one_percent(run)}. ",
             tag(
                 "span",
                 "flagged" if run.flagged else "not refuted",
@@ -193,6 +193,11 @@ def _controls(record: AuditRecord) -> Html:
             tag("div", *charts, class_="charts"),
         ]
     )
+
+
+def _at_one_percent(run: Attacked) -> str:
+    rates = next((r for r in run.rates if r.target == 0.01), None)
+    return f"{100 * rates.true.rate:.0f}% found at 1% false alarms" if rates else "no thresholds were set"
 
 
 def _threat(record: AuditRecord) -> Html:
