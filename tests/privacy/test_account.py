@@ -1,6 +1,7 @@
 """The account of private data: runs on the same pictures add up, whoever ran them; budgets refuse beforehand."""
 
 import math
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpose.privacy.account import (
     charge,
     charges,
     check_budgets,
+    claim,
     composed,
     groups,
     lift_budget,
@@ -109,6 +111,26 @@ def test_a_budget_refuses_beforehand(tmp_path):
     check_budgets(entry(1, THERE), tmp_path)
     with pytest.raises(DposeError, match="inf"):
         check_budgets(entry(2, events=()), tmp_path)
+
+
+def test_of_runs_that_start_together_one_gets_what_is_left(tmp_path):
+    """Each alone would keep the budget."""
+    set_budget(Budget(composed([entry(0)], 1e-5) * 1.01, 1e-5, "ward", HERE), tmp_path)
+    refused = []
+
+    def start(number):
+        try:
+            claim(entry(number), tmp_path)
+        except DposeError:
+            refused.append(number)
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 3
+    assert len(charges(tmp_path)) == 1
 
 
 def test_a_run_on_one_picture_of_the_budget_is_refused_too(tmp_path):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dpose.attacks.tradeoff import COARSE, TradeOff, of_events
+from dpose.attacks.tradeoff import COARSE, FINE, TradeOff, of_events
 from dpose.privacy.accounting import MIN_SIGMA, Event, Relation, epsilon
 
 ENOUGH = 30.0
@@ -38,7 +38,7 @@ class NoiseBound:
 
 @dataclass
 class Family:
-    """The curves and epsilons of one event under other noise multipliers, each computed once.
+    """The curves of one event under other noise multipliers, each computed once.
 
     Attributes:
         event: The claimed event.
@@ -49,25 +49,27 @@ class Family:
     event: Event
     delta: float
     relation: Relation = Relation.ZERO_OUT
-    _known: dict[float, tuple[TradeOff, float]] = field(default_factory=dict, repr=False)
+    _curves: dict[float, TradeOff] = field(default_factory=dict, repr=False)
+    _epsilons: dict[float, float] = field(default_factory=dict, repr=False)
 
-    def at(self, sigma: float) -> tuple[TradeOff, float]:
-        """The curve and the epsilon with noise multiplier `sigma`."""
-        if sigma not in self._known:
+    def curve(self, sigma: float) -> TradeOff:
+        """The curve with noise multiplier `sigma`; on the fine grid for the claimed one."""
+        if sigma not in self._curves:
+            grid = FINE if sigma == self.event.sigma else COARSE
+            self._curves[sigma] = of_events([replace(self.event, sigma=sigma)], self.relation, grid=grid)
+        return self._curves[sigma]
+
+    def epsilon(self, sigma: float) -> float:
+        """Epsilon with noise multiplier `sigma`."""
+        if sigma not in self._epsilons:
             event = replace(self.event, sigma=sigma)
-            claimed = sigma == self.event.sigma
-            curve = (
-                of_events([event], self.relation)
-                if claimed
-                else of_events([event], self.relation, grid=COARSE)
-            )
-            self._known[sigma] = curve, epsilon([event], self.delta, self.relation)
-        return self._known[sigma]
+            self._epsilons[sigma] = epsilon([event], self.delta, self.relation)
+        return self._epsilons[sigma]
 
     @property
     def claimed(self) -> TradeOff:
         """The claimed curve."""
-        return self.at(self.event.sigma)[0]
+        return self.curve(self.event.sigma)
 
     def bound(self, refuted: Callable[[TradeOff], bool]) -> NoiseBound:
         """The least noise multiplier whose curve is refuted, to within 2 %, and its epsilon.
@@ -77,24 +79,24 @@ class Family:
         """
         stands = falls = self.event.sigma
         if refuted(self.claimed):
-            while refuted(self.at(stands)[0]):
+            while refuted(self.curve(stands)):
                 falls = stands
-                if self.at(falls)[1] >= ENOUGH or falls <= MIN_SIGMA:
+                if self.curve(falls).epsilon(self.delta) >= ENOUGH or falls <= MIN_SIGMA:
                     return self._found(falls)
                 stands = max(falls / 1.3, MIN_SIGMA)
         else:
-            while not refuted(self.at(falls)[0]):
+            while not refuted(self.curve(falls)):
                 stands = falls
-                if self.at(stands)[1] <= NONE_AT_ALL:
+                if self.curve(stands).epsilon(self.delta) <= NONE_AT_ALL:
                     return NoiseBound(0.0, math.inf)
                 falls = stands * 1.5
         while falls / stands > PRECISION:
             middle = math.sqrt(falls * stands)
-            if refuted(self.at(middle)[0]):
+            if refuted(self.curve(middle)):
                 falls = middle
             else:
                 stands = middle
         return self._found(falls)
 
     def _found(self, sigma: float) -> NoiseBound:
-        return NoiseBound(self.at(sigma)[1], sigma)
+        return NoiseBound(self.epsilon(sigma), sigma)

@@ -9,7 +9,7 @@ Nothing in the engine knows of them. Each one has been seen in published code (d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 import dpose.training.step
+from dpose.attacks.unseen import UNSEEN
 from dpose.attacks.whitebox import order_of_turns
 from dpose.errors import DposeError
 from dpose.privacy.noise import Stream
@@ -34,13 +35,11 @@ class Fault:
     """A way to break the guarantee.
 
     Attributes:
-        summary: What is wrong, in one sentence.
-        visible: Whether an audit by canaries can see it.
+        summary: What is wrong, in one clause.
         replacements: Makes, at the moment of planting, functions to put in the place of those of `training.step`.
     """
 
     summary: str
-    visible: bool
     replacements: Callable[[], Replacements]
 
 
@@ -147,31 +146,47 @@ def _realised_size() -> Replacements:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "noise-missing": Fault("no noise is added to the clipped sum", True, lambda: _scaled_noise(0.0)),
-    "half-noise": Fault("the noise has half the claimed deviation", True, lambda: _scaled_noise(0.5)),
+    "noise-missing": Fault("no noise is added to the clipped sum", lambda: _scaled_noise(0.0)),
+    "half-noise": Fault("the noise has half the claimed deviation", lambda: _scaled_noise(0.5)),
     "same-batch": Fault(
         "a gradient that is taken to be public is computed on the private batch, and added without clip or noise",
-        True,
         _same_batch,
     ),
-    "double-counting": Fault("each unit's clipped gradient enters the sum twice", True, _double_counting),
+    "double-counting": Fault("each unit's clipped gradient enters the sum twice", _double_counting),
     "wrong-sampling": Fault(
         "batches go through the units in a fixed order, accounted as sampled",
-        True,
         lambda: _batches_in_turn(shuffle=False),
     ),
-    "twice-the-rate": Fault("units are drawn twice as often as accounted", True, _twice_the_rate),
-    "not-clipped": Fault("gradients enter the sum without a clip", True, _not_clipped),
-    "shuffled-batches": Fault(
-        "batches are cut from a secret shuffle at every epoch, accounted as sampled",
-        False,
-        lambda: _batches_in_turn(shuffle=True),
-    ),
-    "realised-size": Fault("the noised sum is divided by the batch's own size", False, _realised_size),
+    "twice-the-rate": Fault("units are drawn twice as often as accounted", _twice_the_rate),
+    "not-clipped": Fault("gradients enter the sum without a clip", _not_clipped),
+    "shuffled-batches": Fault(UNSEEN["shuffled-batches"].summary, lambda: _batches_in_turn(shuffle=True)),
+    "realised-size": Fault(UNSEEN["realised-size"].summary, _realised_size),
 }
-"""Every fault by name. The invisible ones are there to show that they are."""
+"""Every fault by name that can be planted; those of `UNSEEN` are there to show that they are not seen."""
 
-VISIBLE = tuple(name for name, fault in FAULTS.items() if fault.visible)
+VISIBLE = tuple(name for name in FAULTS if name not in UNSEEN)
+
+
+def check_fault(name: str, plantable: Iterable[str]) -> None:
+    """Refuse a fault that cannot be planted here, and say where it is seen.
+
+    Args:
+        name: As the user gave it.
+        plantable: The faults that can be.
+
+    Raises:
+        DposeError: it is not among them.
+    """
+    if name in plantable:
+        return
+    choose = f"choose one of {', '.join(plantable)}"
+    if name in UNSEEN:
+        raise DposeError(
+            f"no audit sees {name} ({UNSEEN[name].summary}): {UNSEEN[name].why}",
+            "--plant",
+            f"{UNSEEN[name].check} rejects it; {choose}",
+        )
+    raise DposeError(f"no fault called {name!r}", "--plant", choose)
 
 
 @contextlib.contextmanager
@@ -184,8 +199,7 @@ def planted(name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
-    if name not in FAULTS:
-        raise DposeError(f"no fault called {name!r}", "--plant", f"choose one of {', '.join(FAULTS)}")
+    check_fault(name, FAULTS)
     replacements = FAULTS[name].replacements()
     real = {function: getattr(_step, function) for function in replacements}
     try:

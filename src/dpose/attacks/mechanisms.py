@@ -19,10 +19,11 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.attacks.canaries import CanaryTask, CanaryUnits, GradientCanaries, add_parameter
-from dpose.attacks.faults import FAULTS, planted
+from dpose.attacks.faults import FAULTS, check_fault, planted
 from dpose.attacks.hockeystick import Distribution, Sampler, Score, negated, value
 from dpose.attacks.standin import PIXEL, InlineLoader, NoTask, NoUnits
 from dpose.attacks.tradeoff import COARSE, Floats, TradeOff, of_events
+from dpose.attacks.unseen import UNSEEN
 from dpose.errors import DposeError
 from dpose.privacy.accounting import check_epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -39,14 +40,18 @@ ENGINE_FAULTS = {
     "noise-missing": "noise-missing",
     "half-noise": "half-noise",
     "double-counting": "double-counting",
+    "same-batch": "same-batch",
 }
-SAMPLING_FAULTS = {**ENGINE_FAULTS, "same-batch": "same-batch", "wrong-sampling": "twice-the-rate"}
+SAMPLING_FAULTS = {**ENGINE_FAULTS, "wrong-sampling": "twice-the-rate"}
+OF_SAMPLING = frozenset({"wrong-sampling", "twice-the-rate"})
+NOT_SAMPLED = ": it draws no sample; poisson-gaussian does"
 SMALL_FAULTS = {
     "noise-missing": "the true value is released",
     "half-noise": "the noise is made for twice the claimed epsilon",
     "double-counting": "the unit enters twice",
 }
 FLOAT_FAULT = {"float-laplace": "noise is drawn and added in floating point, whose gaps show the value"}
+ALL_FAULTS = frozenset({*FAULTS, *SAMPLING_FAULTS, *FLOAT_FAULT})
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,11 @@ def build(
     check_epsilon(epsilon)
     make, faults = MECHANISMS[name]
     if plant is not None and plant not in faults:
-        raise DposeError(
-            f"{name} cannot have the fault {plant!r}", "--plant", f"choose one of {', '.join(faults)}"
-        )
+        if plant not in UNSEEN and plant in ALL_FAULTS:
+            why = NOT_SAMPLED if plant in OF_SAMPLING else ""
+            choose = f"choose one of {', '.join(faults)}"
+            raise DposeError(f"{name} cannot have the fault {plant!r}{why}", "--plant", choose)
+        check_fault(plant, faults)
     return make(epsilon, delta, plant, Key.fresh() if seed is None else Key.from_seed(seed))
 
 

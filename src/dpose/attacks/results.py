@@ -16,6 +16,7 @@ from dpose.attacks.family import Family, NoiseBound
 from dpose.attacks.tradeoff import Floats
 from dpose.attacks.trials import OperatingPoint, Trials, operating_points, refuted_by, roc
 from dpose.privacy.statement import software_versions
+from dpose.training.plan import BoundPlan
 
 SHARES = (0.05, 0.2, 0.7)
 """Shares of the canaries that are guessed, fixed beforehand; each is tried at a third of the level."""
@@ -49,13 +50,15 @@ class Findings:
     Attributes:
         bounds: Lower bounds on epsilon by test, all of which hold together; None where a test does not apply.
         refuted: The tests that refute the claim.
-        points: Operating points of the first adversary.
+        adversary: The one whose rates are reported: the first, or the first that refutes the claim where it does not.
+        points: Its operating points.
         curve: Its empirical false- and true-positive rates.
-        guesses: The first adversary's guesses.
+        guesses: Its guesses.
     """
 
     bounds: Mapping[str, float | None]
     refuted: tuple[str, ...]
+    adversary: str
     points: tuple[OperatingPoint, ...]
     curve: tuple[Floats, Floats]
     guesses: tuple[onerun.Guesses, ...]
@@ -75,6 +78,7 @@ class Findings:
         return {
             "flagged": self.flagged,
             "refuted_by": list(self.refuted),
+            "adversary": self.adversary,
             "epsilon_lower_bounds": dict(self.bounds),
             "operating_points": [_point(point) for point in self.points],
             "guesses": [vars(guess) for guess in self.guesses],
@@ -94,7 +98,7 @@ def weigh(
     The level is divided evenly among the tests, the adversaries and the numbers of guesses (or thresholds).
 
     Args:
-        adversaries: At least one; the first is the one whose rates are reported.
+        adversaries: At least one; the rates of the first are reported, unless only another one refutes the claim.
         included: (m,), the coins.
         family: The claimed event and its relatives.
         epsilon: As claimed at `family.delta`.
@@ -114,18 +118,29 @@ def weigh(
     one_run = max(onerun.epsilon_bound(g, family.delta, each) for g in made)
     curve = family.bound(lambda c: any(onerun.refuted(g, c, each) for g in made))
     trials: NoiseBound | None = None
+    level = alpha / (tests * max(1, len(of_independent)))
     if of_independent:
-        level = alpha / (tests * len(of_independent))
         trials = family.bound(lambda c: any(refuted_by(p.true, p.false, c, level) for p in of_independent))
+
+    def refutes(k: int) -> bool:
+        counted = points[k] if adversaries[k].independent else ()
+        return (
+            any(onerun.epsilon_bound(g, family.delta, each) > epsilon for g in guesses[k])
+            or any(onerun.refuted(g, family.claimed, each) for g in guesses[k])
+            or any(refuted_by(p.true, p.false, family.claimed, level) for p in counted)
+        )
+
+    shown = next((k for k in range(len(adversaries)) if refutes(k)), 0)
     bounds = (one_run, curve.epsilon, trials.epsilon if trials else None)
     claimed = family.event.sigma
     verdicts = (one_run > epsilon, curve.sigma <= claimed, trials is not None and trials.sigma <= claimed)
     return Findings(
         dict(zip(TESTS, bounds, strict=True)),
         tuple(test for test, refuted in zip(TESTS, verdicts, strict=True) if refuted),
-        points[0],
-        roc(adversaries[0].scores[included], _absent(adversaries[0], included)),
-        tuple(guesses[0]),
+        adversaries[shown].name,
+        points[shown],
+        roc(adversaries[shown].scores[included], _absent(adversaries[shown], included)),
+        tuple(guesses[shown]),
     )
 
 
@@ -165,6 +180,7 @@ class AuditReport:
         seed: None for keys from the operating system.
         alpha: Probability that a true claim is refuted.
         planted: The fault that was planted; "" for none.
+        unseen: Where no audit sees that fault: why, and what does; otherwise "".
         findings: Of the audited run.
         controls: Of runs whose outcome is known, by name; none of them reads private data.
         family: For the picture.
@@ -182,6 +198,7 @@ class AuditReport:
     controls: Mapping[str, Findings]
     family: Family
     notes: Sequence[str] = ()
+    unseen: str = ""
     code: Mapping[str, str] = field(default_factory=lambda: code_version())
 
     def to_dict(self) -> dict[str, Any]:
@@ -196,6 +213,7 @@ class AuditReport:
             "seed": self.seed,
             "confidence": 1 - self.alpha,
             "planted_fault": self.planted,
+            "not_seen_because": self.unseen,
             "code": dict(self.code),
             "run": self.findings.to_dict(),
             "controls": {name: found.to_dict() for name, found in self.controls.items()},
@@ -226,6 +244,8 @@ class AuditReport:
         ]
         if self.planted:
             lines.append(f"* Planted fault: {self.planted}")
+        if self.unseen:
+            lines.append(f"* {self.unseen}")
         runs = {"this run": found, **self.controls}
         lines += ["", "## Lower bounds on epsilon", "", _row(["", *runs]), _row(["---"] * (len(runs) + 1))]
         for test in TESTS:
@@ -254,6 +274,22 @@ def _bound(value: float | None) -> str:
 def _percent(trials: Trials) -> str:
     low, high = trials.interval(0.05)
     return f"{trials.rate:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def claim_of(bound: BoundPlan) -> dict[str, Any]:
+    """What a plan with its constants claims, as a report shows it."""
+    plan = bound.plan
+    return {
+        "method": plan.method,
+        "epsilon": bound.epsilon,
+        "delta": plan.delta,
+        "relation": plan.relation.value,
+        "accountant": plan.accountant.value,
+        "unit": plan.unit,
+        "n": bound.n,
+        "event": bound.event.to_dict() if bound.event else None,
+        "plan_sha256": bound.sha256,
+    }
 
 
 def code_version() -> dict[str, str]:

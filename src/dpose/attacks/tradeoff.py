@@ -59,6 +59,11 @@ class TradeOff:
         knots, values = self._inverse
         return float(np.interp(tpr, knots, values))
 
+    def epsilon(self, delta: float) -> float:
+        """About the least epsilon at `delta`: between the pairs by a straight line."""
+        epsilons, deltas = self.pairs[np.argsort(self.pairs[:, 0])].T
+        return float(np.interp(-delta, -deltas, epsilons))
+
     @cached_property
     def _inverse(self) -> tuple[Floats, Floats]:
         """Where the upper envelope of the inverted lines bends, so that interpolation between is exact."""

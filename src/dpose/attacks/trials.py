@@ -81,6 +81,10 @@ class OperatingPoint:
     true: Trials
     false: Trials
 
+    def epsilon(self, delta: float, alpha: float = 0.05) -> float:
+        """The lower bound on epsilon that these rates imply, where the scores counted are independent of each other."""
+        return epsilon_by(self.true, self.false, delta, alpha)
+
 
 def operating_points(
     included: Floats, absent: Floats, calibration: Floats, targets: tuple[float, ...] = TARGETS

@@ -66,31 +66,85 @@ def training(
     from dpose.experiments.config import RunConfig
 
     console = Console()
-    config = RunConfig.from_dict(
+    plan = {
+        "method": method,
+        "epsilon": epsilon,
+        "delta": delta,
+        "epochs": epochs,
+        "expected_batch_size": batch_size,
+        "clip_norm": clip_norm,
+        "relation": relation,
+    }
+    config = RunConfig.from_options(
         {
             "data": {"private": data, "limit": limit},
             "model": {"preset": preset, "init": str(init) if init else None},
-            "plan": {
-                "method": method,
-                "epsilon": epsilon,
-                "delta": delta,
-                "epochs": epochs,
-                "expected_batch_size": batch_size,
-                "clip_norm": clip_norm,
-                "relation": relation,
-            },
+            "plan": plan,
             "optimizer": {"name": "adamw", "lr": lr},
             "seed": seed,
-        },
-        "options",
+        }
     )
     how = TrainingAudit(canaries, kind, alpha, plant, controls)  # type: ignore[arg-type]
     report = audit_training(config, how, out, console)
     _show(report, console)
-    console.print(
-        f"\nThe report is in {out}: audit.md, audit.json, audit.png", highlight=False, soft_wrap=True
+    _leave(report.findings.flagged, out, console)
+
+
+@app.command(
+    epilog="Example: dpose audit membership --data synthetic:ward --epsilon 8 --delta 1e-5 --out runs/lira"
+)
+def membership(
+    data: Annotated[
+        str, typer.Option(help="The data: NAME[:ROOT][:SPLIT]. Every run adds to what they have spent.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to make; must not exist.")],
+    epsilon: Epsilon,
+    delta: Delta,
+    method: Annotated[str, typer.Option(help="The method to attack.")] = "dp-sgd",
+    shadows: Annotated[int, typer.Option(help="Runs that the adversary learns from.")] = 16,
+    targets: Annotated[int, typer.Option(help="Runs that are attacked.")] = 4,
+    preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
+    init: Annotated[Path | None, typer.Option(help="A model folder to start from.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only so many units.")] = 200,
+    epochs: Annotated[float, typer.Option(help="Passes over the units, in each run.")] = 8,
+    batch_size: Annotated[int, typer.Option(help="Units in a batch on average.")] = 50,
+    clip_norm: Annotated[float, typer.Option(help="Clipping norm C.")] = 1.0,
+    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
+    alpha: Alpha = 0.05,
+    controls: Annotated[bool, typer.Option(help="Train and attack the two controls too.")] = True,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; by default as many as cores, or one with a GPU.")
+    ] = None,
+    seed: Seed = None,
+) -> None:
+    """Train on random halves of the units, many times, and guess who was in which run."""
+    from dpose.experiments.config import RunConfig
+    from dpose.experiments.membership import MembershipAudit, audit_membership
+
+    console = Console()
+    plan = {
+        "method": method,
+        "epsilon": epsilon,
+        "delta": delta,
+        "epochs": epochs,
+        "expected_batch_size": batch_size,
+        "clip_norm": clip_norm,
+    }
+    config = RunConfig.from_options(
+        {
+            "data": {"private": data, "limit": limit, "watch": "none"},
+            "model": {"preset": preset, "init": str(init) if init else None},
+            "plan": plan,
+            "optimizer": {"name": "adamw", "lr": lr},
+            "seed": seed,
+        }
     )
-    _leave(report.findings.flagged)
+    report = audit_membership(
+        config, MembershipAudit(shadows, targets, alpha, controls, workers), out, console
+    )
+    _show(report, console)
+    console.print(f"Spent: {report.canaries['spent']}", highlight=False)
+    _leave(report.findings.flagged, out, console)
 
 
 @app.command(epilog="Example: dpose audit mechanism gaussian --epsilon 1 --delta 1e-5")
@@ -104,25 +158,29 @@ def mechanism(
     epsilon: Epsilon,
     delta: Delta = 0.0,
     samples: Annotated[
-        int, typer.Option(help="Outputs of each input; half choose events, half test them.")
-    ] = 20_000,
+        int | None,
+        typer.Option(
+            help="Outputs of each input; half choose events, half test them. Default: 20,000, and 160,000 where faults "
+            "show less."
+        ),
+    ] = None,
     plant: Annotated[str | None, typer.Option(help="Plant a fault, to see it flagged.")] = None,
     out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
     alpha: Alpha = 0.05,
     seed: Seed = None,
 ) -> None:
     """Run a mechanism on two neighbouring inputs and compare what comes out."""
-    from dpose.experiments.auditing import audit_named_mechanism
+    from dpose.experiments.mechanism_audit import audit_named_mechanism
     from dpose.files import write_atomic
 
     console = Console()
-    with console.status(f"drawing {samples:,} outputs of each input"):
+    with console.status("drawing outputs of both inputs"):
         report = audit_named_mechanism(
             name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha
         )
     found = report.findings
     table = Table(
-        title=f"{name}: epsilon {epsilon:g}, delta {delta:g} claimed; {samples:,} outputs of each input"
+        title=f"{name}: epsilon {epsilon:g}, delta {delta:g} claimed; {report.samples:,} outputs of each input"
     )
     for column in ("tested by", "event", "on the likelier input", "on the other"):
         table.add_column(column)
@@ -175,6 +233,8 @@ def _show(report: AuditReport, console: Console) -> None:
     console.print(table)
     if report.planted:
         console.print(f"Planted fault: {report.planted}", highlight=False)
+    if report.unseen:
+        console.print(report.unseen, highlight=False, markup=False)
     if report.findings.flagged:
         console.print(
             f"[bold red]FLAGGED[/]: epsilon {report.claim['epsilon']:.4g} is refuted by "
@@ -188,6 +248,9 @@ def _show(report: AuditReport, console: Console) -> None:
         )
 
 
-def _leave(flagged: bool) -> None:
+def _leave(flagged: bool, out: Path | None = None, console: Console | None = None) -> None:
+    if out and console:
+        where = f"\nThe report is {out}/audit.html; beside it audit.md, audit.json and audit.png"
+        console.print(where, highlight=False, soft_wrap=True)
     if flagged:
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,22 +22,21 @@ from dpose.attacks.canaries import (
     wrong_labels,
 )
 from dpose.attacks.canary_run import BLACK_BOX, WHITE_BOX, canary_run
-from dpose.attacks.drawing import picture
 from dpose.attacks.family import Family
-from dpose.attacks.faults import FAULTS, planted
-from dpose.attacks.hockeystick import MechanismFindings, audit_mechanism, exact_epsilon
-from dpose.attacks.mechanisms import build
-from dpose.attacks.results import Adversary, AuditReport, Findings, code_version, weigh
+from dpose.attacks.faults import FAULTS, check_fault, planted
+from dpose.attacks.results import Adversary, AuditReport, Findings, claim_of, weigh
 from dpose.attacks.standin import PIXEL, NoTask, NoUnits
+from dpose.attacks.unseen import told
 from dpose.errors import DposeError
-from dpose.experiments.choices import build_model, only_source, sources
+from dpose.experiments.audit_report import write_report
+from dpose.experiments.choices import augment, build_model, conditions, only_source, shown_spec
 from dpose.experiments.config import RunConfig
 from dpose.files import write_atomic
-from dpose.pose.data import Augment, open_data
+from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.optim import OptimizerConfig
-from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.training.plan import TrainingPlan
 from dpose.units import View
 
 CONTROLS = {"no noise at all": "noise-missing", "each unit counted twice": "double-counting"}
@@ -72,10 +70,8 @@ class TrainingAudit:
             raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
         if not 0 < self.alpha < 1:
             raise DposeError(f"the level must lie between 0 and 1, not {self.alpha:g}", "--alpha")
-        if self.plant is not None and self.plant not in FAULTS:
-            raise DposeError(
-                f"no fault called {self.plant!r}", "--plant", f"choose one of {', '.join(FAULTS)}"
-            )
+        if self.plant is not None:
+            check_fault(self.plant, FAULTS)
 
 
 def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: Console) -> AuditReport:
@@ -89,7 +85,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     Args:
         config: The run to audit.
         audit: How.
-        out: The folder to make: the run folder, with audit.json, audit.md and audit.png.
+        out: The folder to make: the run folder, with audit.html, audit.json, audit.md and audit.png.
         console: Where progress goes.
 
     Raises:
@@ -111,7 +107,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         data,
         purpose="train",
         input_size=size,
-        augment=_augment(config),
+        augment=augment(config),
         unit="crop" if plan.unit == "crop" else "image",
         limit=config.data.limit,
     )
@@ -139,8 +135,10 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             seed=config.seed,
             settings={**config.to_dict(), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
             public_facts=[*facts, f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
-            conditional_on=_conditions(config),
+            conditional_on=conditions(config),
             caveats=[*caveats, *_caveats(audit)],
+            data_name=shown_spec(DataSpec.parse(data).for_purpose("train")),
+            what="audit",
             **described,
         )
         _without_canaries(out, model)
@@ -157,7 +155,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         controls[name] = found(scored, units.canaries.included)
     report = AuditReport(
         title=f"Audit of {plan.method} at epsilon {bound.epsilon:.3g}",
-        claim=_claim(plan, bound),
+        claim=claim_of(bound),
         threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
         canaries={
             "kind": f"{audit.kind} canaries",
@@ -168,6 +166,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         seed=config.seed,
         alpha=audit.alpha,
         planted=FAULTS[audit.plant].summary if audit.plant else "",
+        unseen=told(audit.plant),
         findings=findings,
         controls=controls,
         family=family,
@@ -175,17 +174,6 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     )
     write_report(report, out)
     return report
-
-
-def write_report(report: AuditReport, folder: Path) -> None:
-    """Write audit.json, audit.md and audit.png into `folder`.
-
-    Raises:
-        DposeError: the disk is full or may not be written to.
-    """
-    write_atomic(folder / "audit.json", json.dumps(report.to_dict(), indent=1) + "\n")
-    write_atomic(folder / "audit.md", report.markdown())
-    write_atomic(folder / "audit.png", picture(report))
 
 
 def blank_view(size: tuple[int, int]) -> View:
@@ -259,30 +247,6 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     write_atomic(out / "model.safetensors", save_tensors(weights))
 
 
-def _claim(plan: TrainingPlan, bound: BoundPlan) -> dict[str, Any]:
-    return {
-        "method": plan.method,
-        "epsilon": bound.epsilon,
-        "delta": plan.delta,
-        "relation": plan.relation.value,
-        "accountant": plan.accountant.value,
-        "unit": plan.unit,
-        "n": bound.n,
-        "event": bound.event.to_dict() if bound.event else None,
-        "plan_sha256": bound.sha256,
-    }
-
-
-def _augment(config: RunConfig) -> Augment:
-    return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[
-        config.augment or "private"
-    ]()
-
-
-def _conditions(config: RunConfig) -> list[str]:
-    return sorted({source.condition for source in sources(config)} - {""})
-
-
 def _caveats(audit: TrainingAudit) -> list[str]:
     return [
         f"this is an audit: {audit.canaries:,} {audit.kind} canaries, which are nobody, were trained on with the "
@@ -314,85 +278,3 @@ def _notes(audit: TrainingAudit, seeded: bool) -> list[str]:
     if seeded:
         notes.append("The run is seeded: it can be repeated, and guarantees nothing.")
     return notes
-
-
-@dataclass(frozen=True)
-class MechanismAudit:
-    """An audit of one mechanism by name.
-
-    Attributes:
-        mechanism: Its name.
-        samples: Outputs drawn of each input.
-        planted: The fault, in words; "" for none.
-        findings: What the samples show.
-        exact: Epsilon by adding up all outputs, where that can be done.
-        seed: None for keys from the operating system.
-    """
-
-    mechanism: str
-    samples: int
-    planted: str
-    findings: MechanismFindings
-    exact: float | None
-    seed: int | None
-
-    @property
-    def flagged(self) -> bool:
-        """Whether the claim is refuted, by samples or by the sum."""
-        exceeded = self.exact is not None and self.exact > self.findings.epsilon * (1 + 1e-6)
-        return self.findings.flagged or exceeded
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "schema": 1,
-            "mechanism": self.mechanism,
-            "samples": self.samples,
-            "planted_fault": self.planted,
-            "seed": self.seed,
-            "exact_epsilon": None if self.exact is None else repr(self.exact),
-            **self.findings.to_dict(),
-            "flagged": self.flagged,
-            "code": code_version(),
-        }
-
-
-def audit_named_mechanism(
-    name: str,
-    epsilon: float,
-    delta: float,
-    *,
-    samples: int = 20_000,
-    plant: str | None = None,
-    seed: int | None = None,
-    alpha: float = 0.05,
-) -> MechanismAudit:
-    """Audit a mechanism of `dpose.attacks.mechanisms.MECHANISMS`.
-
-    Args:
-        name: Which.
-        epsilon: As claimed.
-        delta: As claimed.
-        samples: Outputs of each input; half choose the events.
-        plant: A fault to plant.
-        seed: Makes the audit reproducible.
-        alpha: Probability that a true claim is refuted.
-
-    Raises:
-        DposeError: an unknown name or fault, or a number out of range.
-    """
-    if samples < 100:
-        raise DposeError(f"{samples} samples show nothing", "--samples", "use at least 100")
-    mechanism = build(name, epsilon, delta, plant, seed)
-    findings = audit_mechanism(
-        mechanism.first,
-        mechanism.second,
-        epsilon=epsilon,
-        delta=delta,
-        samples=samples,
-        curve=mechanism.curve,
-        scores=mechanism.scores,
-        alpha=alpha,
-    )
-    exact = exact_epsilon(*mechanism.exact, delta) if mechanism.exact else None
-    return MechanismAudit(name, samples, mechanism.fault, findings, exact, seed)

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.experiments.choices import shown_spec
+from dpose.experiments.queries import record_query
 from dpose.experiments.reporting import make_report, show_report
 from dpose.experiments.scoring import score_boxes
 from dpose.files import write_atomic
@@ -26,9 +27,8 @@ from dpose.pose.model import PoseModel
 from dpose.pose.task import PoseTask
 from dpose.privacy.account import EVALUATION, Charge, charge
 from dpose.privacy.accounting import Relation
-from dpose.privacy.ledger import Ledger
 from dpose.privacy.statement import PrivacyStatement, Query
-from dpose.training.folder import model_card, read_statement
+from dpose.training.folder import read_statement
 from dpose.training.score import score
 from dpose.training.trainer import read_contents
 
@@ -123,13 +123,7 @@ def _record(
     outside = statement is not None and statement.kind != "none" and not spec.public
     if statement and outside:
         query = Query(result.to_dict()["metric"], f"{name}, {units:,} units")
-        # the ledger first: a query that did not reach the statement shows up in `dpose verify`
-        with Ledger.append_to(folder / "ledger.jsonl") as ledger:
-            ledger.query(query.to_dict())
-            updated = statement.with_query(query, ledger.head)
-        config = json.loads((folder / "config.json").read_text())
-        write_atomic(folder / "privacy.json", updated.to_json())
-        write_atomic(folder / "README.md", model_card("pose", updated, config))
+        record_query(folder, statement, query)
     content = {
         "data": name,
         "units": units,

@@ -1,6 +1,6 @@
 """What private pictures have been spent for, over all runs: epsilon belongs to the data, not to a run.
 
-    charge(Charge(...))                                    # every run does so before it reads
+    claim(Charge(...))                                     # every run does so before its first step
     found = touching(charges(), marks)                     # those that read any of these pictures
     composed(found, delta=1e-5)                            # epsilon of all of them together
 
@@ -15,8 +15,10 @@ copy or another order of the same pictures is the same data.
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import explain_os_error, write_atomic
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.keys import state_folder
 
@@ -228,6 +230,26 @@ def check_budgets(entry: Charge, state_dir: Path | None = None) -> None:
                 budget.data,
                 "lower --epsilon, or see dpose account",
             )
+
+
+def claim(entry: Charge, state_dir: Path | None = None) -> None:
+    """Check the budgets and record `entry`, with no other process in between.
+
+    Raises:
+        DposeError: a budget would be passed, or the state folder cannot be written.
+    """
+    folder = state_folder(state_dir) / "account"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise explain_os_error(error, folder) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        check_budgets(entry, state_dir)
+        charge(entry, state_dir)
+    finally:
+        os.close(descriptor)
 
 
 def groups(entries: Sequence[Charge]) -> list[list[Charge]]:

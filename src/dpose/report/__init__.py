@@ -1,8 +1,22 @@
-"""One self-contained page for a run: what was trained, what is guaranteed, how well it does."""
+"""One self-contained page for a run: what was trained, what is guaranteed, how well it does; and one for an audit."""
 
+from dpose.report.audit import write_audit
+from dpose.report.audit_record import Attacked, AuditRecord, Blind, Rates, Share
 from dpose.report.page import write_report
 from dpose.report.pictures import Tile, pose_tiles
 from dpose.report.reading import read_run
 from dpose.report.record import RunRecord
 
-__all__ = ["RunRecord", "Tile", "pose_tiles", "read_run", "write_report"]
+__all__ = [
+    "Attacked",
+    "AuditRecord",
+    "Blind",
+    "Rates",
+    "RunRecord",
+    "Share",
+    "Tile",
+    "pose_tiles",
+    "read_run",
+    "write_audit",
+    "write_report",
+]

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpose.files import write_atomic
-from dpose.privacy.statement import software_versions
 from dpose.report.curves import curves_section, diagnostics_section
+from dpose.report.document import document
 from dpose.report.guarantee import guarantee_section, plain_fact
 from dpose.report.markup import Html, paragraphs, tag, together
 from dpose.report.numbers import day
@@ -17,11 +17,7 @@ from dpose.report.reading import read_run
 from dpose.report.record import RunRecord
 from dpose.report.scores import joints_section, scores_section
 from dpose.report.settings import check_section, settings_section
-from dpose.report.style import STYLE
 from dpose.training.methods import METHODS
-
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-"""What a browser may load for the page: nothing. No script either, should one ever slip in."""
 
 
 def write_report(
@@ -71,41 +67,9 @@ def render(run: RunRecord, pictures: Html, recomputed: float | None, now: dateti
         ("settings", "How it was made", settings_section(run)),
         ("check", "How to check the claim", check_section(run, recomputed)),
     ]
-    shown = [(key, title, content) for key, title, content in sections if content]
-    links = [tag("a", title, href=f"#{key}") for key, title, _ in shown]
-    body = [
-        tag("section", tag("h2", title, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
-        for key, title, content in shown
-    ]
-    version = software_versions()["dpose"]
-    footer = tag(
-        "footer",
-        paragraphs(
-            f"Written by dpose {version} on {day(now)} from the run folder {run.name}. This file is complete: it holds "
-            "no script and loads nothing."
-        ),
+    return document(
+        f"{run.name}: {_title(run)}", _header(run, now), sections, now, f"the run folder {run.name}"
     )
-    page = tag(
-        "html",
-        tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("title", f"{run.name}: {_title(run)}"),
-            tag("style", Html(STYLE)),
-        ),
-        tag(
-            "body",
-            _header(run, now),
-            tag("nav", *links, aria_label="Sections"),
-            tag("main", *body),
-            footer,
-        ),
-        lang="en",
-    )
-    return "<!DOCTYPE html>\n" + page + "\n"
 
 
 def _title(run: RunRecord) -> str:

@@ -94,6 +94,8 @@ tbody th { font-weight: 400; } tbody tr + tr > * { border-top: 1px solid var(--g
 .tight td, .tight thead th:not(:first-child) { padding-left: .9rem; }
 .numbers td, .numbers thead th:not(:first-child) { text-align: right; white-space: nowrap; }
 .numbers th { white-space: nowrap; }
+.words td:last-child { font-family: var(--mono); font-size: .8rem; overflow-wrap: anywhere; }
+.words th, .words td { min-width: 9rem; padding-left: 1.1rem; font-size: .93rem; }
 .tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 2.25rem 2.75rem; }
 .tables > div { min-width: 0; } .tables .wide { grid-column: 1 / -1; }
 .tables .scroll, .beside .scroll { margin-bottom: .5rem; }

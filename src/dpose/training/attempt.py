@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.account import Charge, charge
+from dpose.privacy.account import Charge, charge, claim
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
@@ -150,7 +150,7 @@ class Attempt:
         self._agree(loop.model)
         if not self.ranks.first:
             return loop.run(NoLog(), None)
-        charge(self.entry, self.state_dir)  # before anything is read for a step
+        claim(self.entry, self.state_dir)
         with RunLog(self.folder / "log.jsonl") as log:
             goes_on = self.saved is not None
             if not goes_on:

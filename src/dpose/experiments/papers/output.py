@@ -12,8 +12,8 @@ from dpose.experiments.papers.experiment import Drawing, Experiment, Findings, O
 from dpose.files import write_atomic
 from dpose.media.images import decode_image
 from dpose.privacy.statement import software_versions
+from dpose.report.document import POLICY
 from dpose.report.markup import Html, bullets, figure, scrolling_table, tag, together
-from dpose.report.page import POLICY
 from dpose.report.style import STYLE
 
 

@@ -1,0 +1,31 @@
+"""What is computed from private data besides training: recorded in the ledger, the statement and the card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from dpose.files import write_atomic
+from dpose.privacy.ledger import Ledger
+from dpose.privacy.statement import PrivacyStatement, Query
+from dpose.training.folder import model_card
+
+
+def record_query(folder: Path, statement: PrivacyStatement, query: Query) -> None:
+    """Add `query` to the run in `folder`.
+
+    Args:
+        folder: A private run's.
+        statement: As it stands in the folder.
+        query: What was computed, of which data.
+
+    Raises:
+        DposeError: the folder cannot be written.
+    """
+    # the ledger first: a query that did not reach the statement shows up in `dpose verify`
+    with Ledger.append_to(folder / "ledger.jsonl") as ledger:
+        ledger.query(query.to_dict())
+        updated = statement.with_query(query, ledger.head)
+    config = json.loads((folder / "config.json").read_text())
+    write_atomic(folder / "privacy.json", updated.to_json())
+    write_atomic(folder / "README.md", model_card("pose", updated, config))
