@@ -315,7 +315,11 @@ def _only(data: list[str] | None, annotations: str) -> str:
 
 
 def told(run: Run, console: Console) -> None:
-    """Print what came of a run; exit with 130 if it was stopped."""
+    """Print what came of a run, in its first process; exit with 130 if it was stopped."""
+    from dpose.training.ranks import ranks
+
+    if not ranks().first:
+        console = Console(quiet=True)
     console.print()
     console.print(run.statement.paragraph(), highlight=False)
     console.print(
