@@ -11,6 +11,14 @@ from dots import dots  # noqa: F401  (a fixture)
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_state_of_the_user(tmp_path_factory):
+    """For fixtures that live longer than a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-of-all")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path_factory, monkeypatch):
     """Keys, heads and caches go to a temporary folder, never to the user's own."""
