@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import av
 import cv2
 import numpy as np
 import pytest
@@ -162,3 +163,100 @@ def test_help_needs_no_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "--neighbours" in done.stdout
+
+
+def make_clip(path, frames=40, sound=False, size=(64, 48)):
+    with av.open(str(path), "w") as out:
+        video = out.add_stream("mpeg4" if path.suffix == ".avi" else "libx264", rate=10)
+        video.width, video.height, video.pix_fmt = *size, "yuv420p"
+        tone = out.add_stream("aac", rate=44_100) if sound else None
+        rng = np.random.default_rng(0)
+        for _ in range(frames):
+            pixels = rng.integers(0, 256, (size[1], size[0], 3)).astype(np.uint8)
+            out.mux(video.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        out.mux(video.encode(None))
+        if tone is not None:
+            for start in range(0, 44_100 * frames // 10 - 1023, 1024):
+                wave = (np.sin(np.arange(start, start + 1024) / 7) * 9000).astype(np.int16)[None]
+                samples = av.AudioFrame.from_ndarray(wave, format="s16", layout="mono")
+                samples.rate, samples.pts = 44_100, start
+                out.mux(tone.encode(samples))
+            out.mux(tone.encode(None))
+    return path
+
+
+def sound_of(path):
+    with av.open(str(path)) as container:
+        if not container.streams.audio:
+            return None
+        return [bytes(p) for p in container.demux(container.streams.audio[0]) if p.size]
+
+
+def stamps_of(path):
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        return [frame.pts * stream.time_base for frame in container.decode(stream)]
+
+
+def test_a_clip_with_sound(capsys, tmp_path):
+    source = make_clip(tmp_path / "clip.mp4", sound=True)
+    assert main(["pixelize", "clip.mp4", *BASIC, "--out", "quiet.mp4"]) == 0
+    assert sound_of(tmp_path / "quiet.mp4") is None
+    assert "not protected at all" not in shown(capsys)
+    asked = ["pixelize", "clip.mp4", *BASIC, "--keep-audio", "--workers", "3", "--out", "loud.mp4"]
+    assert main(asked) == 0
+    assert "the sound was copied unchanged and is not protected at all" in shown(capsys)
+    assert sound_of(tmp_path / "loud.mp4") == sound_of(source)
+    for name in ("quiet.mp4", "loud.mp4"):
+        assert stamps_of(tmp_path / name) == stamps_of(source)
+        assert main(["verify", name]) == 0
+
+
+@pytest.mark.parametrize("name", ["clip.avi", "clip.mkv"])
+def test_a_video_whose_stream_ends_early(capsys, tmp_path, name):
+    data = make_clip(tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(data[: len(data) * 6 // 10])
+    refused(capsys, ["pixelize", name, *BASIC, "--out", "out"], name)
+    refused(capsys, ["pixelize", name, *BASIC, "--out", "clip.mp4"], name)
+    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == sorted(["a.png", name])
+
+
+def test_b_and_m_that_do_not_fit_a_clip(capsys, tmp_path):
+    make_clip(tmp_path / "clip.mp4", frames=3)
+    refused(capsys, ["pixelize", "clip.mp4", *BASIC, "--block", "49", "--out", "x.mp4"], "clip.mp4", "49")
+    refused(
+        capsys, ["pixelize", "clip.mp4", *BASIC, "--neighbours", "pixels:9217", "--out", "x.mp4"], "9,216"
+    )
+    frame = ["--neighbours", "pixels:3073/frame"]
+    refused(capsys, ["pixelize", "clip.mp4", *BASIC, *frame, "--out", "x.mp4"], "3,072")
+    assert not list(tmp_path.glob("x*"))
+
+
+@pytest.mark.parametrize("name", ["deep.tiff", "deep.png"])
+def test_a_float_picture(capsys, tmp_path, name):
+    """No format that dpose reads holds floating-point pixels; one under a known name is refused by its content."""
+    assert cv2.imwrite("deep.tiff", np.full((40, 40), np.nan, np.float32))
+    (tmp_path / "deep.png").write_bytes((tmp_path / "deep.tiff").read_bytes())
+    refused(capsys, ["pixelize", name, *BASIC, "--out", "out"], name)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("damage", ["value", "version", "cut", "text"])
+def test_a_broken_archive(capsys, tmp_path, damage):
+    main(["pixelize", "a.png", *BASIC, "--out", "good"])
+    with np.load(tmp_path / "good" / "a.npz", allow_pickle=False) as file:
+        members = {name: file[name] for name in file.files}
+    if damage == "value":
+        members["values"] = members["values"] ^ np.uint8(1)
+    if damage == "version":
+        text = members["about"].tobytes().replace(b'"version":1', b'"version":9')
+        members["about"] = np.frombuffer(text, np.uint8)
+    np.savez(tmp_path / "bad.npz", **members)
+    if damage == "cut":
+        (tmp_path / "bad.npz").write_bytes((tmp_path / "good" / "a.npz").read_bytes()[:-40])
+    if damage == "text":
+        (tmp_path / "bad.npz").write_text("an archive")
+    capsys.readouterr()
+    word = {"value": "changed", "version": "newer"}.get(damage, "bad.npz")
+    refused(capsys, ["restore", "bad.npz", "x.png"], "bad.npz", word)
+    assert not (tmp_path / "x.png").exists()

@@ -16,6 +16,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release import mechanism, operators
 from dpose.release.mechanism import Plan, Stage
 from dpose.release.operators import BlockSums
+from dpose.release.pixelize import as_regions
 from dpose.release.regions import PrivateRegions
 from dpose.release.setting import Setting
 
@@ -125,6 +126,24 @@ def check_regions():
     assert all(np.array_equal(mask, masks[0]) for mask in masks)
 
 
+def check_post_processing():
+    """All that is shown is a function of noisy sums: where these are the same, so is the release."""
+    public = np.arange(8)[None, :].repeat(8, 0) < 4
+    for regions in (REGIONS, public):
+        chosen = plan(8, 8, 4, subdivide=2, regions=as_regions(regions))
+        shown = []
+        for fill in (0, 3, 90, 255):
+            picture = np.random.default_rng(fill).integers(0, fill + 1, (8, 8)).astype(np.uint8)
+
+            def coupled(stage, sums, stream):
+                return np.random.default_rng(len(stage.name)).integers(0, 2000, sums.shape)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Stage, "noised", coupled)
+                shown.append(chosen.release(picture, noise()).values)
+        assert all(np.array_equal(values, shown[0]) for values in shown)
+
+
 def check_noise():
     """What `Stage.noised` adds is whole numbers with the discrete Laplace law of the event's scale."""
     stage = plan(4, 4, 4, epsilon=255).stages[0]
@@ -165,6 +184,7 @@ def test_the_true_code_passes_every_check(monkeypatch):
     check_sensitivity()
     check_law(monkeypatch)
     check_regions()
+    check_post_processing()
     check_noise()
     check_streams()
 
@@ -204,6 +224,22 @@ def raw_mask(patch):
             return real(self, picture, source, frame)
 
     patch.setattr(Plan, "release", release)
+
+
+def detail_taken_from_the_picture(patch):
+    """How much of the parts' differences is shown is decided by the true differences, not by the noisy ones."""
+    exact, shrink = mechanism._exact_sums, mechanism.shrunk
+    seen = []
+
+    def watched(cells, picture):
+        seen.append(exact(cells, picture))
+        return seen[-1]
+
+    def peeking(cells, parts, blocks=None):
+        return shrink(cells, parts, blocks) * (seen[-1].std() > 100)
+
+    patch.setattr(mechanism, "_exact_sums", watched)
+    patch.setattr(mechanism, "shrunk", peeking)
 
 
 def colour_counted_once(patch):
@@ -294,6 +330,8 @@ def check_cost():
         (rounding_before_noise, check_sensitivity),
         (partial_cells, check_law),
         (raw_mask, check_regions),
+        (raw_mask, check_post_processing),
+        (detail_taken_from_the_picture, check_post_processing),
         (float_laplace, check_noise),
         (rounded_float_laplace, check_noise),
         (noise_three_percent_short, check_noise),

@@ -71,8 +71,22 @@ def test_a_tie_is_settled_by_the_next_digits():
     ):
         assert coins.settle_rows(tied[None], Scripted(*words)).tolist() == [[heads]]
         assert coins.settle_each(tied, np.array([0]), Scripted(*words)).tolist() == [heads]
+        assert coins.settle_bits(tied[None], Scripted(*words)).tolist() == [int(heads)]
     for word, heads in ((0, True), (first - 1, True), (first + 1, False), (2**16 - 1, False)):
         assert coins.settle_rows(np.array([[word]], np.uint16), Scripted()).tolist() == [[heads]]
+
+
+def test_packed_tosses_are_the_same_tosses():
+    """Bit i of a number is the toss of row i: against one toss at a time, ties among them."""
+    exponents = [Fraction(1 << level, 9) for level in range(12)]
+    coins = Coins.of([logistic(exponent) for exponent in exponents])
+    words = stream().uint64((12, 500)).astype(np.uint16)
+    words[3, 7] = coins.table[3]
+    words[11, ::50] = coins.table[11]
+    packed = coins.settle_bits(words, stream(1))
+    rows = coins.settle_rows(words, stream(1))
+    assert packed.tolist() == [sum(int(rows[i, n]) << i for i in range(12)) for n in range(500)]
+    assert Coins.of([]).settle_bits(words[:0], stream()).tolist() == [0] * 500
 
 
 def test_frequencies():

@@ -13,6 +13,7 @@ from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, typed
 from dpose.cli.predict import predict
+from dpose.cli.reproduce import reproduce
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.errors import DposeError
 
@@ -207,6 +208,11 @@ def demo(
 
     console = _console()
     stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)
+
+
+app.command(
+    epilog="Example: dpose reproduce 002/figure1 --data synthetic:ward:test --limit 50 --out runs/002-figure1"
+)(reproduce)
 
 
 release.register(app)

@@ -118,13 +118,16 @@ def _checked_header(data: bytes, name: str) -> Header:
     return header
 
 
-def encode_image(image: NDArray[Any], suffix: str, quality: int = 95) -> bytes:
+def encode_image(
+    image: NDArray[Any], suffix: str, quality: int = 95, compression: int | None = None
+) -> bytes:
     """A picture's file content.
 
     Args:
         image: uint8, (H, W, 3) RGB or (H, W) grey; uint16 too, of which a JPEG keeps the high byte.
         suffix: ".png" (lossless), ".jpg" or ".jpeg".
         quality: JPEG quality, 1 to 100; PNG ignores it.
+        compression: PNG's zlib level, 0 to 9; None is fast, and good enough for photographs. JPEG ignores it.
 
     Raises:
         DposeError: another suffix.
@@ -143,7 +146,9 @@ def encode_image(image: NDArray[Any], suffix: str, quality: int = 95) -> bytes:
         raise DposeError(
             f"cannot write pictures as {suffix or 'a file without suffix'!r}", fix="use .png or .jpg"
         )
-    options = [] if suffix == ".png" else [cv2.IMWRITE_JPEG_QUALITY, quality]
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    if suffix == ".png":
+        options = [] if compression is None else [cv2.IMWRITE_PNG_COMPRESSION, compression]
     if image.dtype == np.uint16 and suffix != ".png":
         image = (image >> 8).astype(np.uint8)
     shown = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2BGR)

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.privacy.bits import compare_bits
 from dpose.privacy.noise import Stream
 
 WORD = 16
@@ -93,6 +94,23 @@ class Coins:
                 for index in np.flatnonzero(ties):
                     heads[row, index] = _settle_slowly(int(line[index]), self.coins[row], stream)
         return heads
+
+    def settle_bits(self, words: Words, stream: Stream) -> NDArray[np.int64]:
+        """One toss for each word of a matrix, as `settle_rows`, packed: bit i of a number is the toss of row i.
+
+        Args:
+            words: Uniform words, (len(coins), N), at most 62 coins.
+            stream: For further bits.
+
+        Returns:
+            int64, (N,).
+        """
+        values, tied = compare_bits(words, self.table)
+        for row in np.flatnonzero(tied):
+            for index in np.flatnonzero(words[row] == self.table[row]):
+                heads = _settle_slowly(int(words[row, index]), self.coins[row], stream)
+                values[index] |= int(heads) << int(row)
+        return values
 
     def settle_each(self, words: Words, which: NDArray[np.int64], stream: Stream) -> Heads:
         """One toss for each word, each of the coin that `which` names.

@@ -62,32 +62,28 @@ def discrete_laplace(scale: Fraction, count: int, stream: Stream) -> Integers:
 
 
 def _laplace(scale: Fraction, count: int, stream: Stream) -> Integers:
-    coins, levels = _laplace_coins(scale)
-    heads = coins.settle_rows(draw_words((levels + 2) * count, stream).reshape(levels + 2, count), stream)
-    value = np.zeros(count, np.int64)
-    for start in range(0, levels, 8):
-        # eight digits at a time in single bytes: an eighth of the memory of 64-bit words
-        byte = np.zeros(count, np.uint8)
-        for place, digit in enumerate(heads[start : min(start + 8, levels)]):
-            byte |= digit.view(np.uint8) << np.uint8(place)
-        value |= byte.astype(np.int64) << start
-    left, beyond = np.flatnonzero(heads[levels]), coins.coins[levels]
+    digits, ends = _laplace_coins(scale)
+    levels = len(digits.coins)
+    words = draw_words((levels + 2) * count, stream).reshape(levels + 2, count)
+    value = digits.settle_bits(words[:levels], stream)
+    more, negative = ends.settle_rows(words[levels:], stream)
+    left, beyond = np.flatnonzero(more), ends.coins[0]
     while left.size:
         value[left] += 1 << levels
         if value[left].max() >= 1 << 62:
             raise OverflowError("a draw beyond 64 bits; its probability is below e^-1000")
         left = left[toss(beyond, left.size, stream)]
     # x or -1 - x: the latter is what inverting all bits gives
-    value ^= -heads[levels + 1].astype(np.int64)
+    value ^= -negative.astype(np.int64)
     return value
 
 
 @lru_cache(maxsize=256)
-def _laplace_coins(scale: Fraction) -> tuple[Coins, int]:
-    """The coins of the digits, of what lies beyond them, and of the sign; and how many digits there are."""
+def _laplace_coins(scale: Fraction) -> tuple[Coins, Coins]:
+    """The coins of the digits; and those of what lies beyond the digits, and of the sign."""
     levels = max(0, math.ceil(TAIL * scale) - 1).bit_length()
     digits = [logistic(Fraction(1 << level) / scale) for level in range(levels)]
-    return Coins.of([*digits, decay(Fraction(1 << levels) / scale), logistic(Fraction(1) / scale)]), levels
+    return Coins.of(digits), Coins.of([decay(Fraction(1 << levels) / scale), logistic(Fraction(1) / scale)])
 
 
 def discrete_gaussian(variance: Fraction, count: int, stream: Stream) -> Integers:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.media.images import IMAGE_SUFFIXES, encode_image, read_pixels
+from dpose.media.images import IMAGE_SUFFIXES, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack, unpack
-from dpose.release.carry import sidecar_of, stamp
+from dpose.release.carry import sidecar_of, stamped_picture
 from dpose.release.mechanism import Plan
 from dpose.release.paper import PaperPlan
 from dpose.release.pixelize import PEAKS, bind, pixelize
@@ -116,7 +116,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
     if job.target.suffix.lower() == ".npz":
         write_atomic(job.target, archive)
     else:
-        write_atomic(job.target, stamp(encode_image(release.picture, job.target.suffix), release.statement))
+        write_atomic(job.target, stamped_picture(release.picture, job.target.suffix, release.statement))
     if job.archive is not None:
         write_atomic(job.archive, archive)
     return release.statement
@@ -202,9 +202,7 @@ def restore(archive: Path, out: Path) -> PrivacyStatement:
     released, statement = unpack(data, str(archive))
     if out.suffix.lower() not in PICTURES:
         raise DposeError("a picture is restored to .png or .jpg", str(out))
-    picture = released.picture()
-    shown = picture[:, :, 0] if picture.shape[2] == 1 else picture
-    write_atomic(out, stamp(encode_image(shown, out.suffix), statement))
+    write_atomic(out, stamped_picture(released.picture(), out.suffix, statement))
     return statement
 
 

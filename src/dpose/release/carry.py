@@ -10,13 +10,34 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
 from dpose.privacy.statement import PrivacyStatement
 
 NAME = "dpose-privacy"
+PNG_LEVEL = 6
+"""Of released PNGs: flat blocks shrink to a tenth of what the fast level leaves."""
 SIDECAR = ".privacy.json"
+
+
+def stamped_picture(picture: NDArray[Any], suffix: str, statement: PrivacyStatement) -> bytes:
+    """A released picture's file with its statement.
+
+    Args:
+        picture: uint8 or uint16, (H, W), (H, W, 1) or (H, W, 3).
+        suffix: ".png", ".jpg" or ".jpeg".
+        statement: What is guaranteed about it.
+
+    Raises:
+        DposeError: another suffix.
+    """
+    shown = picture[:, :, 0] if picture.shape[2:] == (1,) else picture
+    return stamp(encode_image(shown, suffix, compression=PNG_LEVEL), statement)
 
 
 def stamp(data: bytes, statement: PrivacyStatement) -> bytes:

@@ -1,4 +1,4 @@
-"""The mechanism: exact sums, exact noise, and whole-number post-processing; one frame at a time.
+"""The mechanism: exact sums, exact noise, and post-processing of what they give; one frame at a time.
 
 plan = Plan.of(setting, height=1080, width=1920, channels=1, peak=255)
 cells = plan.release(picture, source, frame=0)
@@ -33,6 +33,7 @@ from dpose.privacy.statement import Neighbours
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.setting import Setting
+from dpose.release.shrinking import Noisy, shrunk
 
 TYPES = {255: np.uint8, 65535: np.uint16}
 
@@ -80,6 +81,13 @@ class Stage:
         noisy: NDArray[np.int64] = sums + noise.reshape(sums.shape)
         return noisy
 
+    @property
+    def variance(self) -> float:
+        """Of the noise; for discrete Laplace noise 2 t^2, which is a little more than it has."""
+        if isinstance(self.event, LaplaceEvent):
+            return 2 * float(self.event.scale) ** 2
+        return float(self.event.variance)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -117,7 +125,8 @@ class Plan:
         one takes `share` of the budget for all blocks; stage two takes the rest for the parts of those blocks that
         stage one's output marks; its noise is calibrated to the partition in which every block is divided, which no
         mask exceeds. With m pixels in every frame, the budget is divided by the number of frames. Post-processing:
-        division by the cell's area, rounding, clipping, tiling, and the choice of regions.
+        division by the cell's area, rounding, clipping, tiling, the choice of regions, and how much of the parts'
+        differences from their blocks is shown (`shrunk`).
 
         Args:
             setting: What was asked for.
@@ -179,17 +188,19 @@ class Plan:
         first = self.stages[0]
         if self.mask is not None:
             regions = self._regions(self.mask)
-            return _rounded(regions, first.noised(_exact_sums(regions, picture), stream(first)))
-        coarse = _rounded(self.blocks, first.noised(_exact_sums(self.blocks, picture), stream(first)))
+            noisy = first.noised(_exact_sums(regions, picture), stream(first))
+            whole, parts = noisy[: regions.simple], noisy[regions.simple :]
+            simple = _levels(whole, regions.areas[: regions.simple], regions.peak)
+            return _joined(regions, simple, shrunk(regions, Noisy(parts, first.variance)))
+        noisy = first.noised(_exact_sums(self.blocks, picture), stream(first))
+        coarse = Released(self.blocks, _levels(noisy, self.blocks.areas, self.blocks.peak))
         if not isinstance(self.setting.regions, PrivateRegions):
             return coarse
         mask = self.setting.regions.blocks(coarse.values, self.blocks)
-        regions, second = self._regions(mask), self.stages[1]
-        parts = _exact_sums(regions, picture)[regions.simple :]
-        fine = _levels(
-            second.noised(parts, stream(second)), regions.areas[regions.simple :], self.blocks.peak
-        )
-        return Released(regions, np.concatenate([coarse.values[~mask.reshape(-1)], fine]))
+        regions, second, divided = self._regions(mask), self.stages[1], mask.reshape(-1)
+        parts = second.noised(_exact_sums(regions, picture)[regions.simple :], stream(second))
+        fine = shrunk(regions, Noisy(parts, second.variance), Noisy(noisy[divided], first.variance))
+        return _joined(regions, coarse.values[~divided], fine)
 
     def _regions(self, mask: Mask) -> RegionSums:
         b = self.blocks
@@ -245,8 +256,9 @@ def _exact_sums(cells: Cells, picture: NDArray[Any] | Tensor) -> NDArray[np.int6
     return cells.apply(picture)
 
 
-def _rounded(cells: Cells, noisy: NDArray[np.int64]) -> Released:
-    return Released(cells, _levels(noisy, cells.areas, cells.peak))
+def _joined(cells: RegionSums, simple: NDArray[Any], parts: NDArray[np.float64]) -> Released:
+    levels = np.clip(np.rint(parts), 0, cells.peak).astype(TYPES[cells.peak])
+    return Released(cells, np.concatenate([simple, levels]))
 
 
 def _levels(noisy: NDArray[np.int64], areas: NDArray[np.int64], peak: int) -> NDArray[Any]:

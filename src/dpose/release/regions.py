@@ -208,12 +208,20 @@ def sobel_energy(grid: NDArray[Any]) -> NDArray[np.int64]:
     return energy
 
 
-def onnx_segmenter(path: str | Path) -> Segmenter:
+IMAGENET = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)
+"""Mean and deviation of ImageNet's channels, by which many networks' inputs are normalised."""
+
+
+def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:
     """A segmenter from an ONNX file, run with onnxruntime (an optional dependency).
 
     The model takes one picture, float32 (1, 3, H, W), values 0 to 1; where it fixes H and W the picture is resized. It
     gives (1, K, h, w) or (1, h, w): one map is taken as the chance of being complex (as logits if it leaves [0, 1]), of
     several the first is the background.
+
+    Args:
+        path: The file.
+        imagenet: Normalise each channel by ImageNet's mean and deviation.
 
     Raises:
         DposeError: onnxruntime is not installed, or the file is no such model.
@@ -242,6 +250,8 @@ def onnx_segmenter(path: str | Path) -> Segmenter:
         )
         colour = np.broadcast_to(picture, (height, width, 3)).astype(np.float32) / np.iinfo(picture.dtype).max
         resized = cv2.resize(colour, (wide, tall), interpolation=cv2.INTER_AREA)
+        if imagenet:
+            resized = (resized - IMAGENET[0]) / IMAGENET[1]
         try:
             output = np.asarray(
                 session.run(None, {entry.name: resized.transpose(2, 0, 1)[None]})[0], np.float32

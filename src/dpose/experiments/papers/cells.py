@@ -1,0 +1,118 @@
+"""Cells that are run once: each result is a file of its own, written whole, and found again by the next run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.experiments.papers.experiment import Bound, Cell, Outcome, Values
+from dpose.files import write_atomic
+
+SETTINGS = "settings.json"
+CELLS = "cells"
+
+
+def claim_folder(folder: Path, settings: Values) -> None:
+    """Make `folder` the place for results of `settings`, or find that it is already.
+
+    Raises:
+        DposeError: it holds results of other settings, or something else.
+    """
+    path = folder / SETTINGS
+    if path.exists():
+        held = _read(path)
+        if held != json.loads(_text(settings)):
+            other = [name for name in {**held, **settings} if held.get(name) != settings.get(name)]
+            raise DposeError(
+                f"holds results of other settings ({', '.join(sorted(other)) or 'order'})",
+                str(folder),
+                "choose another --out, or give the same options",
+            )
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DposeError("is there already and holds no such results", str(folder), "choose another --out")
+    write_atomic(path, _text(settings))
+
+
+def run_cells(
+    bound: Bound, folder: Path, progress: Callable[[int], None] = lambda _: None
+) -> Iterator[Outcome]:
+    """Run the cells that have no result yet, one after the other.
+
+    A cell that fails is reported and tried again by the next run; the others are run all the same. Whatever stops this
+    (Ctrl-C, a power cut) costs the cell in work and no other.
+
+    Args:
+        bound: The experiment.
+        folder: Claimed for its settings.
+        progress: Called with the weight of what was done since.
+
+    Yields:
+        Each cell's outcome, in order.
+    """
+    for cell in bound.cells:
+        found = read_cell(folder, cell)
+        if found.status == "done":
+            progress(cell.weight)
+            yield found
+            continue
+        done = [0]
+
+        def step(done: list[int] = done) -> None:
+            done[0] += 1
+            progress(1)
+
+        try:
+            values = bound.run(cell, step)
+        except DposeError as error:
+            outcome = Outcome(cell, "failed", error=error.line())
+        except Exception as error:  # one broken cell must not cost the others their night
+            outcome = Outcome(cell, "failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
+        else:
+            write_atomic(_path(folder, cell), _text({"settings": cell.settings, "values": values}))
+            outcome = read_cell(folder, cell)
+        progress(cell.weight - done[0])
+        yield outcome
+
+
+def read_cell(folder: Path, cell: Cell) -> Outcome:
+    """A cell's result, or that there is none.
+
+    Raises:
+        DposeError: its file is damaged or another cell's.
+    """
+    path = _path(folder, cell)
+    if not path.exists():
+        return Outcome(cell)
+    content = _read(path)
+    if content.get("settings") != json.loads(_text(cell.settings)) or not isinstance(
+        content.get("values"), dict
+    ):
+        raise DposeError("is not the result of its cell", str(path), "delete it, and run again")
+    return Outcome(cell, "done", content["values"])
+
+
+def read_cells(folder: Path, cells: Sequence[Cell]) -> list[Outcome]:
+    """All cells' results, as far as there are any."""
+    return [read_cell(folder, cell) for cell in cells]
+
+
+def _path(folder: Path, cell: Cell) -> Path:
+    return folder / CELLS / f"{cell.key}.json"
+
+
+def _text(values: Any) -> str:
+    return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DposeError("cannot be read", str(path), "delete it, and run again") from error
+    if not isinstance(content, dict):
+        raise DposeError("cannot be read", str(path), "delete it, and run again")
+    return content

@@ -1,0 +1,151 @@
+"""What an experiment is, and what it hands over. `registry.py` lists them all.
+
+An experiment is a list of cells, each run alone and kept in a file of its own, and a way to show the cells that are
+there. The runner (`cells.py`) and the writer (`output.py`) know nothing of what a cell does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+Values = Mapping[str, Any]
+Status = Literal["done", "failed", "not run"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Attributes:
+        data: Data specs; () for the experiment's own.
+        limit: At most so many pictures (units) of each.
+        segmenter: An ONNX file, with ",imagenet" behind it where its input is normalised so; "" for the classical one.
+        seed: Of all noise: an experiment's figures can be made again, and protect nobody.
+    """
+
+    data: tuple[str, ...] = ()
+    limit: int | None = None
+    segmenter: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting.
+
+    Attributes:
+        key: Names its file; letters, digits, dots and hyphens.
+        settings: What tells it from the others, as JSON.
+        weight: Its share of the progress bar.
+    """
+
+    key: str
+    settings: Values
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A cell and what became of it.
+
+    Attributes:
+        cell: Which one.
+        status: Done, failed or not run.
+        values: What was measured, as JSON; {} unless done.
+        error: One line; "" unless failed.
+    """
+
+    cell: Cell
+    status: Status = "not run"
+    values: Values = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text.
+
+    Attributes:
+        title: What it shows.
+        head: A title for each column.
+        rows: Cells; the first of a row names it.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure.
+
+    Attributes:
+        name: Of its file, without suffix.
+        png: Its content.
+        caption: What it shows.
+    """
+
+    name: str
+    png: bytes = field(repr=False)
+    caption: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is shown of the cells that are there.
+
+    Attributes:
+        tables: At least one.
+        drawings: Where enough cells are done to draw.
+        notes: What the reader must know: what the data are, who segmented, what the paper says.
+    """
+
+    tables: tuple[Table, ...]
+    drawings: tuple[Drawing, ...]
+    notes: tuple[str, ...]
+
+
+class Bound(Protocol):
+    """An experiment with its data opened."""
+
+    @property
+    def settings(self) -> Values:
+        """All that the results depend on, as JSON: a folder of other settings is refused."""
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """In the order in which they are run and shown."""
+
+    def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
+        """Run one cell; `progress` is called `cell.weight` times.
+
+        Raises:
+            DposeError: the setting does not fit the data.
+        """
+
+    def show(self, outcomes: Sequence[Outcome]) -> Findings:
+        """Tables and figures of whatever cells are done."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of a paper.
+
+    Attributes:
+        name: As on the command line, "002/figure1".
+        title: One line.
+        bind: Opens the data; raises `DposeError` where they cannot be used.
+    """
+
+    name: str
+    title: str
+    bind: Callable[[Request], Bound]
+
+    @property
+    def folder(self) -> Path:
+        """Where its results go unless told otherwise."""
+        return Path("runs") / self.name.replace("/", "-")

@@ -1,0 +1,83 @@
+"""`dpose reproduce`: open the data, run the cells that are missing, write and show what was found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as Printed
+
+from dpose.errors import DposeError
+from dpose.experiments.papers.cells import claim_folder, read_cells, run_cells
+from dpose.experiments.papers.experiment import Bound, Experiment, Outcome, Request
+from dpose.experiments.papers.output import write_results
+from dpose.experiments.papers.registry import EXPERIMENTS
+
+
+def experiment_named(name: str) -> Experiment:
+    """The experiment of a name.
+
+    Raises:
+        DposeError: there is none.
+    """
+    if name not in EXPERIMENTS:
+        raise DposeError(f"no experiment called {name!r}", fix=f"known are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def reproduce(name: str, request: Request, out: Path | None, console: Console) -> list[Outcome]:
+    """Run an experiment, or what is missing of it, and write its results; stopped by Ctrl-C, write what is there.
+
+    Args:
+        name: A key of `EXPERIMENTS`.
+        request: Data and options.
+        out: The results' folder; the experiment's own by default. One that holds part of them is gone on with.
+        console: For progress, tables and notes.
+
+    Returns:
+        What became of each cell.
+
+    Raises:
+        DposeError: unknown name, unusable data, or a folder of other results.
+        KeyboardInterrupt: after writing, where it was stopped.
+    """
+    experiment = experiment_named(name)
+    with console.status("opening the data"):
+        bound = experiment.bind(request)
+    folder = out or experiment.folder
+    settings = {"experiment": name, **bound.settings}
+    claim_folder(folder, settings)
+    failed: dict[str, Outcome] = {}
+    try:
+        _run(bound, folder, console, failed)
+    finally:
+        outcomes = [
+            failed.get(outcome.cell.key, outcome) if outcome.status != "done" else outcome
+            for outcome in read_cells(folder, bound.cells)
+        ]
+        with console.status("drawing"):
+            findings = bound.show(outcomes)
+            written = write_results(folder, experiment, settings, outcomes, findings)
+        for table in findings.tables:
+            printed = Printed(*table.head, title=table.title, title_justify="left")
+            for row in table.rows:
+                printed.add_row(*row)
+            console.print(printed)
+        for note in findings.notes:
+            console.print(f"* {note}", highlight=False)
+        console.print(f"\nWritten: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+        for outcome in failed.values():
+            console.print(
+                f"[bold red]failed[/]: {outcome.cell.key}: {outcome.error}", highlight=False, soft_wrap=True
+            )
+    return outcomes
+
+
+def _run(bound: Bound, folder: Path, console: Console, failed: dict[str, Outcome]) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("pictures", total=sum(cell.weight for cell in bound.cells))
+        for outcome in run_cells(bound, folder, lambda count: bar.advance(task, count)):
+            if outcome.status == "failed":
+                failed[outcome.cell.key] = outcome

@@ -1,0 +1,1 @@
+"""Grey pictures of people with masks or identities, for experiments on releases."""

@@ -1,0 +1,113 @@
+"""What every source of photos gives: grey pictures by number, with whatever labels there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.media.images import read_image
+
+KEPT = 1 << 29
+"""Bytes of pictures that stay in memory; others are read or rendered again."""
+
+
+@dataclass(frozen=True)
+class Photo:
+    """One picture.
+
+    Attributes:
+        name: Of its file or scene.
+        pixels: uint8, (H, W), grey, as seed 002 converts all its data.
+        mask: bool, (H, W): where people are; None where nothing says so.
+        identity: Who is shown; None where nothing says so.
+    """
+
+    name: str
+    pixels: NDArray[np.uint8]
+    mask: NDArray[np.bool_] | None = None
+    identity: int | None = None
+
+
+@dataclass(frozen=True)
+class Photos:
+    """A set of pictures, loaded one at a time.
+
+    Attributes:
+        title: What they are, for tables.
+        names: One a picture.
+        read: From a number to the picture.
+        masks: What the masks are, "" where there are none.
+        identities: One a picture, () where there are none.
+        rendered: Whether nobody real is shown.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    read: Callable[[int], Photo] = field(repr=False)
+    masks: str = ""
+    identities: tuple[int, ...] = ()
+    rendered: bool = False
+    _kept: dict[int, Photo] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def load(self, index: int) -> Photo:
+        """The picture of a number.
+
+        Raises:
+            DposeError: its file cannot be read.
+        """
+        if index not in self._kept:
+            photo = self.read(index)
+            if sum(one.pixels.size for one in self._kept.values()) + photo.pixels.size > KEPT:
+                return photo
+            self._kept[index] = photo
+        return self._kept[index]
+
+    def limit(self, count: int | None) -> Photos:
+        """At most `count` pictures, evenly spaced: neighbouring frames of a video are all alike."""
+        if count is None or count >= len(self):
+            return self
+        chosen = [number * len(self) // count for number in range(count)]
+        return replace(
+            self,
+            names=tuple(self.names[k] for k in chosen),
+            identities=tuple(self.identities[k] for k in chosen) if self.identities else (),
+            read=lambda index: self.read(chosen[index]),
+            _kept={},
+        )
+
+
+def grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A colour picture's luma, (H, W)."""
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
+
+
+def read_grey(path: Path) -> NDArray[np.uint8]:
+    """A picture file, grey.
+
+    Raises:
+        DposeError: it cannot be read.
+    """
+    return grey(read_image(path))
+
+
+def folder_of(root: Path, names: tuple[str, ...], what: str) -> Path:
+    """The first of these folders that `root` has.
+
+    Raises:
+        DposeError: it has none of them.
+    """
+    if not root.is_dir():
+        raise DposeError("there is no such folder", str(root))
+    for name in names:
+        if (root / name).is_dir():
+            return root / name
+    raise DposeError(f"has no folder of {what}", str(root), f"expected {' or '.join(names)} in it")

@@ -1,0 +1,51 @@
+"""The one loop that exact noise spends its time in: coins tossed into the bits of whole numbers. Integers only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compile at the first call, keep the result on disk, and let other threads run meanwhile."""
+    return cast(F, numba.njit(cache=True, nogil=True)(function))
+
+
+def compare_bits(
+    words: NDArray[np.uint16], digits: NDArray[np.uint16]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Whole numbers whose bit i tells whether the word of row i is below that row's digits.
+
+    Args:
+        words: (rows, N), rows at most 62.
+        digits: (rows,).
+
+    Returns:
+        The numbers, (N,), and which rows have a word that equals its digits, (rows,): their bits are 0 and undecided.
+    """
+    values = np.empty(words.shape[1], np.int64)
+    tied = np.empty(words.shape[0], np.bool_)
+    _compare(words, digits, values, tied)
+    return values, tied
+
+
+@kernel
+def _compare(
+    words: NDArray[np.uint16],
+    digits: NDArray[np.uint16],
+    values: NDArray[np.int64],
+    tied: NDArray[np.bool_],
+) -> None:
+    values[:] = 0
+    for row in range(words.shape[0]):
+        line, limit, equal = words[row], digits[row], False
+        for i in range(values.size):
+            values[i] |= np.int64(line[i] < limit) << row
+            equal |= line[i] == limit
+        tied[row] = equal
