@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpose.pose.task import PoseTask as PoseTask
     from dpose.privacy.ledger import verify_run as verify_run
     from dpose.privacy.statement import PrivacyStatement as PrivacyStatement
+    from dpose.release.clips import release_video as release_video
     from dpose.release.pixelize import pixelize as pixelize
     from dpose.training.optim import OptimizerConfig as OptimizerConfig
     from dpose.training.plan import TrainingPlan as TrainingPlan
@@ -54,6 +55,7 @@ _HOMES = {
     "open_data": "pose.data",  # units from NAME[:ROOT][:SPLIT]
     "pixelize": "release.pixelize",  # a private picture or clip, as blocks of noisy averages
     "predict_image": "pose.predict",  # the joints of a person in a picture
+    "release_video": "release.clips",  # a private video, by a projection with noise
     "train": "training.trainer",  # train a model as a plan says
     "verify_run": "privacy.ledger",  # recompute epsilon from the ledger
 }

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli import audit, data, release, scene
+from dpose.cli import audit, clips, data, release, scene
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, typed
@@ -216,3 +216,4 @@ app.command(
 
 
 release.register(app)
+clips.register(app)

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import check_delta, check_steps
+from dpose.privacy.gaussian import discrete_epsilon, discrete_mu
 
 MAX_DIGITS = 400
 """A number in a statement may have this many digits; a longer one is an attack on whoever reads it."""
@@ -37,6 +38,8 @@ class ReleaseAccountant(StrEnum):
     """The epsilons of pure differential privacy, added up exactly; delta is 0."""
     ZCDP = "zcdp"
     """Zero-concentrated differential privacy: rho adds up, and is converted to (epsilon, delta) once."""
+    GAUSSIAN = "gaussian"
+    """The Gaussian mechanism's own (epsilon, delta) curve: D^2 / sigma^2 adds up (Balle and Wang 2018)."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,19 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
                 f"no noise meets epsilon {epsilon:g} at delta {delta:g}", fix="choose a larger epsilon"
             )
     return low
+
+
+def gaussian_cost(events: Sequence[Any], delta: float) -> float:
+    """The epsilon of discrete Gaussian releases at `delta`, by the Gaussian mechanism's own curve.
+
+    Raises:
+        DposeError: another event is among them, a variance is too small, or delta is out of range.
+    """
+    for event in events:
+        if not isinstance(event, GaussianEvent):
+            raise DposeError(f'accountant "gaussian" cannot count events of type {event.type!r}')
+    mu = discrete_mu([(event.sensitivity_squared, event.variance, event.steps) for event in events])
+    return discrete_epsilon(mu, delta)
 
 
 def parse_exact(text: Any, where: str) -> Fraction:

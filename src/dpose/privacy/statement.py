@@ -34,6 +34,7 @@ from dpose.privacy.exact import (
     ExactEvent,
     ReleaseAccountant,
     exact_text,
+    gaussian_cost,
     parse_exact,
     pure_epsilon,
     zcdp_epsilon,
@@ -334,6 +335,8 @@ class PrivacyStatement:
             return pure_epsilon(events)
         if self.accountant is ReleaseAccountant.ZCDP:
             return zcdp_epsilon(zcdp_rho(events), self.delta)
+        if self.accountant is ReleaseAccountant.GAUSSIAN:
+            return gaussian_cost(events, self.delta)
         counted = [event for event in events if isinstance(event, Event)]
         if len(counted) < len(events):
             raise DposeError(f'accountant "{self.accountant}" cannot count the events of a release')

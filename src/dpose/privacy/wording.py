@@ -15,12 +15,14 @@ METHODS = {
     Accountant.RDP: "computed with Renyi differential privacy",
     ReleaseAccountant.PURE: "pure differential privacy, added up exactly",
     ReleaseAccountant.ZCDP: "computed with zero-concentrated differential privacy",
+    ReleaseAccountant.GAUSSIAN: "the Gaussian mechanism's own curve",
 }
 
 SCOPES = {
     "picture": "of the picture",
     "clip": "of the clip, counted over all its frames",
     "frame": "in every frame of the clip at once",
+    "one frame": "of any one frame of the clip",
 }
 
 NOTHING = {

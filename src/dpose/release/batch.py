@@ -54,7 +54,14 @@ class Job:
         return [self.target, *beside, *([self.archive] if self.archive else [])]
 
 
-def find_jobs(paths: Sequence[str], out: Path, *, rename: bool = False, suffix: str = ".png") -> list[Job]:
+def find_jobs(
+    paths: Sequence[str],
+    out: Path,
+    *,
+    rename: bool = False,
+    suffix: str = ".png",
+    readable: Sequence[str] = READABLE,
+) -> list[Job]:
     """Which files to release, and where to.
 
     Args:
@@ -62,13 +69,15 @@ def find_jobs(paths: Sequence[str], out: Path, *, rename: bool = False, suffix: 
         out: A folder; for one file also the name of a picture, archive or video.
         rename: Number the files instead of keeping their names.
         suffix: Of released pictures in a folder: .png or .jpg.
+        readable: Suffixes of the files to release; others in a folder are passed over.
 
     Raises:
         DposeError: nothing is found, two files would get one name, or an original would be overwritten.
     """
-    found = _found(paths)
+    found = _found(paths, readable)
     if not found:
-        raise DposeError("there is no picture or video", ", ".join(paths))
+        kind = "picture or video" if readable is READABLE else "video"
+        raise DposeError(f"there is no {kind}", ", ".join(paths))
     single = out.suffix.lower() in (*PICTURES, ".npz", *VIDEO_SUFFIXES) and not out.is_dir()
     if single:
         if len(found) > 1:
@@ -206,7 +215,7 @@ def restore(archive: Path, out: Path) -> PrivacyStatement:
     return statement
 
 
-def _found(paths: Sequence[str]) -> list[tuple[Path, Path]]:
+def _found(paths: Sequence[str], readable: Sequence[str]) -> list[tuple[Path, Path]]:
     """Files, each with the path that it keeps below an output folder."""
     found: dict[Path, Path] = {}
     for text in paths:
@@ -220,13 +229,14 @@ def _found(paths: Sequence[str]) -> list[tuple[Path, Path]]:
             if match.is_dir():
                 for file in sorted(match.rglob("*")):
                     inner = file.relative_to(match)
-                    known = file.suffix.lower() in READABLE and file.is_file()
+                    known = file.suffix.lower() in readable and file.is_file()
                     if known and not any(part.startswith(".") for part in inner.parts):
                         found.setdefault(file, inner)
-            elif match.suffix.lower() in READABLE:
+            elif match.suffix.lower() in readable:
                 found.setdefault(match, Path(match.name))
             elif match == path:
-                raise DposeError("is neither picture nor video", text, f"known are {', '.join(READABLE)}")
+                kind = "is neither picture nor video" if readable is READABLE else "is no video"
+                raise DposeError(kind, text, f"known are {', '.join(readable)}")
     return list(found.items())
 
 

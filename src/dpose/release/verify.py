@@ -21,6 +21,7 @@ from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.archive import unpack
 from dpose.release.carry import check_digest, file_digest, read_stamp, sidecar_of
+from dpose.release.clip_claims import MECHANISM, check_clip
 from dpose.release.operators import BlockSums, Cells, RegionSums
 
 PICTURES = (".png", ".jpg", ".jpeg")
@@ -64,7 +65,9 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
     )
     neighbours = statement.neighbours
     assert neighbours is not None
-    where = {"picture": "", "clip": " of the clip", "frame": " of every frame"}[neighbours.scope]
+    where = {"picture": "", "clip": " of the clip", "frame": " of every frame"}.get(
+        neighbours.scope, f" of {neighbours.scope}"
+    )
     line = (
         f"{path}: the recorded noise costs epsilon {spent:.6g}, {text} is claimed, delta {statement.delta:g}, for "
         f"{neighbours.m:,} pixels{where}"
@@ -121,6 +124,9 @@ def _check_release(
             raise DposeError(
                 f"has {name} {value}, but its statement is about {record.get(name, 'none')}", where
             )
+    if record.get("mechanism") == MECHANISM:
+        check_clip(statement, where)
+        return
     blocks, fine, frames = _partitions(record, where)
     neighbours = statement.neighbours
     regions = record.get("regions")

@@ -1,0 +1,163 @@
+"""Sizes of clips, the cells that they are divided into, and how groups of frames are blended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.release.kernels import kernel
+
+
+@dataclass(frozen=True)
+class ClipShape:
+    """The public sizes of a clip.
+
+    Attributes:
+        frames: T.
+        height: Pixels.
+        width: Pixels.
+        channels: C, values a pixel has.
+
+    Raises:
+        ValueError: a number is below 1.
+    """
+
+    frames: int
+    height: int
+    width: int
+    channels: int
+
+    def __post_init__(self) -> None:
+        if min(self.frames, self.height, self.width, self.channels) < 1:
+            raise ValueError(f"sizes must be at least 1: {self}")
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a frame."""
+        return self.height * self.width
+
+    @property
+    def values(self) -> int:
+        """d, values of a frame."""
+        return self.pixels * self.channels
+
+
+def even_edges(length: int, parts: int) -> NDArray[np.int64]:
+    """Where `parts` pieces of a line begin and end whose lengths differ by at most one, (parts + 1,)."""
+    return np.arange(parts + 1, dtype=np.int64) * length // parts
+
+
+def fill(sizes: Mapping[int, int], m: int) -> int:
+    """The largest sum of squares of whole numbers that add up to at most `m`, each at most its cell's size.
+
+    Args:
+        sizes: How many cells there are of each size.
+        m: Pixels.
+    """
+    left, squares = m, 0
+    for size in sorted(sizes, reverse=True):
+        taken = min(sizes[size], left // size)
+        squares += taken * size * size
+        left -= taken * size
+        if left and taken < sizes[size]:
+            return squares + left * left
+    return squares
+
+
+def counted(length: int, parts: int) -> Counter[int]:
+    """How many of `even_edges`' pieces have each length."""
+    longer = length % parts
+    return Counter(
+        {length // parts + 1: longer, length // parts: parts - longer} if longer else {length // parts: parts}
+    )
+
+
+def products(one: Mapping[int, int], other: Mapping[int, int]) -> Counter[int]:
+    """How many products of a size here and a size there are equal to each number."""
+    found: Counter[int] = Counter()
+    for a, count in one.items():
+        for b, times in other.items():
+            found[a * b] += count * times
+    return found
+
+
+def squares_of(sizes: Mapping[int, int]) -> int:
+    """The sum of all sizes' squares."""
+    return sum(size * size * count for size, count in sizes.items())
+
+
+def inverse_squares(sizes: Mapping[int, int]) -> float:
+    """The mean of 1 / size^2."""
+    return sum(count / size**2 for size, count in sizes.items()) / sum(sizes.values())
+
+
+def centre(group: int, frames: int, groups: int) -> float:
+    """The middle of a group, in frames from the first."""
+    return (edge(group, frames, groups) + edge(group + 1, frames, groups) - 1) / 2
+
+
+def edge(group: int, frames: int, groups: int) -> int:
+    """The first frame of a group."""
+    return group * frames // groups
+
+
+def blend_gain(frames: int, groups: int) -> float:
+    """What blending neighbouring groups leaves of the noise's variance, on average over frames."""
+    if groups == frames:
+        return 1.0
+    # one stretch is like another: long clips need not be walked through
+    some = min(groups, 64)
+    total, count = 0.0, 0
+    length = max(some, frames * some // groups)
+    for group in range(some):
+        for frame in range(edge(group, length, some), edge(group + 1, length, some)):
+            _, weight = blend(frame, group, length, some)
+            total, count = total + weight**2 + (1 - weight) ** 2, count + 1
+    return total / count
+
+
+def blend(frame: int, group: int, frames: int, groups: int) -> tuple[int, float]:
+    """How a frame is made of two groups: the earlier one, and the weight of the later one.
+
+    Args:
+        frame: Its number.
+        group: The group that it lies in.
+        frames: T.
+        groups: How many there are.
+    """
+    first = group if frame >= centre(group, frames, groups) else group - 1
+    if first < 0:
+        return 0, 0.0
+    if first == groups - 1:
+        return first, 0.0
+    left, right = centre(first, frames, groups), centre(first + 1, frames, groups)
+    return first, (frame - left) / (right - left)
+
+
+@kernel
+def sum_cells(
+    flat: NDArray[Any],
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    channels: int,
+    out: NDArray[np.int64],
+) -> None:
+    """Add sums of cells to `out`, (rows, columns, channels), from the pixels of a frame, (H, W * channels)."""
+    width = flat.shape[1]
+    line = np.zeros(width, np.int64)
+    for row in range(out.shape[0]):
+        line[:] = 0
+        for y in range(rows[row], rows[row + 1]):
+            for x in range(width):
+                line[x] += flat[y, x]
+        for column in range(out.shape[1]):
+            for channel in range(channels):
+                total = np.int64(0)
+                for x in range(columns[column] + channel, columns[column + 1], channels):
+                    total += line[x]
+                out[row, column, channel] = total

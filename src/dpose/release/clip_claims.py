@@ -1,0 +1,204 @@
+"""What the release of a clip means: its statement, what it says before anything is released, and its verification."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dpose.errors import DposeError
+from dpose.privacy.exact import GaussianEvent, ReleaseAccountant, exact_text, parse_exact
+from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
+from dpose.release.claims import FACE, number
+from dpose.release.clip_cells import ClipShape
+from dpose.release.clip_plan import Clipping, ClipPlan, squared_change
+from dpose.release.clip_setting import OPERATORS
+from dpose.release.dense import DensePlan
+from dpose.release.projections import ONE_FRAME, PEAK, make_operator
+
+MECHANISM = "projection"
+MOSTLY_NOISE = PEAK / 4
+"""Gray levels a pixel; above, little but noise is left."""
+NAMES = {
+    "block": "block means, enlarged smoothly",
+    "low-pass": "the lowest frequencies",
+    "random": "random signs, then random frequencies",
+}
+
+
+def clip_statement(
+    plan: ClipPlan | DensePlan,
+    *,
+    seeded: bool,
+    caveats: Sequence[str] = (),
+    conditional_on: Sequence[str] = (),
+) -> PrivacyStatement:
+    """The statement of what `plan` releases.
+
+    Args:
+        plan: What is released.
+        seeded: Whether the noise comes from a seed.
+        caveats: What the reader must know besides.
+        conditional_on: What the guarantee takes as given besides.
+    """
+    if isinstance(plan, DensePlan):
+        made = plan.statement()
+        return PrivacyStatement(
+            made.kind,
+            made.unit,
+            made.neighbours,
+            caveats=(*made.caveats, *caveats),
+            conditional_on=tuple(conditional_on),
+            release=made.release,
+        )
+    setting, shape = plan.setting, plan.shape
+    return PrivacyStatement(
+        kind=Kind.SEEDED if seeded else Kind.PRIVATE,
+        unit="pixel",
+        neighbours=setting.neighbours(shape),
+        epsilon=float(setting.epsilon),
+        delta=setting.delta,
+        accountant=ReleaseAccountant.GAUSSIAN,
+        public=(
+            f"the size, {shape.width} x {shape.height} pixels, and the number of channels, {shape.channels}",
+            f"the number of frames, {shape.frames}, and when each is shown",
+            "all settings of the release, and the operator",
+        ),
+        conditional_on=tuple(conditional_on),
+        events=(plan.event,),
+        caveats=(*clip_object_lines(plan), *caveats),
+        release=clip_description(plan),
+    )
+
+
+def clip_description(plan: ClipPlan) -> dict[str, str]:
+    """How the clip was released, by name: what `dpose verify` computes the sensitivity from."""
+    shape, operator = plan.shape, plan.operator
+    found = {
+        "mechanism": MECHANISM,
+        "operator": plan.setting.operator,
+        "size": f"{shape.width}x{shape.height}",
+        "channels": str(shape.channels),
+        "frames": str(shape.frames),
+        "grid": f"{operator.columns}x{operator.rows}x{operator.groups}",
+        "step": exact_text(plan.grid),
+    }
+    if plan.choice:
+        found["choice"] = plan.choice
+    if plan.clipping is not None:
+        found["clip norm"] = repr(plan.clipping.norm)
+        found["clipped together"] = str(plan.clipping.groups)
+    return found
+
+
+def clip_object_lines(plan: ClipPlan) -> tuple[str, ...]:
+    """What the guarantee means for things larger than m pixels. Never left out of a statement."""
+    shape = plan.shape
+    face = min(FACE * FACE, shape.pixels)
+    name = (
+        f"an object of {FACE} x {FACE} pixels (a face)"
+        if face == FACE * FACE
+        else f"an object of {face:,} pixels"
+    )
+    lines = [
+        f"{name} is protected with epsilon {number(plan.epsilon_for(face, ONE_FRAME))} in one frame, and with "
+        f"{number(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
+        f"a whole frame has epsilon {number(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole "
+        f"{number(plan.epsilon_for(shape.pixels * shape.frames, 'clip'))}",
+    ]
+    m = plan.setting.m
+    if m is not None and m * 4 < face:
+        lines.append(
+            "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
+        )
+    return tuple(lines)
+
+
+def explain_clip(plan: ClipPlan | DensePlan) -> list[str]:
+    """What a setting will do, before a frame is looked at: lines of text, for a person."""
+    if isinstance(plan, DensePlan):
+        return [
+            f"clip of {plan.shape.frames:,} frames, {plan.shape.width} x {plan.shape.height}",
+            f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
+            *plan.faults(),
+        ]
+    setting, shape, operator = plan.setting, plan.shape, plan.operator
+    colour = "grey" if shape.channels == 1 else "colour"
+    m = setting.neighbours(shape).m
+    where = {"clip": "of the clip", "frame": "of every frame at once", ONE_FRAME: "of any one frame"}[
+        setting.scope
+    ]
+    lines = [
+        f"clip of {shape.frames:,} frames, {shape.width} x {shape.height}, {colour}",
+        f"epsilon {exact_text(setting.epsilon)} and delta {setting.delta:g} for any {m:,} pixels {where}",
+        f"operator: {NAMES[setting.operator]}; {operator.columns} x {operator.rows} for {operator.groups:,} groups of "
+        f"{shape.frames / operator.groups:.3g} frames",
+        f"noise: {plan.noise:.3g} gray levels a pixel; from noise alone a PSNR of {noise_psnr(plan.noise):.1f} dB",
+    ]
+    if plan.clipping is not None:
+        lines.append(
+            f"clipping: norms above {plan.clipping.norm:g} lose contrast (a frame of contrast s has a norm of up to "
+            f"{math.sqrt(shape.values):.0f} s)"
+        )
+    if plan.noise > MOSTLY_NOISE:
+        lines.append(
+            "WARNING: this will be mostly noise. A larger epsilon, fewer pixels m, a smaller k or a larger pool help"
+        )
+    return [*lines, *clip_object_lines(plan)]
+
+
+def noise_psnr(noise: float) -> float:
+    """PSNR in dB of a picture that noise of so many gray levels is added to."""
+    return 20 * math.log10(PEAK / noise)
+
+
+def check_clip(statement: PrivacyStatement, where: str) -> None:
+    """Recompute the sensitivity that the noise of a released clip should have been made for.
+
+    Args:
+        statement: Of kind private or seeded, with the release recorded.
+        where: The file, for errors.
+
+    Raises:
+        DposeError: the statement does not say how, or its noise was made for less.
+    """
+    record, neighbours = statement.release, statement.neighbours
+    if neighbours is None or neighbours.scope not in ("clip", "frame", ONE_FRAME):
+        raise DposeError("its statement has no neighbours of a released clip", where)
+    try:
+        width, height = (int(n) for n in _matched(r"(\d{1,6})x(\d{1,6})", record["size"]))
+        columns, rows, groups = (int(n) for n in _matched(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"]))
+        shape = ClipShape(int(record["frames"]), height, width, int(record["channels"]))
+        if shape.channels not in (1, 3) or record["operator"] not in OPERATORS:
+            raise ValueError
+        operator = make_operator(record["operator"], shape, rows, columns, groups, record.get("choice", ""))
+        clipping = None
+        if "clip norm" in record:
+            norm, together = float(record["clip norm"]), int(record["clipped together"])
+            if not 0 < norm < math.inf or together < 1:
+                raise ValueError
+            clipping = Clipping(norm, together)
+        grid = parse_exact(record["step"], where)
+        if grid <= 0:
+            raise ValueError
+    except (KeyError, ValueError) as error:
+        raise DposeError("its statement does not say how it was released", where) from error
+    if operator.whole and clipping is None and grid != 1:
+        raise DposeError("its statement rounds what are whole numbers", where, "do not rely on it")
+    wanted = squared_change(operator, clipping, grid, neighbours)
+    if len(statement.events) != 1 or statement.accountant is not ReleaseAccountant.GAUSSIAN:
+        raise DposeError("its statement has other events than one release of a clip", where)
+    (event,) = statement.events
+    # the last digits of a cosine differ between machines
+    if not isinstance(event, GaussianEvent) or event.sensitivity_squared < wanted * (1 - Fraction(SLACK)):
+        raise DposeError(
+            "its noise was made for a smaller sensitivity than such a clip has", where, "do not rely on it"
+        )
+
+
+def _matched(pattern: str, text: str) -> tuple[str, ...]:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise ValueError
+    return tuple(found.groups())

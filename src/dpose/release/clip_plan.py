@@ -1,0 +1,370 @@
+"""The mechanism for clips: project, clip, round, add exact noise; then restore. One group of frames at a time.
+
+plan = ClipPlan.of(setting, ClipShape(frames=280, height=256, width=340, channels=3))
+for picture in plan.run(frames, source):
+    ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian
+from dpose.privacy.exact import GaussianEvent
+from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, largest_mu, least_variance
+from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.statement import Neighbours
+from dpose.release.clip_cells import ClipShape, blend, edge
+from dpose.release.clip_setting import SEGMENT, ClipSetting
+from dpose.release.projections import BlockMeans, Separable, Values, make_operator, rounded_up
+
+GOOD_NOISE = 10.0
+"""Where the grid is not given it is as fine as noise of so many gray levels a pixel allows."""
+SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
+PIXELS_A_FRAME = 2
+"""Where neither is given: a cell is so many times as many pixels wide as it is frames long."""
+LONGEST_POOL = 16
+FEWEST_CELLS = 8
+"""Along the shorter side, where the grid is not given."""
+FINENESS = 256
+"""Rounding may cost at most one part in so many of the sensitivity."""
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """A bound on the L2 norm of projected values.
+
+    Attributes:
+        norm: C, in the units of an operator of norm 1: gray levels times the root of pixels.
+        groups: How many groups of frames are clipped together.
+    """
+
+    norm: float
+    groups: int
+
+    def changed(self, neighbours: Neighbours, groups: int) -> float:
+        """The most that clipped values change between neighbours: 2 C times the root of the parts that can change."""
+        parts = -(-groups // self.groups)
+        touched = {"clip": min(neighbours.m, parts), "frame": parts}.get(neighbours.scope, 1)
+        return 2 * self.norm * math.sqrt(touched)
+
+    def apply(self, values: list[Values]) -> list[Values]:
+        """Scale groups that are clipped together down to the norm."""
+        length = math.sqrt(sum(float(value @ value) for value in values))
+        return [value * (self.norm / length) for value in values] if length > self.norm else values
+
+
+@dataclass(frozen=True)
+class ClipPlan:
+    """A setting bound to a clip's shape: the operator, the noise and the cost.
+
+    Attributes:
+        setting: What was asked for.
+        operator: The public operator.
+        event: The noise's variance and the squared sensitivity, in units of the grid.
+        grid: What values are rounded to multiples of: a power of two, or 1 where they are whole.
+        clipping: The bound on norms; None for none.
+        choice: Public text that a random operator follows from; empty for the others.
+    """
+
+    setting: ClipSetting
+    operator: BlockMeans | Separable
+    event: GaussianEvent
+    grid: Fraction
+    clipping: Clipping | None = None
+    choice: str = ""
+
+    @classmethod
+    def of(cls, setting: ClipSetting, shape: ClipShape, choice: str = "") -> ClipPlan:
+        """The plan for clips of this shape.
+
+        **Guarantee.** Neighbours: clips of the same size and length that differ in at most m pixels of all frames
+        together, of every frame, or of any one frame, by any amount. Sensitivity: the operator's; with a clipping norm
+        C at most 2 C times the root of how many parts can change; and sqrt(outputs) grid steps for rounding. Noise:
+        exact discrete Gaussian on whole numbers, the same for every group of frames, calibrated to the Gaussian
+        mechanism's own curve. All groups are one release: groups do not add up, however long the clip. Post-processing:
+        scaling, blending, enlarging or the adjoint, cutting off at black and white. Public: the operator, the size, the
+        number of frames. Proved in docs/proofs/video.md.
+
+        Args:
+            setting: What was asked for.
+            shape: The clip's sizes.
+            choice: random: public text, drawn without looking at the clip.
+
+        Raises:
+            DposeError: the setting does not fit the shape, or no noise meets the budget.
+        """
+        if setting.paper:
+            raise ValueError("the paper's algorithm has a plan of its own")
+        neighbours = setting.neighbours(shape)
+        setting.check_k(shape)
+        mu = largest_mu(float(setting.epsilon), setting.delta)
+        rows, columns, groups = choose_grid(setting, shape, neighbours, mu)
+        text = choice if setting.operator == "random" else ""
+        return cls.around(make_operator(setting.operator, shape, rows, columns, groups, text), setting, text)
+
+    @classmethod
+    def around(cls, operator: BlockMeans | Separable, setting: ClipSetting, choice: str = "") -> ClipPlan:
+        """The plan for an operator that is given; what a setting says of operator, k and pool is not looked at.
+
+        **Guarantee.** As `ClipPlan.of` says.
+
+        Args:
+            operator: Public, and chosen without looking at the clip.
+            setting: What was asked for.
+            choice: Public text that a random operator follows from.
+
+        Raises:
+            DposeError: m is larger than the clip, or no noise meets the budget.
+        """
+        shape, groups = operator.shape, operator.groups
+        neighbours = setting.neighbours(shape)
+        clipping = None
+        if setting.clip_norm is not None:
+            together = max(1, round(SEGMENT * groups / shape.frames)) if setting.clip_segment else 1
+            clipping = Clipping(setting.clip_norm, together)
+        grid = grid_for(operator, clipping, neighbours)
+        squared = squared_change(operator, clipping, grid, neighbours)
+        variance = Fraction(least_variance(squared, float(setting.epsilon), setting.delta))
+        if variance > MAX_SCALE**2:
+            raise DposeError(
+                f"epsilon {float(setting.epsilon):g} asks for more noise than 64-bit numbers can hold",
+                fix="choose a larger epsilon",
+            )
+        return cls(setting, operator, GaussianEvent(variance, squared), grid, clipping, choice)
+
+    @property
+    def shape(self) -> ClipShape:
+        """The clip's sizes."""
+        return self.operator.shape
+
+    @property
+    def sigma(self) -> float:
+        """The noise's standard deviation on the operator's values."""
+        return (
+            math.sqrt(self.event.variance) * float(self.grid) * (self.operator.unit if self.clipping else 1.0)
+        )
+
+    @property
+    def noise(self) -> float:
+        """Gray levels of noise a pixel, root mean square, before values are cut off at black and white."""
+        return self.operator.noise(self.sigma)
+
+    def epsilon_for(self, m: int, scope: str) -> float:
+        """Epsilon, at the same delta and noise, for neighbours that differ in m pixels."""
+        relation = self.setting.neighbours(self.shape).relation
+        squared = squared_change(self.operator, self.clipping, self.grid, Neighbours(relation, m, scope))
+        return discrete_epsilon(discrete_mu([(squared, self.event.variance, 1)]), self.setting.delta)
+
+    def run(self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource) -> Iterator[NDArray[np.uint8]]:
+        """Release a clip, frame by frame; memory does not depend on its length.
+
+        **Guarantee.** As `ClipPlan.of` says, if each clip is released once.
+
+        Args:
+            frames: uint8, (H, W, C), in order.
+            source: Where the noise comes from.
+
+        Yields:
+            uint8, (H, W, C), as many as there were.
+
+        Raises:
+            DposeError: there are more or fewer frames than the plan was made for.
+        """
+        return self.pictures(self.released(self.measured(frames), source))
+
+    def measured(self, frames: Iterable[NDArray[np.uint8]]) -> Iterator[Values]:
+        """The operator's values of every group, without noise: not to be published.
+
+        Args:
+            frames: uint8, (H, W, C), in order.
+
+        Raises:
+            DposeError: there are more or fewer frames than the plan was made for.
+        """
+        groups, length = self.operator.groups, self.shape.frames
+        group, held, number = 0, 0, 0
+        total: Values = np.zeros(0)
+        for number, frame in enumerate(frames, 1):
+            if group == groups:
+                raise DposeError(f"the video has more frames than the {length} it declares")
+            total = frame if held == 0 else np.add(total, frame, dtype=np.int64)
+            held += 1
+            if number == edge(group + 1, length, groups):
+                yield self.operator.apply(total, held)
+                group, held = group + 1, 0
+        if number != length:
+            raise DposeError(f"the video has {number} frames, not the {length} it declares")
+
+    def released(self, measured: Iterable[Values], source: NoiseSource) -> Iterator[Values]:
+        """Values with noise: public from here on.
+
+        **Guarantee.** As `ClipPlan.of` says, if each clip is released once.
+
+        Args:
+            measured: The operator's values, group by group.
+            source: Where the noise comes from.
+
+        Yields:
+            float64, (outputs,), a group at a time.
+        """
+        together = self.clipping.groups if self.clipping else 1
+        waiting: list[Values] = []
+        first = 0
+        for values in measured:
+            waiting.append(values)
+            if len(waiting) == together:
+                yield from self._noised(waiting, first, source)
+                first, waiting = first + len(waiting), []
+        yield from self._noised(waiting, first, source)
+
+    def _noised(self, waiting: list[Values], first: int, source: NoiseSource) -> Iterator[Values]:
+        if not waiting:
+            return
+        lengths = [self.length(first + n) for n in range(len(waiting))]
+        clipping, operator, step = self.clipping, self.operator, float(self.grid)
+        if clipping is not None:
+            waiting = clipping.apply(
+                [operator.centred(values, t) for values, t in zip(waiting, lengths, strict=True)]
+            )
+        for number, (values, t) in enumerate(zip(waiting, lengths, strict=True), first):
+            stream = source.stream(Purpose.RELEASE, number, b"projection")
+            noisy = on_grid(values, self.grid) + discrete_gaussian(self.event.variance, values.size, stream)
+            shown = noisy.astype(np.float64) * step
+            yield operator.uncentred(shown, t) if clipping is not None else shown
+
+    def pictures(self, released: Iterable[Values]) -> Iterator[NDArray[np.uint8]]:
+        """The frames to show, from released values alone: neighbouring groups are blended. Post-processing.
+
+        Args:
+            released: Values of every group, in order.
+
+        Yields:
+            uint8, (H, W, C), as many as the clip has frames.
+        """
+        length, groups, operator = self.shape.frames, self.operator.groups, self.operator
+        before = here = np.zeros(0)
+        frame = 0
+        for group, values in enumerate(released):
+            before, here = here, operator.level(values, self.length(group))
+            if group == 0:
+                before = here
+            # all frames up to this group's middle have both their groups now
+            last = length if group == groups - 1 else edge(group + 1, length, groups)
+            while frame < last:
+                first, weight = blend(frame, self._group_of(frame), length, groups)
+                if first == group and weight > 0:
+                    break
+                level = here if first == group else before
+                if weight > 0:
+                    level = (1 - weight) * before + weight * here
+                yield as_levels(operator.picture(level))
+                frame += 1
+
+    def length(self, group: int) -> int:
+        """Frames of a group."""
+        frames, groups = self.shape.frames, self.operator.groups
+        return edge(group + 1, frames, groups) - edge(group, frames, groups)
+
+    def _group_of(self, frame: int) -> int:
+        # the inverse of `edge`: the last group that begins at or before the frame
+        return ((frame + 1) * self.operator.groups - 1) // self.shape.frames
+
+
+def choose_grid(
+    setting: ClipSetting, shape: ClipShape, neighbours: Neighbours, mu: float
+) -> tuple[int, int, int]:
+    """Rows, columns and groups: as asked for, or as fine as the noise allows. A function of public numbers alone.
+
+    Args:
+        setting: What was asked for.
+        shape: The clip's sizes.
+        neighbours: The neighbouring relation.
+        mu: Sensitivity over noise that the budget allows.
+    """
+    if setting.k is not None and setting.pool is not None:
+        return (*_grid_of(setting.k, shape), _groups_of(setting.pool, shape))
+    largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
+    found = (1, 1, 1)
+    for side in [side for side in SIDES if side <= largest]:
+        pool = setting.pool or min(LONGEST_POOL, max(1, side // PIXELS_A_FRAME))
+        cells = (max(1, round(shape.height / side)), max(1, round(shape.width / side)))
+        rows, columns = cells if setting.k is None else _grid_of(setting.k, shape)
+        found = (rows, columns, _groups_of(pool, shape))
+        blocks = BlockMeans(shape, *found)
+        if blocks.noise(math.sqrt(blocks.sensitivity(neighbours)) / mu) <= GOOD_NOISE:
+            break
+    return found
+
+
+def grid_for(operator: BlockMeans | Separable, clipping: Clipping | None, neighbours: Neighbours) -> Fraction:
+    """The grid that values are rounded to: a power of two so fine that rounding costs next to nothing."""
+    if operator.whole and clipping is None:
+        return Fraction(1)
+    change = _change(operator, clipping, neighbours)
+    steps = FINENESS * math.sqrt(operator.outputs * operator.groups)
+    return Fraction(2) ** math.floor(math.log2(change / steps))
+
+
+def squared_change(
+    operator: BlockMeans | Separable, clipping: Clipping | None, grid: Fraction, neighbours: Neighbours
+) -> Fraction:
+    """The square of the most that the rounded values change between neighbours, in L2 norm and units of the grid.
+
+    **Guarantee.** Whole numbers that are not clipped: the operator's own sensitivity. Otherwise rounding a value moves
+    it by at most half a step, and floating point computes it within a known distance; so two values differ by at most
+    their true distance plus one step plus twice that, and n of them by sqrt(n) times as much.
+    """
+    if operator.whole and clipping is None:
+        return operator.sensitivity(neighbours) / grid**2
+    count = operator.outputs * operator.groups
+    longest = -(-operator.shape.frames // operator.groups)
+    off = operator.blur(longest)
+    if clipping is not None:
+        together = operator.outputs * clipping.groups
+        # clipping carries errors on without making them larger, and rounds a few times itself
+        off = off * math.sqrt(together) + (together + 16) * float(np.finfo(np.float64).eps) * clipping.norm
+    step = float(grid)
+    change = _change(operator, clipping, neighbours) / step + math.sqrt(count) * (1 + 2 * off / step)
+    return rounded_up(change * change)
+
+
+def on_grid(values: Values, grid: Fraction) -> NDArray[np.int64]:
+    """The nearest multiples, in units of the grid."""
+    if values.dtype.kind == "i":
+        return values
+    # division by a power of two is exact
+    return np.asarray(np.rint(values / float(grid)).astype(np.int64))
+
+
+def as_levels(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Rounded to whole gray levels and cut off at black and white."""
+    return np.asarray(cv2.convertScaleAbs(np.maximum(picture, 0))).reshape(picture.shape)
+
+
+def _change(operator: BlockMeans | Separable, clipping: Clipping | None, neighbours: Neighbours) -> float:
+    free = math.sqrt(operator.sensitivity(neighbours)) / (operator.unit if clipping else 1.0)
+    return free if clipping is None else min(free, clipping.changed(neighbours, operator.groups))
+
+
+def _grid_of(k: int, shape: ClipShape) -> tuple[int, int]:
+    """Rows and columns of nearly square cells, at most k values with all channels."""
+    cells = k // shape.channels
+    ideal = math.sqrt(cells * shape.height / shape.width)
+    choices: list[tuple[int, int]] = []
+    for rows in (math.floor(ideal), math.ceil(ideal)):
+        rows = min(max(1, rows), shape.height, cells)
+        choices.append((rows, min(shape.width, cells // rows)))
+    return max(choices, key=lambda grid: grid[0] * grid[1])
+
+
+def _groups_of(pool: int, shape: ClipShape) -> int:
+    return max(1, round(shape.frames / pool))

@@ -1,0 +1,457 @@
+"""Linear operators on clips: block means, a low-pass, a randomised projection; and how much neighbours change them.
+
+    shape = ClipShape(frames=64, height=240, width=320, channels=3)
+    operator = make_operator("block", shape, rows=32, columns=32, groups=64)
+    values = operator.apply(frame, 1)
+    bound = operator.sensitivity(Neighbours(Relation.REPLACE, 16, "clip"))         # squared, in L2 norm
+
+A clip's frames are divided into groups of consecutive frames (often of one frame). An operator acts on the *sum* of a
+group's frames, on each channel alone and on every group alike, so that a clip of any length is released group by group.
+Everything about an operator is public. docs/proofs/video.md derives every bound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.privacy.statement import Neighbours
+from dpose.release.clip_cells import (
+    ClipShape,
+    blend_gain,
+    counted,
+    even_edges,
+    fill,
+    inverse_squares,
+    products,
+    squares_of,
+    sum_cells,
+)
+
+PEAK = 255
+MIDDLE = PEAK / 2
+"""Subtracted from every pixel by the projections: a public constant, so that grey becomes nothing."""
+ROUNDING = Fraction(1, 10**6)
+"""Relative. What is added to a bound that was computed in floating point, far more than its error."""
+ONE_FRAME = "one frame"
+"""The scope of neighbours that differ in m pixels of one frame; m is all of them where a whole frame is replaced."""
+
+Values = NDArray[Any]
+
+
+class ClipOperator(Protocol):
+    """What the release of a clip needs of its operator. A new one is a class with these."""
+
+    @property
+    def shape(self) -> ClipShape:
+        """The clip's sizes."""
+
+    @property
+    def groups(self) -> int:
+        """How many groups the frames are divided into."""
+
+    @property
+    def outputs(self) -> int:
+        """Values that `apply` gives for a group."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether `apply` gives whole numbers."""
+
+    @property
+    def unit(self) -> float:
+        """What `apply`'s values are divided by to give an operator of norm at most 1."""
+
+    def apply(self, total: Values, frames: int) -> Values:
+        """Values of a group, (outputs,), from the sum of its frames."""
+
+    def centred(self, values: Values, frames: int) -> Values:
+        """The same values over `unit`, with grey at 0; what a norm is measured on."""
+
+    def uncentred(self, values: Values, frames: int) -> Values:
+        """The inverse of `centred`."""
+
+    def adjoint(self, values: Values, frames: int) -> Values:
+        """The transposed operator: what each frame of the group gets, (H, W, C)."""
+
+    def level(self, values: Values, frames: int) -> Values:
+        """The values of a frame that stands for the group, so that groups can be blended."""
+
+    def picture(self, level: Values) -> NDArray[np.float32]:
+        """A frame in gray levels, (H, W, C), from what `level` gave."""
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """The square of the most that all groups' values together change between neighbours, in L2 norm."""
+
+    def noise(self, sigma: float) -> float:
+        """Gray levels that noise of `sigma` on each value puts on a pixel of `picture`, root mean square."""
+
+    def blur(self, frames: int) -> float:
+        """How far a computed value may lie from the true one."""
+
+
+@dataclass(frozen=True)
+class BlockMeans:
+    """Sums over cells of a grid in height, width and time; restored as their means, smoothly enlarged.
+
+    Cells differ by at most one pixel or frame a side; nothing is padded, so that every pixel lies in exactly one cell.
+    The sums are whole numbers and so can be released with whole-number noise.
+
+    Attributes:
+        shape: The clip's sizes.
+        rows: Of cells, at most the height.
+        columns: Of cells, at most the width.
+        groups: Of frames, at most their number.
+
+    Raises:
+        ValueError: there are fewer pixels or frames than cells.
+    """
+
+    shape: ClipShape
+    rows: int
+    columns: int
+    groups: int
+
+    def __post_init__(self) -> None:
+        _check_grid(self.shape, self.rows, self.columns, self.groups)
+
+    @property
+    def outputs(self) -> int:
+        """Cells times channels."""
+        return self.rows * self.columns * self.shape.channels
+
+    @property
+    def whole(self) -> bool:
+        """Sums are whole numbers."""
+        return True
+
+    @cached_property
+    def unit(self) -> float:
+        """The root of the largest cell's volume."""
+        return math.sqrt(max(self._areas) * max(self._times))
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        return even_edges(self.shape.height, self.rows)
+
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        return even_edges(self.shape.width, self.columns)
+
+    @cached_property
+    def areas(self) -> NDArray[np.int64]:
+        """Pixels in each cell of a frame, (rows, columns)."""
+        return np.outer(np.diff(self._rows), np.diff(self._columns))
+
+    @cached_property
+    def _areas(self) -> Counter[int]:
+        return products(counted(self.shape.height, self.rows), counted(self.shape.width, self.columns))
+
+    @cached_property
+    def _times(self) -> Counter[int]:
+        return counted(self.shape.frames, self.groups)
+
+    def apply(self, total: Values, frames: int) -> Values:
+        """Sums of the cells of one group.
+
+        Args:
+            total: The sum of the group's frames, whole numbers, (H, W, C).
+            frames: How many they are.
+
+        Returns:
+            int64, (rows * columns * C,).
+        """
+        height, width, channels = _checked(self.shape, total).shape
+        out = np.zeros((self.rows, self.columns, channels), np.int64)
+        flat = np.ascontiguousarray(total).reshape(height, width * channels)
+        sum_cells(flat, self._rows, self._columns * channels, channels, out)
+        return out.reshape(-1)
+
+    def centred(self, values: Values, frames: int) -> Values:
+        """Sums over `unit`, 0 where all pixels have 127.5."""
+        return np.asarray((values - MIDDLE * self._volumes(frames)) / self.unit)
+
+    def uncentred(self, values: Values, frames: int) -> Values:
+        """Sums again."""
+        return np.asarray(values * self.unit + MIDDLE * self._volumes(frames))
+
+    def adjoint(self, values: Values, frames: int) -> Values:
+        """Every pixel takes its cell's value, (H, W, C)."""
+        grid = np.asarray(values).reshape(self.rows, self.columns, self.shape.channels)
+        return grid.repeat(np.diff(self._rows), 0).repeat(np.diff(self._columns), 1)
+
+    def level(self, values: Values, frames: int) -> Values:
+        """Means of the cells."""
+        return np.asarray(values / self._volumes(frames))
+
+    def picture(self, level: Values) -> NDArray[np.float32]:
+        """The cells' means, enlarged by cubic interpolation. Post-processing."""
+        grid = level.reshape(self.rows, self.columns, self.shape.channels).astype(np.float32)
+        return _enlarged(grid, self.shape.height, self.shape.width)
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """The square of the most that all sums change between neighbours, exactly.
+
+        **Guarantee.** Neighbours: clips of the same size that differ in m pixels of all frames together (scope "clip"),
+        in m pixels of every frame ("frame"), or in m pixels of one frame ("one frame"). A pixel lies in one cell and
+        moves each of its C sums by at most 255. The worst neighbour fills the largest cells first.
+        """
+        scope, m = neighbours.scope, neighbours.m
+        if scope == "clip":
+            squares = fill(products(self._areas, self._times), m)
+        elif scope == "frame":
+            # the same pixels in every frame of a group: their changes add up in one sum
+            squares = fill(self._areas, m) * squares_of(self._times)
+        elif scope == ONE_FRAME:
+            squares = fill(self._areas, m)
+        else:
+            raise ValueError(f"no neighbours of a clip: {neighbours}")
+        return Fraction(PEAK**2 * self.shape.channels * squares)
+
+    def noise(self, sigma: float) -> float:
+        """Gray levels a pixel, before values are cut off at black and white."""
+        shape = self.shape
+        variance = sigma**2 * inverse_squares(self._areas) * inverse_squares(self._times)
+        variance *= _gain(self.rows, shape.height) * _gain(self.columns, shape.width)
+        return math.sqrt(variance * blend_gain(shape.frames, self.groups))
+
+    def blur(self, frames: int) -> float:
+        """Sums are exact; over `unit` and centred they are off by two roundings."""
+        largest = MIDDLE * max(self._areas) * frames / self.unit
+        return 4 * largest * float(np.finfo(np.float64).eps)
+
+    def _volumes(self, frames: int) -> NDArray[np.int64]:
+        return (self.areas * frames)[:, :, None].repeat(self.shape.channels, 2).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Separable:
+    """A projection with orthonormal rows: some cosines down the frame times some cosines across it, on every channel.
+
+    The group's frames are added, over the root of their number, with 127.5 taken off each pixel.
+
+    Attributes:
+        shape: The clip's sizes.
+        down: (rows, H), orthonormal rows.
+        across: (columns, W), orthonormal rows.
+        groups: Of frames.
+        signs: +1 or -1 for every value of a frame, int8 (H, W, C), or None for +1 everywhere.
+    """
+
+    shape: ClipShape
+    down: NDArray[np.float64]
+    across: NDArray[np.float64]
+    groups: int
+    signs: NDArray[np.int8] | None = None
+
+    def __post_init__(self) -> None:
+        _check_grid(self.shape, self.rows, self.columns, self.groups)
+
+    @property
+    def rows(self) -> int:
+        """Cosines down the frame."""
+        return len(self.down)
+
+    @property
+    def columns(self) -> int:
+        """Cosines across the frame."""
+        return len(self.across)
+
+    @property
+    def outputs(self) -> int:
+        """Products of two cosines, times channels."""
+        return self.rows * self.columns * self.shape.channels
+
+    @property
+    def whole(self) -> bool:
+        """Cosines are no whole numbers."""
+        return False
+
+    @property
+    def unit(self) -> float:
+        """The rows are orthonormal as they are."""
+        return 1.0
+
+    @cached_property
+    def column_norm(self) -> float:
+        """The largest norm of what one pixel of one frame gives, a gray level high: c."""
+        down = np.linalg.norm(self.down, axis=0).max()
+        across = np.linalg.norm(self.across, axis=0).max()
+        return float(down * across)
+
+    @cached_property
+    def _times(self) -> Counter[int]:
+        return counted(self.shape.frames, self.groups)
+
+    @cached_property
+    def _floats(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.down.astype(np.float32), self.across.astype(np.float32)
+
+    def apply(self, total: Values, frames: int) -> Values:
+        """The projection of one group.
+
+        Args:
+            total: The sum of the group's frames, whole numbers, (H, W, C).
+            frames: How many they are.
+
+        Returns:
+            float64, (rows * C * columns,).
+        """
+        height, width, channels = _checked(self.shape, total).shape
+        centred = total.astype(np.float64)
+        centred -= MIDDLE * frames
+        if self.signs is not None:
+            centred *= self.signs
+        tall = (self.down @ centred.reshape(height, width * channels)).reshape(self.rows, width, channels)
+        flat = np.ascontiguousarray(tall.transpose(0, 2, 1)).reshape(-1, width)
+        return np.asarray((flat @ self.across.T).reshape(-1) / math.sqrt(frames))
+
+    def centred(self, values: Values, frames: int) -> Values:
+        """The values as they are."""
+        return values
+
+    def uncentred(self, values: Values, frames: int) -> Values:
+        """The values as they are."""
+        return values
+
+    def adjoint(self, values: Values, frames: int) -> Values:
+        """The transposed projection, without the grey that `apply` takes off, (H, W, C)."""
+        return self._spread(np.asarray(values, np.float32) / np.float32(math.sqrt(frames)))
+
+    def level(self, values: Values, frames: int) -> Values:
+        """What a single frame equal to the group's mean would give."""
+        return np.asarray(values / math.sqrt(frames))
+
+    def picture(self, level: Values) -> NDArray[np.float32]:
+        """The adjoint, with the grey put back. Post-processing, in 32 bits."""
+        return self._spread(level.astype(np.float32)) + np.float32(MIDDLE)
+
+    def _spread(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        shape = self.shape
+        down, across = self._floats
+        wide = (values.reshape(-1, self.columns) @ across).reshape(self.rows, shape.channels, shape.width)
+        flat = np.ascontiguousarray(wide.transpose(0, 2, 1)).reshape(self.rows, -1)
+        found = (down.T @ flat).reshape(shape.height, shape.width, shape.channels)
+        if self.signs is not None:
+            found *= self.signs
+        return np.asarray(found)
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """The square of the most that all values change between neighbours, from above.
+
+        **Guarantee.** Neighbours: as for `BlockMeans.sensitivity`. The rows are orthonormal, so a change of a frame
+        never grows, and c is the largest norm of a column. m pixels of a frame, changed by at most 255 in each of C
+        channels that do not mix, move the values by at most 255 sqrt(C) min(sqrt(m), m c). A group of t frames divides
+        a change of one frame by sqrt(t), and adds up to sqrt(t) times a change of all of them. Pixels spread over
+        groups do no more than pixels in one.
+        """
+        scope, m, shape = neighbours.scope, neighbours.m, self.shape
+        if scope == "clip":
+            # a pixel of a shorter group weighs more
+            total = min(m, shape.frames * shape.pixels)
+            change = _sparse(total, self.column_norm / math.sqrt(min(self._times)))
+        elif scope == "frame":
+            change = shape.frames * _sparse(min(m, shape.pixels), self.column_norm)
+        elif scope == ONE_FRAME:
+            change = _sparse(min(m, shape.pixels), self.column_norm) / min(self._times)
+        else:
+            raise ValueError(f"no neighbours of a clip: {neighbours}")
+        return rounded_up(PEAK**2 * shape.channels * change)
+
+    def noise(self, sigma: float) -> float:
+        """Gray levels a pixel, before values are cut off at black and white."""
+        share = self.rows * self.columns / self.shape.pixels
+        times = sum(count / size for size, count in self._times.items()) / self.groups
+        return sigma * math.sqrt(share * times * blend_gain(self.shape.frames, self.groups))
+
+    def blur(self, frames: int) -> float:
+        """Rounding in two products of matrices, for any order of summation, from above."""
+        terms = self.shape.height + self.shape.width + 8
+        reach = np.abs(self.down).sum(1).max() * np.abs(self.across).sum(1).max()
+        return float(terms * np.finfo(np.float64).eps * reach * MIDDLE * math.sqrt(frames))
+
+
+def make_operator(
+    name: str, shape: ClipShape, rows: int, columns: int, groups: int, choice: str = ""
+) -> BlockMeans | Separable:
+    """The operator of this name.
+
+    Args:
+        name: "block", "low-pass" or "random".
+        shape: The clip's sizes.
+        rows: Cells or cosines down the frame.
+        columns: Cells or cosines across the frame.
+        groups: Of frames.
+        choice: random: public text that its signs and cosines follow from.
+
+    Raises:
+        ValueError: unknown name, or a grid that does not fit.
+    """
+    _check_grid(shape, rows, columns, groups)
+    if name == "block":
+        return BlockMeans(shape, rows, columns, groups)
+    if name == "low-pass":
+        return Separable(shape, cosines(shape.height)[:rows], cosines(shape.width)[:columns], groups)
+    if name != "random":
+        raise ValueError(f"no operator {name!r}")
+    seed = hashlib.sha256(choice.encode()).digest()
+    rng = np.random.Generator(np.random.Philox(key=np.frombuffer(seed[:16], np.uint64)))
+    chosen = [
+        cosines(length)[np.sort(rng.permutation(length)[:count])]
+        for length, count in ((shape.height, rows), (shape.width, columns))
+    ]
+    signs = (2 * rng.integers(0, 2, (shape.height, shape.width, shape.channels)) - 1).astype(np.int8)
+    return Separable(shape, chosen[0], chosen[1], groups, signs)
+
+
+@lru_cache(maxsize=4)
+def cosines(length: int) -> NDArray[np.float64]:
+    """The orthonormal discrete cosine transform (DCT-II), (length, length): a row is a frequency."""
+    places = (2 * np.arange(length) + 1) * np.pi / (2 * length)
+    found = np.cos(np.outer(np.arange(length), places)) * math.sqrt(2 / length)
+    found[0] = math.sqrt(1 / length)
+    found.setflags(write=False)
+    return np.asarray(found)
+
+
+def rounded_up(value: float) -> Fraction:
+    """A fraction a little above a bound that was computed in floating point."""
+    return Fraction(value) * (1 + ROUNDING)
+
+
+def _sparse(m: int, column_norm: float) -> float:
+    """The squared change by m values of one channel, a gray level each: min(m, m^2 c^2)."""
+    return min(float(m), float(m) ** 2 * column_norm**2)
+
+
+def _gain(cells: int, length: int) -> float:
+    """What enlarging one axis leaves of the noise's variance."""
+    weights = _enlarged(np.eye(cells, dtype=np.float32)[:, :, None], length, cells)
+    return float((weights**2).sum() / length)
+
+
+def _enlarged(grid: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    large = cv2.resize(grid, (width, height), interpolation=cv2.INTER_CUBIC)
+    return np.asarray(large).reshape(height, width, grid.shape[2])
+
+
+def _check_grid(shape: ClipShape, rows: int, columns: int, groups: int) -> None:
+    for count, most in ((rows, shape.height), (columns, shape.width), (groups, shape.frames)):
+        if not 1 <= count <= most:
+            raise ValueError(f"a grid of {rows} x {columns} in {groups} groups does not fit {shape}")
+
+
+def _checked(shape: ClipShape, total: Values) -> Values:
+    wanted = (shape.height, shape.width, shape.channels)
+    if total.shape != wanted or total.dtype.kind not in "ui":
+        raise ValueError(f"expected whole numbers {wanted}, got {total.dtype} {total.shape}")
+    return total

@@ -1,0 +1,566 @@
+"""Private clips: what is released is what was paid for; files keep their time, and no mistake leaves half a video."""
+
+import itertools
+import json
+import math
+import struct
+from dataclasses import replace
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpose
+from clips import write
+from dpose.errors import DposeError
+from dpose.media.video import probe, read_frames
+from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.release import clip_plan
+from dpose.release.clip_cells import ClipShape
+from dpose.release.clip_claims import explain_clip, noise_psnr
+from dpose.release.clip_plan import ClipPlan, on_grid
+from dpose.release.clip_setting import ClipSetting, parse_clip_neighbours
+from dpose.release.clips import find_videos, release_clip, release_file, shape_of
+from dpose.release.dense import DensePlan
+from dpose.release.projections import ONE_FRAME
+from dpose.release.verify import released_files, verify_release
+
+SETTING = ClipSetting.of(8, "1e-5", 4)
+
+
+def clip_for(shape, seed=0):
+    sizes = (shape.frames, shape.height, shape.width, shape.channels)
+    return np.random.default_rng(seed).integers(0, 256, sizes).astype(np.uint8)
+
+
+def rounded(plan, clip):
+    """What the noise is added to, in units of the grid, all groups after each other."""
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            clip_plan, "discrete_gaussian", lambda variance, count, stream: np.zeros(count, np.int64)
+        )
+        real = on_grid
+        patch.setattr(clip_plan, "on_grid", lambda values, grid: seen.append(real(values, grid)) or seen[-1])
+        list(plan.released(plan.measured(iter(clip)), AesNoise(Key.fresh())))
+    return np.concatenate(seen)
+
+
+@st.composite
+def plans(draw):
+    shape = ClipShape(*(draw(st.integers(1, 4)) for _ in range(3)), draw(st.sampled_from([1, 3])))
+    m = draw(st.integers(1, shape.pixels))
+    near = draw(st.sampled_from([f"pixels:{m}", f"pixels:{m}/frame", "frame", "clip"]))
+    norm = draw(st.sampled_from([None, 10, 200, 5000]))
+    setting = ClipSetting.of(
+        draw(st.sampled_from([1, 8])),
+        "1e-5",
+        near,
+        draw(st.sampled_from(["block", "low-pass", "random"])),
+        k=draw(st.integers(shape.channels, shape.values)),
+        pool=draw(st.integers(1, 4)),
+        clip_norm=norm,
+        clip_segment=norm is not None and draw(st.booleans()),
+    )
+    return ClipPlan.of(setting, shape, "a")
+
+
+def neighbour(plan, clip, rng):
+    """A clip that differs as the setting allows: extreme values, in one place or spread."""
+    shape, setting = plan.shape, plan.setting
+    m = setting.neighbours(shape).m
+    other = clip.copy().reshape(shape.frames, shape.pixels, shape.channels)
+    kind = rng.integers(3)
+    start = rng.integers(shape.pixels)
+    together = (start + np.arange(min(m, shape.pixels))) % shape.pixels
+
+    def value(count):
+        if kind == 2:
+            return rng.choice([0, 255], (count, shape.channels))
+        return np.full((count, shape.channels), 255 * kind)
+
+    if setting.scope == "clip":
+        flat = other.reshape(-1, shape.channels)
+        begin, total = rng.integers(len(flat)), len(flat)
+        near = (begin + np.arange(min(m, total))) % total
+        places = near if rng.integers(2) else rng.permutation(total)[: len(near)]
+        flat[places] = value(len(places))
+    else:
+        some = range(shape.frames) if setting.scope == "frame" else [int(rng.integers(shape.frames))]
+        for frame in some:
+            other[frame, together] = value(len(together))
+    return other.reshape(clip.shape)
+
+
+@settings(deadline=None, max_examples=150)
+@given(plan=plans(), seed=st.integers(0, 10**6))
+def test_no_neighbour_moves_the_rounded_values_by_more_than_was_paid_for(plan, seed):
+    """The path that runs: measured, clipped, rounded; compared with the event that the accountant counts."""
+    rng = np.random.default_rng(seed)
+    ground = rng.choice(["noise", "black", "white"])
+    clip = clip_for(plan.shape, seed)
+    if ground != "noise":
+        clip[:] = 0 if ground == "black" else 255
+    before = rounded(plan, clip)
+    for _ in range(6):
+        moved = rounded(plan, neighbour(plan, clip, rng)) - before
+        assert int((moved * moved).sum()) <= plan.event.sensitivity_squared
+
+
+@settings(deadline=None, max_examples=60)
+@given(plan=plans())
+def test_the_noise_is_enough_and_not_much_more(plan):
+    from dpose.privacy.exact import gaussian_cost
+
+    spent = gaussian_cost([plan.event], 1e-5)
+    assert spent <= float(plan.setting.epsilon)
+    # a sigma of some grid steps is rounded up to a whole one
+    root = math.isqrt(int(plan.event.variance))
+    if root > 200:
+        assert spent > 0.98 * float(plan.setting.epsilon)
+
+
+def test_rounding_costs_next_to_nothing():
+    shape = ClipShape(64, 60, 80, 3)
+    for operator, more in (("low-pass", {}), ("random", {}), ("block", {"clip_norm": 3000})):
+        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 16, operator, k=600, pool=2, **more), shape, "a")
+        free = math.sqrt(plan.operator.sensitivity(plan.setting.neighbours(shape))) / float(plan.grid)
+        free /= plan.operator.unit if more else 1
+        assert 1 < math.sqrt(plan.event.sensitivity_squared) / free < 1.01
+
+
+def test_whole_numbers_need_no_rounding():
+    plan = ClipPlan.of(SETTING, ClipShape(8, 16, 16, 3))
+    assert plan.grid == 1
+    assert plan.event.sensitivity_squared == 255**2 * 3 * 16
+
+
+def test_clipping_bounds_norms_and_keeps_what_is_below():
+    shape = ClipShape(6, 8, 8, 1)
+    clip = clip_for(shape)
+    clip[3:] = 127
+    for segment in (False, True):
+        setting = ClipSetting.of(
+            8, "1e-5", "frame", "low-pass", k=16, pool=1, clip_norm=50, clip_segment=segment
+        )
+        plan = ClipPlan.of(setting, shape)
+        values = rounded(plan, clip).reshape(6, -1) * float(plan.grid)
+        norms = np.linalg.norm(values, axis=1)
+        assert plan.clipping.groups == (64 if segment else 1)
+        if segment:
+            assert np.linalg.norm(values) == pytest.approx(50, rel=1e-3)
+        else:
+            assert norms[:3] == pytest.approx(50, rel=1e-3)
+            assert norms[3:] == pytest.approx(0.5 * 8, rel=1e-2)  # 127 is half a level from grey
+        assert math.sqrt(plan.event.sensitivity_squared) * float(plan.grid) == pytest.approx(100, rel=0.01)
+
+
+def test_neighbours_in_many_parts_may_change_them_all():
+    shape, norm = ClipShape(200, 8, 8, 1), 50.0
+    wanted = {"pixels:3": 3, "pixels:60/frame": 200, "frame": 1, "clip": 200}
+    for near, parts in wanted.items():
+        setting = ClipSetting.of(8, "1e-5", near, "block", k=4, pool=1, clip_norm=norm)
+        clipping = ClipPlan.of(setting, shape).clipping
+        assert clipping.changed(setting.neighbours(shape), 200) == pytest.approx(2 * norm * math.sqrt(parts))
+        segment = ClipPlan.of(replace(setting, clip_segment=True), shape).clipping
+        assert segment.changed(setting.neighbours(shape), 200) == pytest.approx(
+            2 * norm * math.sqrt(min(parts, 4))  # 200 frames are 64 + 64 + 64 + 8
+        )
+
+
+def test_without_noise_the_picture_comes_back_as_fine_as_the_grid():
+    shape = ClipShape(5, 12, 16, 3)
+    smooth = np.linspace(40, 200, 16)[None, None, :, None] + np.linspace(0, 40, 12)[None, :, None, None]
+    clip = np.broadcast_to(smooth, (5, 12, 16, 3)).round().astype(np.uint8)
+    for operator, k in (
+        ("block", 3 * 12 * 16),
+        ("low-pass", 3 * 12 * 16),
+        ("random", 3 * 12 * 16),
+        ("block", 144),
+    ):
+        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, operator, k=k, pool=1), shape, "a")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(clip_plan, "discrete_gaussian", lambda v, count, stream: np.zeros(count, np.int64))
+            shown = np.stack(list(plan.run(iter(clip), AesNoise(Key.fresh()))))
+        off = np.abs(shown.astype(int) - clip).max()
+        assert off <= (1 if k > 144 else 12)
+
+
+def test_groups_are_blended_in_time():
+    shape = ClipShape(10, 4, 4, 1)
+    plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, k=1, pool=4), shape)
+    assert plan.operator.groups == 2
+    volume = 5 * 16
+    shown = np.stack(list(plan.pictures(iter([np.array([50.0 * volume]), np.array([100.0 * volume])]))))
+    assert shown[:, 0, 0, 0].tolist() == [50, 50, 50, 60, 70, 80, 90, 100, 100, 100]
+
+
+@settings(deadline=None, max_examples=60)
+@given(frames=st.integers(1, 30), pool=st.integers(1, 12))
+def test_every_frame_is_shown_once_and_few_are_held(frames, pool):
+    shape = ClipShape(frames, 3, 3, 1)
+    plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, k=1, pool=pool), shape)
+    taken = [0]
+
+    def clip():
+        for _ in range(frames):
+            taken[0] += 1
+            yield np.zeros((3, 3, 1), np.uint8)
+
+    shown = 0
+    for picture in plan.run(clip(), AesNoise(Key.fresh())):
+        assert picture.shape == (3, 3, 1)
+        shown += 1
+        assert taken[0] - shown <= 3 * pool + 2
+    assert shown == frames
+
+
+def test_other_numbers_of_frames_are_refused():
+    plan = ClipPlan.of(SETTING, ClipShape(4, 8, 8, 1))
+    for count in (3, 5, 0):
+        with pytest.raises(DposeError, match=r"frames"):
+            list(plan.run(iter(np.zeros((count, 8, 8, 1), np.uint8)), AesNoise(Key.fresh())))
+
+
+def test_frames_and_groups_have_noise_of_their_own():
+    shape = ClipShape(6, 16, 16, 3)
+    plan = ClipPlan.of(ClipSetting.of(1, "1e-5", 16, k=768, pool=1), shape)
+    grey = np.full((6, 16, 16, 3), 127, np.uint8)
+    groups = list(plan.released(plan.measured(iter(grey)), AesNoise(Key.fresh())))
+    for one, other in itertools.combinations(groups, 2):
+        assert abs(np.corrcoef(one, other)[0, 1]) < 0.2
+    again = list(plan.released(plan.measured(iter(grey)), AesNoise(Key.fresh())))
+    assert not np.array_equal(groups[0], again[0])
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("text", "scope", "m"),
+        [
+            ("pixels:16", "clip", 16),
+            ("16", "clip", 16),
+            ("pixels:3/frame", "frame", 3),
+            ("frame", ONE_FRAME, None),
+            ("clip", "clip", None),
+        ],
+    )
+    def test_neighbours(self, text, scope, m):
+        assert parse_clip_neighbours(text) == (scope, m)
+
+    @pytest.mark.parametrize(
+        ("more", "word"),
+        [
+            ({"delta": 0}, "delta must lie between 0 and 1"),
+            ({"delta": "1.5"}, "delta must lie between 0 and 1"),
+            ({"epsilon": 0}, "epsilon must lie between"),
+            ({"epsilon": "many"}, "epsilon"),
+            ({"neighbours": "pixels"}, "pixels:M"),
+            ({"neighbours": "pixels:0"}, "m must be at least 1"),
+            ({"operator": "wavelet"}, "block, low-pass, random"),
+            ({"k": 0}, "k: must be"),
+            ({"pool": 0}, "pool: must be"),
+            ({"clip_norm": -1}, "clip-norm"),
+            ({"clip_segment": True}, "no norm to clip to"),
+            ({"paper": True, "neighbours": "pixels:16"}, "one frame"),
+            ({"paper": True, "pool": 2}, "own operator"),
+            ({"k": 3 * 64 + 1}, "192"),
+            ({"k": 2}, "at least 3"),
+            ({"neighbours": "pixels:65/frame"}, "only 64 pixels"),
+        ],
+    )
+    def test_what_is_refused(self, more, word):
+        values = {"epsilon": 8, "delta": "1e-5"} | more
+        with pytest.raises(DposeError, match=word):
+            ClipPlan.of(ClipSetting.of(**values), ClipShape(2, 8, 8, 3))
+
+    @pytest.mark.parametrize("near", ["pixels:1", "pixels:16", "pixels:16/frame", "frame", "clip"])
+    @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 21, 33, 3), (280, 256, 340, 3), (3, 2, 900, 3)])
+    def test_the_grid_is_chosen_from_the_settings_alone(self, near, shape):
+        clip = ClipShape(*shape)
+        if near == "pixels:16/frame" and clip.pixels < 16:
+            return
+        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", near if clip.pixels >= 16 else 1), clip)
+        operator = plan.operator
+        assert 1 <= operator.rows <= clip.height
+        assert 1 <= operator.groups <= clip.frames
+        largest = max(1, min(clip.height, clip.width) // clip_plan.FEWEST_CELLS)
+        side = max(side for side in clip_plan.SIDES if side <= largest)
+        assert operator.rows == max(1, round(clip.height / side)) or plan.noise <= clip_plan.GOOD_NOISE * 1.01
+
+    def test_k_is_used_and_never_passed(self):
+        for k in (3, 100, 3072, 9999):
+            plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, k=k, pool=1), ClipShape(2, 240, 320, 3))
+            assert 0.85 * (k - 3) <= plan.operator.outputs <= k
+
+
+class TestWords:
+    def test_noise_is_told_beforehand(self):
+        text = "\n".join(explain_clip(ClipPlan.of(SETTING, ClipShape(64, 240, 320, 3))))
+        for words in ("64 frames, 320 x 240", "any 4 pixels of the clip", "gray levels a pixel", "PSNR of"):
+            assert words in text
+        assert "a face" in text
+        assert "a whole frame has epsilon" in text
+        assert "WARNING" not in text
+        assert noise_psnr(255) == 0
+
+    def test_mostly_noise_is_warned_of(self):
+        hopeless = ClipSetting.of(8, "1e-5", "frame")
+        text = "\n".join(explain_clip(ClipPlan.of(hopeless, ClipShape(64, 240, 320, 3))))
+        assert "WARNING: this will be mostly noise" in text
+        assert "of any one frame" in text
+
+    def test_larger_things_cost_more(self):
+        for near in ("pixels:16", "pixels:16/frame", "frame"):
+            plan = ClipPlan.of(ClipSetting.of(8, "1e-5", near), ClipShape(64, 240, 320, 3))
+            neighbours = plan.setting.neighbours(plan.shape)
+            own = plan.epsilon_for(neighbours.m, neighbours.scope)
+            assert own == pytest.approx(8, rel=0.01)
+            frame = plan.epsilon_for(240 * 320, ONE_FRAME)
+            clip = plan.epsilon_for(64 * 240 * 320, "clip")
+            assert plan.epsilon_for(10_000, ONE_FRAME) < frame < clip
+            assert plan.epsilon_for(10_000, ONE_FRAME) < plan.epsilon_for(10_000, "frame") < clip
+
+    def test_arrays(self):
+        clip = clip_for(ClipShape(5, 16, 24, 3))
+        made = release_clip(clip, SETTING)
+        assert made.frames.shape == clip.shape
+        assert made.frames.dtype == np.uint8
+        assert made.statement.kind is Kind.PRIVATE
+        assert made.statement.accountant is ReleaseAccountant.GAUSSIAN
+        assert 7.9 < made.statement.verify() <= 8
+        one, other = (release_clip(clip, SETTING, seed=3) for _ in range(2))
+        assert np.array_equal(one.frames, other.frames)
+        assert one.statement.kind is Kind.SEEDED
+        for wrong in (clip[0], clip.astype(float), clip[:0]):
+            with pytest.raises(DposeError, match="uint8"):
+                release_clip(wrong, SETTING)
+        with pytest.raises(DposeError, match="exclude"):
+            release_clip(clip, SETTING, seed=1, source=AesNoise(Key.fresh()))
+
+
+class TestFiles:
+    @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
+    @pytest.mark.parametrize("near", ["pixels:16", "pixels:2/frame", "frame"])
+    def test_a_video_and_its_statement(self, tmp_path, operator, near):
+        source = write(tmp_path / "a.mp4", sound=True)
+        statement = dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5", near, operator, clip_norm=900)
+        before, after = probe(source), probe(tmp_path / "b.mp4")
+        assert (after.width, after.height, after.frames) == (48, 32, 9)
+        assert (after.rate, after.sound) == (before.rate, False)
+        assert statement.kind is Kind.PRIVATE
+        carried, line = verify_release(tmp_path / "b.mp4")
+        assert carried == statement
+        assert "8 is claimed" in line
+        assert released_files(tmp_path)[1:] == [tmp_path / "b.mp4"]
+
+    def test_uneven_time_stamps_stay(self, tmp_path):
+        stamps = [0, 3, 4, 9, 10, 11, 20]
+        source = write(tmp_path / "a.mkv", frames=7, stamps=stamps, rate=10)
+        dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5")
+        info = probe(tmp_path / "b.mp4")
+        assert [round(float(f.pts * info.time_base * 10)) for f in read_frames(info)] == stamps
+        verify_release(tmp_path / "b.mp4")
+
+    @pytest.mark.parametrize("size", [(33, 21), (1, 1), (64, 21)])
+    @pytest.mark.parametrize("frames", [1, 3])
+    def test_odd_sizes_and_single_frames(self, tmp_path, size, frames):
+        source = write(tmp_path / "a.mp4", frames=frames, size=size, pix_fmt="yuv444p")
+        dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5", 1)
+        after = probe(tmp_path / "b.mp4")
+        assert (after.width, after.height, after.frames) == (*size, frames)
+        verify_release(tmp_path / "b.mp4")
+
+    def test_a_turned_video_is_released_as_it_is_shown(self, tmp_path):
+        source = write(tmp_path / "a.mp4", size=(64, 32))
+        data = bytearray(source.read_bytes())
+        matrix = (0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30)
+        struct.pack_into(">9i", data, data.index(b"tkhd") + 44, *matrix)
+        source.write_bytes(data)
+        statement = dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5")
+        assert statement.release["size"] == "32x64"
+        after = probe(tmp_path / "b.mp4")
+        assert (after.width, after.height, after.rotation) == (32, 64, 0)
+        verify_release(tmp_path / "b.mp4")
+
+    def test_grey_videos(self, tmp_path):
+        source = write(tmp_path / "a.mkv", codec="ffv1", pix_fmt="gray")
+        statement = dpose.release_video(source, tmp_path / "b.mkv", 8, "1e-5", 4)
+        assert statement.release["channels"] == "1"
+        assert statement.events[0].sensitivity_squared == 255**2 * 16
+
+    def test_sound_that_is_kept_is_named(self, tmp_path):
+        source = write(tmp_path / "a.mp4", sound=True)
+        statement = dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5", keep_sound=True)
+        assert probe(tmp_path / "b.mp4").sound
+        assert "is not protected at all" in statement.paragraph()
+
+    @pytest.mark.parametrize(
+        ("damage", "word"),
+        [
+            (("file", ""), "was changed"),
+            (("epsilon", '"epsilon": "4.0"'), "was changed"),
+            (("sidecar", ""), "no privacy statement"),
+        ],
+    )
+    def test_a_changed_video_is_refused(self, tmp_path, damage, word):
+        target = tmp_path / "b.mp4"
+        dpose.release_video(write(tmp_path / "a.mp4"), target, 8, "1e-5")
+        sidecar = tmp_path / "b.mp4.privacy.json"
+        if damage[0] == "file":
+            target.write_bytes(target.read_bytes() + b"\0")
+        elif damage[0] == "epsilon":
+            sidecar.write_text(sidecar.read_text().replace('"epsilon": "8.0"', damage[1]))
+        else:
+            sidecar.unlink()
+        with pytest.raises(DposeError, match=word):
+            verify_release(target)
+
+    @pytest.mark.parametrize(
+        ("changes", "word"),
+        [
+            ({"grid": "48x32x9"}, "smaller sensitivity"),  # all frequencies: a pixel moves them fully
+            ({"step": "1/1000000"}, "smaller sensitivity"),
+            ({"step": "0"}, "does not say how"),
+            ({"frames": "90"}, "has frames 9"),
+            ({"size": "48x31"}, "has size 48x32"),
+            ({"operator": "magic"}, "does not say how"),
+            ({"grid": "100x1x1"}, "does not say how"),
+            ({"clip norm": "inf", "clipped together": "1"}, "does not say how"),
+            ({"channels": "4"}, "does not say how"),
+            ({"mechanism": "pixelization"}, "does not say how"),
+            ({"neighbours": 64}, "smaller sensitivity"),
+            ({"scope": "picture"}, "no neighbours of a released clip"),
+            ({"event": 0.5}, "smaller sensitivity"),
+            ({"events": 2}, "other events"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+    )
+    def test_a_forged_record_is_found_out(self, tmp_path, changes, word):
+        """The digest is no signature: a forger computes a new one. The arithmetic must still be consistent."""
+        from dpose.release.carry import bound_to, file_digest
+
+        target = tmp_path / "b.mp4"
+        made = dpose.release_video(
+            write(tmp_path / "a.mp4"), target, 8, "1e-5", 16, "low-pass", k=300, pool=2
+        )
+        verify_release(target)
+        more = dict(changes)
+        (event,) = made.events
+        events = (event,) * more.pop("events", 1)
+        if "event" in more:
+            share = Fraction(more.pop("event"))
+            events = (
+                replace(
+                    event, sensitivity_squared=event.sensitivity_squared * share, variance=event.variance
+                ),
+            )
+        near = replace(
+            made.neighbours, m=more.pop("neighbours", 16), scope=more.pop("scope", made.neighbours.scope)
+        )
+        forged = replace(
+            made, release={**made.release, **more}, events=events, neighbours=near, epsilon=100.0
+        )
+        (tmp_path / "b.mp4.privacy.json").write_text(bound_to(file_digest(target), forged).to_json())
+        with pytest.raises(DposeError, match=word):
+            verify_release(target)
+
+    def test_a_seed_makes_it_repeatable_and_says_so(self, tmp_path):
+        source = write(tmp_path / "a.mp4")
+        for name in ("b.mp4", "c.mp4"):
+            statement = dpose.release_video(source, tmp_path / name, 8, "1e-5", 4, "random", seed=5)
+        assert (tmp_path / "b.mp4").read_bytes() == (tmp_path / "c.mp4").read_bytes()
+        assert statement.kind is Kind.SEEDED
+        assert "nothing is guaranteed" in verify_release(tmp_path / "c.mp4")[1]
+        carried = json.loads((tmp_path / "c.mp4.privacy.json").read_text())
+        assert len(carried["release"]["choice"]) == 32
+
+    def test_paper_mode(self, tmp_path):
+        target = tmp_path / "b.mp4"
+        statement = dpose.release_video(write(tmp_path / "a.mp4"), target, 8, "1e-4", paper=True, k=60)
+        assert statement.kind is Kind.PAPER
+        assert "NOTHING IS GUARANTEED" in statement.paragraph()
+        assert "nothing is claimed" in verify_release(target)[1]
+        plan = DensePlan.of(ClipSetting.of(8, "1e-4", paper=True, k=60), shape_of(probe(target)))
+        assert any("takes minutes" in line for line in explain_clip(plan))
+        with pytest.raises(DposeError, match=r"a\.mp4: .*4,608"):
+            dpose.release_video(tmp_path / "a.mp4", tmp_path / "c.mp4", 8, "1e-4", paper=True, k=4609)
+
+
+class TestRefusals:
+    """One line that names the file, and nothing written."""
+
+    def refused(self, folder, source, word, **more):
+        before = sorted(p.name for p in folder.rglob("*"))
+        with pytest.raises(DposeError, match=word) as caught:
+            dpose.release_video(source, folder / "out" / "b.mp4", **({"epsilon": 8, "delta": "1e-5"} | more))
+        assert "\n" not in caught.value.line()
+        left = sorted(p.name for p in folder.rglob("*") if p.is_file())
+        assert left == [name for name in before if (folder / name).is_file()]
+
+    def test_what_is_no_video(self, tmp_path):
+        (tmp_path / "empty.mp4").write_bytes(b"")
+        (tmp_path / "text.mp4").write_text("no video")
+        for name in ("empty.mp4", "text.mp4", "absent.mp4"):
+            self.refused(tmp_path, tmp_path / name, name.split(".")[0])
+
+    def test_sound_alone(self, tmp_path):
+        write(tmp_path / "a.mp4", sound=True)
+        with av.open(str(tmp_path / "a.mp4")) as given, av.open(str(tmp_path / "tone.mp4"), "w") as out:
+            stream = out.add_stream_from_template(given.streams.audio[0])
+            for packet in given.demux(given.streams.audio[0]):
+                if packet.dts is not None:
+                    packet.stream = stream
+                    out.mux(packet)
+        self.refused(tmp_path, tmp_path / "tone.mp4", "no video in it")
+
+    @pytest.mark.parametrize("name", ["a.avi", "a.mkv"])
+    def test_a_video_that_ends_early(self, tmp_path, name):
+        source = write(tmp_path / name, frames=60, codec="mpeg4" if name == "a.avi" else "libx264")
+        data = source.read_bytes()
+        source.write_bytes(data[: len(data) * 6 // 10])
+        self.refused(tmp_path, source, name)
+
+    def test_k_beyond_the_frame_and_m_beyond_the_clip(self, tmp_path):
+        source = write(tmp_path / "a.mp4")
+        self.refused(tmp_path, source, r"a\.mp4: k: 4,609 values cannot be kept", k=4609)
+        self.refused(tmp_path, source, r"a\.mp4: neighbours", neighbours="pixels:99999")
+        self.refused(tmp_path, source, "delta must lie between 0 and 1", delta=0)
+        self.refused(tmp_path, source, "delta must lie between 0 and 1", delta=2)
+
+    def test_other_files_among_the_videos(self, tmp_path):
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for name in ("a.mp4", "b.mp4"):
+            write(folder / name)
+        (folder / "notes.txt").write_text("passed over")
+        (folder / "c.png").write_bytes(b"passed over too")
+        found = find_videos([str(folder)], tmp_path / "out")
+        assert [job.source.name for job, _ in found] == ["a.mp4", "b.mp4"]
+        release_file(found[0][1], found[0][0].target, SETTING)
+        assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.mp4", "a.mp4.privacy.json"]
+        (folder / "d.mp4").write_text("a text by the name of a video")
+        with pytest.raises(DposeError, match=r"d\.mp4"):
+            find_videos([str(folder)], tmp_path / "other")
+        for wrong, word in (("notes.txt", "is no video"), ("c.png", "is no video"), ("*.avi", "no such")):
+            with pytest.raises(DposeError, match=word):
+                find_videos([str(folder / wrong)], tmp_path / "other")
+        with pytest.raises(DposeError, match="there is no video"):
+            find_videos([str(_pictures(tmp_path))], tmp_path)
+
+
+def _pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"")
+    return folder
+
+
+def test_a_statement_reads_back(tmp_path):
+    statement = dpose.release_video(write(tmp_path / "a.mp4"), tmp_path / "b.mp4", "1/3", "1e-5")
+    text = (tmp_path / "b.mp4.privacy.json").read_text()
+    assert PrivacyStatement.from_json(text) == statement
