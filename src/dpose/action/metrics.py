@@ -32,7 +32,7 @@ class Top1Result:
         """The numbers, ready for JSON."""
         return {"metric": "Top-1", "columns": {"Top-1": self.top1}, "clips": self.count}
 
-    def __str__(self) -> str:
+    def __rich__(self) -> str:
         return f"Top-1 {self.top1:.2f} % of {self.count:,} clips"
 
 

@@ -14,7 +14,7 @@ from dpose.experiments.config import RunConfig
 from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, SubjectUnits, UnitKind, open_data
 from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
-from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
 
@@ -111,7 +111,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
             torch.manual_seed(config.seed)
         model = PoseModel(
             PoseConfig(
-                preset=choice.preset,
+                preset=cast(Preset, choice.preset),
                 input_size=choice.input_size or (0, 0),
                 norm="group" if private else "batch",
                 skeleton=_skeleton(config),
@@ -128,7 +128,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
         if private and model.config.norm == "batch":
             model = fold_batchnorm(model)
         facts.append(f"the first weights, from {first.name}")
-        caveats += _inherited(first)
+        caveats += inherited(first)
     skeleton = _skeleton(config)
     if model.config.skeleton != skeleton:
         caveats.append(f"the head was adapted from {model.config.skeleton}'s joints to {skeleton}'s")
@@ -139,7 +139,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     return model.to(device).to(memory_format=torch.channels_last), facts, caveats
 
 
-def _inherited(init: Path) -> list[str]:
+def inherited(init: Path) -> list[str]:
     """What the statement of the first weights means for a run that starts from them."""
     try:
         earlier = PrivacyStatement.from_json((init / "privacy.json").read_text())

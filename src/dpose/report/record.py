@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from dpose.action.data.spec import ActionSpec
 from dpose.errors import DposeError
 from dpose.pose.data.spec import DataSpec, Purpose
 from dpose.privacy.statement import PrivacyStatement
@@ -151,16 +152,18 @@ class RunRecord:
         return spec is not None and spec.public
 
 
-def spec_of(name: str, purpose: Purpose) -> DataSpec | None:
+def spec_of(name: str, purpose: Purpose) -> DataSpec | ActionSpec | None:
     """The data spec that `name` writes, as evaluations and statements name data; None where it is none.
 
     A folder's path says nothing to whoever reads a statement, so only its last part is kept.
     """
-    try:
-        spec = DataSpec.parse(name).for_purpose(purpose)
-    except DposeError:
-        return None
-    return replace(spec, root=Path(spec.root).name)
+    for kind in (DataSpec, ActionSpec):
+        try:
+            spec: DataSpec | ActionSpec = kind.parse(name).for_purpose(purpose)
+        except DposeError:
+            continue
+        return replace(spec, root=Path(spec.root).name)
+    return None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
