@@ -113,7 +113,7 @@ def explain_action_run(config: RunConfig) -> RenderableType:
         count, how = config.data.units, f"as configured; the data are not at hand ({error.what})"
     views = config.data.views or 1
     lines = Text(
-        f"{config.data.private}: {count:,} videos ({how}), {views} clip{'s' if views > 1 else ''} of each in a gradient."
+        f"{config.data.private}: {count:,} videos ({how}), {views} of each one's clips in a gradient."
         f" Starts from {config.model.init or 'nothing'}; public data: {config.data.public or 'none'}.\n"
     )
     return Group(lines, explain(config.plan, count, size))
