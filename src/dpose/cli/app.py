@@ -93,9 +93,12 @@ def evaluate(
     ] = None,
     limit: Limit = None,
 ) -> None:
-    """Score a model: PCKh, or OKS AP on COCO and Human-Art. Its statement lists scores on held-out private data."""
-    from dpose.experiments.evaluation import evaluate_run
+    """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
+
+    Its statement lists scores on held-out private data.
+    """
     from dpose.experiments.scoring import score_file
+    from dpose.experiments.tasks import evaluate_task
 
     console = plain_console()
     spec = with_annotations(data, annotations)
@@ -104,7 +107,7 @@ def evaluate(
     if predictions is not None:
         console.print(score_file(predictions, spec, console))
     elif run is not None:
-        console.print(evaluate_run(run, spec, limit=limit, detections=detections, console=console)[0])
+        console.print(evaluate_task(run, spec, limit=limit, detections=detections, console=console))
 
 
 @app.command(epilog="Example: dpose compare runs/a runs/b --out comparison.png")

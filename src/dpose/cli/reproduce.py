@@ -16,8 +16,8 @@ def reproduce(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="synthetic:LOOK[:SPLIT], mot:ROOT, ppm100:ROOT or celeba:ROOT; may be given again. "
-            "Default: rendered people."
+            help="synthetic:LOOK[:SPLIT], mot:ROOT, ppm100:ROOT or celeba:ROOT; may be given again. For the video "
+            "tables synthetic-clips[:LOOK], ucf101:ROOT, hmdb51:ROOT or pahmdb:ROOT. Default: rendered people."
         ),
     ] = None,
     limit: Annotated[
@@ -35,6 +35,15 @@ def reproduce(
         ),
     ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Of the video tables: a named subset of the rows, one run each.")
+    ] = False,
+    external: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME:DIR, videos that another method made, for the video tables' row NAME; may be given again."
+        ),
+    ] = None,
 ) -> None:
     """Run a paper's table or figure again, the paper's way and dpose's side by side.
 
@@ -49,6 +58,8 @@ def reproduce(
         for experiment in EXPERIMENTS.values():
             console.print(f"{experiment.name:14} {experiment.title}", highlight=False)
         return
-    outcomes = run(name, Request(tuple(data or ()), limit, segmenter, seed), out, console)
+    outcomes = run(
+        name, Request(tuple(data or ()), limit, segmenter, seed, quick, tuple(external or ())), out, console
+    )
     if any(outcome.status != "done" for outcome in outcomes):
         raise typer.Exit(1)

@@ -50,6 +50,16 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make; must not exist.", rich_help_panel=RUNNING)
     ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="pose or action. Default: pose.", rich_help_panel=DATA)
+    ] = None,
+    views: Annotated[
+        int | None,
+        typer.Option(
+            help="Clips of a video in its gradient, for actions: more than one is MultiClip-DP. Default: 1.",
+            rich_help_panel=METHOD,
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -84,7 +94,7 @@ def train(
         str | None,
         typer.Option(
             help="What is protected: image (all its people), crop (one person in one image) or subject (all "
-            "images of a person, where the data know who is who). Default: image.",
+            "images of a person, where the data know who is who); of actions a video. Default: image.",
             rich_help_panel=GUARANTEE,
         ),
     ] = None,
@@ -178,7 +188,11 @@ def train(
         typer.Option(help="Weight of the public views' gradient. Default: 1.", rich_help_panel=METHOD),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="nano (CPU), 5m, 11m or 21m. Default: nano.", rich_help_panel=MODEL)
+        str | None,
+        typer.Option(
+            help="nano (CPU), 5m, 11m or 21m; for actions nano or mvit-b. Default: nano.",
+            rich_help_panel=MODEL,
+        ),
     ] = None,
     init: Annotated[
         str | None,
@@ -247,18 +261,25 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a pose model; with a private method, under a guarantee that its statement carries."""
+    """Train a pose or action model; with a private method, under a guarantee that its statement carries."""
     from dpose.experiments.config import RunConfig
-    from dpose.experiments.runs import explain_run, resume_pose, train_pose
+    from dpose.experiments.tasks import explain_task, resume_task, train_task
 
     console = plain_console()
     if resume is not None:
-        told(resume_pose(resume, console), console)
+        told(resume_task(resume, console), console)
         return
     if annotations:
         data = [with_annotations(_only(data, annotations), annotations)]
     given: dict[str, Any] = {
-        "data": {"private": data or None, "public": public, "watch": watch, "limit": limit},
+        "task": task,
+        "data": {
+            "private": data or None,
+            "public": public,
+            "watch": watch,
+            "limit": limit,
+            "views": views,
+        },
         "model": {"preset": preset, "init": init, "strategy": strategy},
         "plan": {
             "method": method,
@@ -293,14 +314,14 @@ def train(
     settings = RunConfig.from_options(given, config)
     if explain:
         with console.status("calibrating"):
-            text = explain_run(settings)
+            text = explain_task(settings)
         console.print(text, highlight=False)
         return
     if out is None:
         raise DposeError(
             "training needs a folder for the run", fix="give --out, or --explain to train nothing"
         )
-    told(train_pose(settings, out, console, views_at_once, command=typed()), console)
+    told(train_task(settings, out, console, views_at_once, command=typed()), console)
 
 
 def _only(data: list[str] | None, annotations: str) -> str:

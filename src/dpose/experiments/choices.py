@@ -24,7 +24,7 @@ from dpose.pose.data import (
 )
 from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
-from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import Precision
 from dpose.privacy.statement import PrivacyStatement
@@ -158,7 +158,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
         else:
             torch.manual_seed(config.seed)
         described = PoseConfig(
-            preset=choice.preset,
+            preset=cast(Preset, choice.preset),
             input_size=choice.input_size or (0, 0),
             norm="group" if private and not imagenet else "batch",
             skeleton=_skeleton(config),
@@ -174,7 +174,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
         if choice.input_size and tuple(choice.input_size) != model.config.input_size:
             raise DposeError(f"the model takes {model.config.input_size} pixels", str(first))
         facts.append(f"the first weights, from {first.name}")
-        caveats += _inherited(first)
+        caveats += inherited(first)
     if private and model.config.norm == "batch":
         model = fold_batchnorm(model)
     skeleton = _skeleton(config)
@@ -187,7 +187,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     return model.to(device).to(memory_format=torch.channels_last), facts, caveats
 
 
-def _inherited(init: Path) -> list[str]:
+def inherited(init: Path) -> list[str]:
     """What the statement of the first weights means for a run that starts from them."""
     try:
         earlier = PrivacyStatement.from_json((init / "privacy.json").read_text())

@@ -14,6 +14,7 @@ from dpose.errors import DposeError
 from dpose.pose.task import Precision
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
+from dpose.units import MAX_VIEWS
 
 
 class DataChoice(BaseModel):
@@ -27,6 +28,7 @@ class DataChoice(BaseModel):
             has one, and "none" for none.
         limit: Use only so many units, a fixed choice by name.
         units: How many units there are: what a run is explained for where the data are not at hand.
+        views: For actions, the clips of a video in its gradient; more than one is MultiClip-DP.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +38,7 @@ class DataChoice(BaseModel):
     watch: str | None = None
     limit: int | None = Field(default=None, ge=1)
     units: int | None = Field(default=None, ge=1)
+    views: int | None = Field(default=None, ge=1, le=MAX_VIEWS)
 
     @field_validator("private")
     @classmethod
@@ -54,9 +57,10 @@ class ModelChoice(BaseModel):
     """Which model, and which of its parameters train.
 
     Attributes:
-        preset: "nano", "5m", "11m" or "21m"; ignored where `init` names a model.
+        preset: "nano", "5m", "11m" or "21m", for actions "nano" or "mvit-b"; ignored where `init` names a model.
         init: A model folder to start from, or the name of public weights that come with dpose; or "imagenet", timm's
             weights of the preset's backbone. By default those of the preset that come with dpose, where there are some.
+            For mvit-b also a safetensors file of torchvision's weights.
         strategy: "finetune", "full" or "scratch" (from nothing); by default finetune where there are first weights,
             else scratch.
         input_size: (H, W) pixels; the preset's own by default.
@@ -64,7 +68,7 @@ class ModelChoice(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    preset: Literal["nano", "5m", "11m", "21m"] = "nano"
+    preset: Literal["nano", "5m", "11m", "21m", "mvit-b"] = "nano"
     init: str | None = None
     strategy: Literal["finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
@@ -75,7 +79,7 @@ class RunConfig(BaseModel):
 
     Attributes:
         version: Of this format.
-        task: What is learnt.
+        task: What is learnt. The unit of action data is the video.
         data: Which data.
         model: Which model.
         plan: Method, budget, sampling, clipping.
@@ -89,7 +93,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
-    task: Literal["pose"] = "pose"
+    task: Literal["pose", "action"] = "pose"
     data: DataChoice
     model: ModelChoice = ModelChoice()
     plan: TrainingPlan
@@ -97,6 +101,18 @@ class RunConfig(BaseModel):
     augment: Literal["none", "private", "public"] | None = None
     precision: Precision | None = None
     seed: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _videos(cls, values: Any) -> Any:
+        """A video is the unit of action data unless something else is asked for."""
+        if (
+            isinstance(values, dict)
+            and values.get("task") == "action"
+            and isinstance(values.get("plan"), dict)
+        ):
+            return {**values, "plan": {"unit": "video", **values["plan"]}}
+        return values
 
     @model_validator(mode="after")
     def _clipped_in_float32(self) -> RunConfig:

@@ -31,6 +31,7 @@ from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.training.folder import read_statement
 from dpose.training.score import score
 from dpose.training.trainer import read_contents
+from dpose.units import Result
 
 
 def evaluate_run(
@@ -98,7 +99,7 @@ def evaluate_run(
             task = PoseTask(scored.config.skeleton, scored.config.split_ratio, labels=units.skeleton.name)
             results.append(cast(PCKhResult, score(task, scored, units, console=console)))
     named = {name: result.to_dict() for (name, _), result in zip(beside, results[1:], strict=True)}
-    _record(folder, spec, count, results[0], named, statement, console)
+    record_score(folder, "pose", shown_spec(spec), spec.public, count, results[0], named, statement, console)
     if not spec.public:
         _charge(folder, spec, model.config.input_size, limit, console)
     if (folder / "report.html").exists():
@@ -110,24 +111,41 @@ def _placed(folder: Path) -> PoseModel:
     return load_model(folder).to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _record(
+def record_score(
     folder: Path,
-    spec: DataSpec,
+    task: str,
+    name: str,
+    public: bool,
     units: int,
-    result: PCKhResult | APResult,
+    result: Result,
     beside: dict[str, Any],
     statement: PrivacyStatement | None,
     console: Console,
 ) -> None:
-    name = shown_spec(spec)
-    outside = statement is not None and statement.kind != "none" and not spec.public
+    """Write a score to `evaluations/`; one on private data is listed in ledger, statement and card first.
+
+    Args:
+        folder: A run or model folder.
+        task: Of the model.
+        name: Of the data, as readers elsewhere may see it.
+        public: Whether nobody in the data needs protection.
+        units: How many were scored.
+        result: The model's.
+        beside: Other models' results on the same data, as JSON by name.
+        statement: The model's.
+        console: Where it is said if the score cannot be kept.
+
+    Raises:
+        DposeError: the score must be recorded and cannot be.
+    """
+    outside = statement is not None and statement.kind != "none" and not public
     if statement and outside:
         query = Query(result.to_dict()["metric"], f"{name}, {units:,} units")
-        record_query(folder, statement, query)
+        record_query(folder, statement, query, task)
     content = {
         "data": name,
         "units": units,
-        "public": spec.public,
+        "public": public,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "result": result.to_dict(),
         "beside": [{"name": other, "result": values} for other, values in beside.items()],

@@ -20,7 +20,8 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
 from dpose.experiments.evaluation import evaluate_run
-from dpose.experiments.runs import resume_pose, train_pose
+from dpose.experiments.runs import train_pose
+from dpose.experiments.tasks import resume_task
 from dpose.files import write_atomic
 from dpose.pose.folder import load_model
 from dpose.pose.model import fold_batchnorm
@@ -51,7 +52,7 @@ def make(run: Path, out: Path, console: Console) -> None:
         DposeError: training was stopped (call again to go on), or a folder cannot be written to.
     """
     if not (run / "model.safetensors").exists() or _stopped(run):
-        finished = resume_pose(run, console) if run.exists() else train_pose(recipe(), run, console)
+        finished = resume_task(run, console) if run.exists() else train_pose(recipe(), run, console)
         if finished.interrupted:
             raise DposeError("stopped", str(run), "the same command goes on")
     halve(run, out)

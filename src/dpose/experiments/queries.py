@@ -11,13 +11,14 @@ from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.training.folder import model_card
 
 
-def record_query(folder: Path, statement: PrivacyStatement, query: Query) -> None:
+def record_query(folder: Path, statement: PrivacyStatement, query: Query, task: str = "pose") -> None:
     """Add `query` to the run in `folder`.
 
     Args:
         folder: A private run's.
         statement: As it stands in the folder.
         query: What was computed, of which data.
+        task: Of the model.
 
     Raises:
         DposeError: the folder cannot be written.
@@ -28,4 +29,4 @@ def record_query(folder: Path, statement: PrivacyStatement, query: Query) -> Non
         updated = statement.with_query(query, ledger.head)
     config = json.loads((folder / "config.json").read_text())
     write_atomic(folder / "privacy.json", updated.to_json())
-    write_atomic(folder / "README.md", model_card("pose", updated, config))
+    write_atomic(folder / "README.md", model_card(task, updated, config))

@@ -40,6 +40,12 @@ def make_report(
         DposeError: there is no run, or `pictures` names data that need protection and `show_pictures` is not given.
     """
     config = run_config(folder)
+    if config.task == "action":
+        if pictures:
+            raise DposeError("reports of action runs show no pictures", pictures, "leave --pictures out")
+        return write_report(
+            folder, no_pictures="Reports of action runs show curves and scores, and no pictures."
+        )
     spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures else watched(config)
     harmless = spec is not None and (spec.public or spec.name == "synthetic")
     if pictures and not harmless and not show_pictures:

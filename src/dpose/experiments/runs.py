@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -15,9 +16,7 @@ from dpose.experiments.choices import (
     open_public,
     open_units,
     precision,
-    run_config,
     shown_spec,
-    typed_command,
     watched,
 )
 from dpose.experiments.config import RunConfig
@@ -25,7 +24,7 @@ from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
 from dpose.experiments.warnings import few_units
 from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
-from dpose.pose.model import PoseConfig
+from dpose.pose.model import PoseConfig, Preset
 from dpose.pose.task import PoseTask
 from dpose.training.ranks import ranks
 from dpose.training.trainer import Run, train
@@ -106,7 +105,7 @@ def explain_run(config: RunConfig) -> RenderableType:
     Raises:
         DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
-    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size
+    size = config.model.input_size or PoseConfig(preset=cast(Preset, config.model.preset)).input_size
     try:
         count, how = len(open_units(config, size)), "counted"
     except DposeError as error:
@@ -142,12 +141,3 @@ def _watch(config: RunConfig, model: PoseConfig) -> Watch | None:
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
     task = PoseTask(model.skeleton, model.split_ratio, labels=units.skeleton.name)
     return Watch(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
-
-
-def resume_pose(folder: Path, console: Console) -> Run:
-    """Go on with the run in `folder` from its last checkpoint, with the settings it began with.
-
-    Raises:
-        DposeError: there is no run to go on with.
-    """
-    return train_pose(run_config(folder), folder, console, resume=True, command=typed_command(folder))

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from dpose.action.data.spec import ActionSpec
 from dpose.errors import DposeError
 from dpose.pose.data.spec import DataSpec
 from dpose.pose.metrics import SCORED
@@ -89,7 +90,10 @@ class _Log:
     """Collects a log's lines; of what stands there twice, the last counts."""
 
     def __init__(
-        self, method: Method | None, statement: PrivacyStatement | None, trained_on: Sequence[DataSpec]
+        self,
+        method: Method | None,
+        statement: PrivacyStatement | None,
+        trained_on: Sequence[DataSpec | ActionSpec],
     ) -> None:
         claims_nothing = statement is not None and statement.kind is Kind.NONE
         plain = claims_nothing and method is not None and not method.private

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from dpose.action.data.spec import ActionSpec
 from dpose.errors import DposeError
 from dpose.pose.data.spec import DataSpec, Purpose
 from dpose.privacy.statement import PrivacyStatement
@@ -149,23 +150,25 @@ class RunRecord:
         return bool(self.sources) and all(spec.public for spec in self.sources)
 
     @property
-    def sources(self) -> tuple[DataSpec, ...]:
+    def sources(self) -> tuple[DataSpec | ActionSpec, ...]:
         """The data that were trained on, one by one, without the folders that they are in; none where unknown."""
         named = mapping(self.settings.get("data")).get("private")
         specs = [spec_of(text(name), "train") for name in (named if isinstance(named, list) else [named])]
         return tuple(spec for spec in specs if spec is not None)
 
 
-def spec_of(name: str, purpose: Purpose) -> DataSpec | None:
+def spec_of(name: str, purpose: Purpose) -> DataSpec | ActionSpec | None:
     """The data spec that `name` writes, as evaluations and statements name data; None where it is none.
 
     A folder's path says nothing to whoever reads a statement, so only its last part is kept.
     """
-    try:
-        spec = DataSpec.parse(name).for_purpose(purpose)
-    except DposeError:
-        return None
-    return replace(spec, root=Path(spec.root).name)
+    for kind in (DataSpec, ActionSpec):
+        try:
+            spec: DataSpec | ActionSpec = kind.parse(name).for_purpose(purpose)
+        except DposeError:
+            continue
+        return replace(spec, root=Path(spec.root).name)
+    return None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """Procedural pictures of people with exact labels: two looks, still and moving, no downloads."""
 
+from dpose.scene.films import FILM_ACTIONS, FILM_SPLITS, film, film_labels
 from dpose.scene.looks import LOOKS
 from dpose.scene.motion import ACTIONS
 from dpose.scene.render import Scene, clip, render
@@ -9,11 +10,15 @@ from dpose.scene.stage import identity_of
 
 __all__ = [
     "ACTIONS",
+    "FILM_ACTIONS",
+    "FILM_SPLITS",
     "LOOKS",
     "SPLITS",
     "Scene",
     "clip",
     "contact_sheet",
+    "film",
+    "film_labels",
     "identity_of",
     "render",
     "scene_seed",

@@ -91,7 +91,7 @@ def build_stage(
     draws = Draws(number, seed)
     drawn = _drawn_identity(draws, seed)
     who = drawn if identity is None else identity
-    body = body_of(who, _wears_gown(look, who))
+    body = body_of(who, wears_gown(look, who))
     chosen = draws.weighted(ACTION_WEIGHTS[look])
     name = chosen if action is None else action
     view = draw_view(draws, look, action_named(name).support)
@@ -138,7 +138,7 @@ def build_stage(
 
 
 @lru_cache(maxsize=8192)
-def _wears_gown(look: str, identity: int) -> bool:
+def wears_gown(look: str, identity: int) -> bool:
     """Whether this person wears a hospital gown in this look: always or never."""
     return Draws(look_index(look), identity, _GOWN_STREAM).chance(GOWNS[look])
 

@@ -24,12 +24,16 @@ class Request:
         limit: At most so many pictures (units) of each.
         segmenter: An ONNX file, with ",imagenet" behind it where its input is normalised so; "" for the classical one.
         seed: Of all noise: an experiment's figures can be made again, and protect nobody.
+        quick: Run a named subset of the cells, once.
+        external: "NAME:DIR", videos that somebody else's method made, for the row of that name.
     """
 
     data: tuple[str, ...] = ()
     limit: int | None = None
     segmenter: str = ""
     seed: int = 0
+    quick: bool = False
+    external: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Action recognition: what people do in a video, and what else a video tells of them."""

@@ -1,0 +1,47 @@
+"""`synthetic-clips`: rendered films of a few actions, by people nobody knows, with what a witness would say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+
+from dpose.action.data.sources import Held
+from dpose.action.data.units import Video, VideoSet
+from dpose.scene import FILM_ACTIONS, FILM_SPLITS, film, film_labels
+
+SKIRTS = ("skirt", "dress", "gown")
+WITNESS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
+    "dark skin": lambda a: a["skin"] in ("brown", "deep", "ebony"),
+    "fair skin": lambda a: a["skin"] in ("porcelain", "fair", "beige"),
+    "dark hair": lambda a: a["hair"].startswith(("black", "dark brown")),
+    "child": lambda a: a["age"] == "child",
+    "elderly": lambda a: a["age"] == "elderly",
+    "stout": lambda a: a["build"] == "stout",
+    "skirt or dress": lambda a: a["bottom"].endswith(SKIRTS),
+    "shorts": lambda a: a["bottom"].endswith("shorts"),
+}
+"""What is asked of each person: attributes by name, each true or not."""
+
+
+@lru_cache(maxsize=16)
+def open_clips(look: str, split: str) -> VideoSet:
+    """One split of the films of a look; each is rendered when it is first asked for, and kept.
+
+    Args:
+        look: One of `dpose.scene.LOOKS`.
+        split: One of `dpose.scene.FILM_SPLITS`.
+    """
+    videos = []
+    for index in range(FILM_SPLITS[split]):
+        labels = film_labels(look, split, index)
+        videos.append(
+            Video(
+                f"{split}/{labels.name}",
+                Held(partial(film, look, split, index)),
+                FILM_ACTIONS.index(labels.action),
+                tuple(int(true_of(labels.attributes)) for true_of in WITNESS.values()),
+                f"rendered-{labels.identity}",
+            )
+        )
+    note = f"synthetic-clips:{look}:{split}: {len(videos):,} rendered films, one person in each, nobody real"
+    return VideoSet(tuple(videos), FILM_ACTIONS, tuple(WITNESS), (note,))

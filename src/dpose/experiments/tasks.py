@@ -1,0 +1,63 @@
+"""Which task a run is of: one door for the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+
+from dpose.experiments.action_runs import evaluate_action, explain_action_run, train_action
+from dpose.experiments.choices import run_config, typed_command
+from dpose.experiments.config import RunConfig
+from dpose.experiments.evaluation import evaluate_run
+from dpose.experiments.runs import explain_run, train_pose
+from dpose.training.trainer import Run
+
+
+def train_task(
+    config: RunConfig,
+    out: Path,
+    console: Console,
+    views_at_once: int | None = None,
+    resume: bool = False,
+    command: str = "",
+) -> Run:
+    """Train as `config` says; see `train_pose` and `train_action`."""
+    train = train_action if config.task == "action" else train_pose
+    return train(config, out, console, views_at_once, resume, command)
+
+
+def resume_task(folder: Path, console: Console) -> Run:
+    """Go on with the run in `folder` from its last checkpoint, with the settings it began with.
+
+    Raises:
+        DposeError: there is no run to go on with.
+    """
+    return train_task(run_config(folder), folder, console, resume=True, command=typed_command(folder))
+
+
+def explain_task(config: RunConfig) -> RenderableType:
+    """What a run would do, protect and cost."""
+    return explain_action_run(config) if config.task == "action" else explain_run(config)
+
+
+def evaluate_task(
+    folder: Path, data: str, *, limit: int | None = None, detections: str | None = None, console: Console
+) -> object:
+    """The score of the model in `folder` on `data`, which prints itself.
+
+    Raises:
+        DposeError: as `evaluate_run` and `evaluate_action`.
+    """
+    if task_of(folder) == "action":
+        return evaluate_action(folder, data, limit=limit, console=console)
+    return evaluate_run(folder, data, limit=limit, detections=detections, console=console)[0]
+
+
+def task_of(folder: Path) -> str:
+    """The task of the model in `folder`; "" where it does not say."""
+    try:
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("task", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""

@@ -1,0 +1,224 @@
+"""Videos: which clips a unit gives, and every dataset's own layout, on small files made here."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from dpose.action.data import ActionSpec, Video, VideoSet, VideoUnits, open_videos
+from dpose.action.data.folders import HUMAN
+from dpose.action.data.sources import Held, VideoFile
+from dpose.action.model import ActionConfig
+from dpose.errors import DposeError
+from dpose.media.images import write_image
+from dpose.units import CanonicalUnits, UnitDataset
+
+CONFIG = ActionConfig(("a", "b"), frames=4, input_size=(16, 16))
+
+
+def write_video(path: Path, frames: int = 12, level: int = 0) -> None:
+    """Frame t is grey of level + 10 t."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=Fraction(12))
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
+        stream.bit_rate = 4_000_000
+        for t in range(frames):
+            picture = np.full((16, 32, 3), level + 10 * t, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+
+
+def counted(count=10, action=1):
+    """Frame t is all t."""
+    frames = np.arange(count, dtype=np.uint8)[:, None, None, None] + np.zeros((1, 16, 16, 3), np.uint8)
+    return Video("v", Held(lambda: frames), action, (1, -1))
+
+
+def units(video, **options):
+    return VideoUnits(VideoSet((video,), ("a", "b"), ("x", "y")), CONFIG, **options)
+
+
+def times(view):
+    return view.image[:, 0, 0, 0].tolist()
+
+
+def test_units_speak_both_protocols():
+    data = units(counted())
+    assert isinstance(data, UnitDataset)
+    assert isinstance(data, CanonicalUnits)
+
+
+def test_canonical_clips_are_spread_over_the_video():
+    assert [times(v) for v in units(counted()).canonical(0)] == [[3, 4, 5, 6]]
+    three = units(counted(), views=3).canonical(0)
+    assert [times(v) for v in three] == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
+
+
+def test_a_unit_gives_as_many_clips_as_asked_for_at_random_places():
+    data = units(counted(), views=3, augment=True)
+    loads = [data.load(0, np.random.default_rng(seed)) for seed in range(20)]
+    assert all(len(views) == 3 for views in loads)
+    starts = {times(view)[0] for views in loads for view in views}
+    assert starts == set(range(7))
+    assert all(times(v) == list(range(times(v)[0], times(v)[0] + 4)) for views in loads for v in views)
+    again = data.load(0, np.random.default_rng(3))
+    np.testing.assert_array_equal(again[2].image, loads[3][2].image)
+
+
+def test_a_short_video_takes_a_smaller_stride_and_then_repeats_its_end():
+    far = ActionConfig(("a", "b"), frames=4, stride=4, input_size=(16, 16))
+    for count, expected in ((13, [0, 4, 8, 12]), (7, [0, 2, 4, 6]), (3, [0, 1, 2, 2]), (1, [0, 0, 0, 0])):
+        data = VideoUnits(VideoSet((counted(count),), ("a", "b")), far)
+        assert times(data.canonical(0)[0]) == expected
+
+
+def test_targets_are_the_labels_asked_for():
+    assert int(units(counted()).canonical(0)[0].target["action"]) == 1
+    assert units(counted(), labels="attributes").canonical(0)[0].target["attributes"].tolist() == [1, -1]
+    with pytest.raises(DposeError, match="no action labels"):
+        units(counted(action=-1))
+    with pytest.raises(DposeError, match="1 to 8 clips"):
+        units(counted(), views=9)
+
+
+def test_equal_content_has_equal_hashes():
+    other = counted(11)
+    assert units(counted()).content_hashes(0) == units(counted()).content_hashes(0)
+    assert units(counted()).content_hashes(0) != units(other).content_hashes(0)
+
+
+def test_a_video_file_gives_the_frames_asked_for(tmp_path):
+    write_video(tmp_path / "v.mp4")
+    source = VideoFile(tmp_path / "v.mp4")
+    assert source.count() == 12
+    found = source.read([2, 7], (8, 8))
+    assert found.shape == (2, 8, 8, 3)
+    assert np.abs(found.astype(int).mean((1, 2, 3)) - [20, 70]).max() < 6
+
+
+def ucf(root):
+    for action in ("Archery", "Biking"):
+        for group in (1, 2):
+            write_video(root / "UCF-101" / action / f"v_{action}_g0{group}_c01.avi")
+    lists = root / "ucfTrainTestlist"
+    lists.mkdir()
+    (lists / "classInd.txt").write_text("1 Archery\n2 Biking\n")
+    (lists / "trainlist01.txt").write_text(
+        "Archery/v_Archery_g02_c01.avi 1\nBiking/v_Biking_g02_c01.avi 2\nBiking/v_Biking_g02_c09.avi 2\n"
+    )
+    (lists / "testlist01.txt").write_text("Archery/v_Archery_g01_c01.avi\nBiking/v_Biking_g01_c01.avi\n")
+
+
+def test_ucf101(tmp_path):
+    ucf(tmp_path)
+    train = open_videos(f"ucf101:{tmp_path}", purpose="train")
+    assert [(v.name, v.action) for v in train.videos] == [
+        ("Archery/v_Archery_g02_c01.avi", 0),
+        ("Biking/v_Biking_g02_c01.avi", 1),
+    ]
+    assert "1 are listed and not there" in train.notes[0]
+    test = open_videos(f"ucf101:{tmp_path}", purpose="evaluate")
+    assert {v.subject for v in test.videos} == {"Archery-g01", "Biking-g01"}
+    clips = VideoUnits(test, CONFIG).canonical(0)
+    assert clips[0].image.shape == (4, 16, 16, 3)
+
+
+def hmdb(root):
+    (root / "lists").mkdir(parents=True)
+    for action, uses in (("clap", (1, 2, 0)), ("jump", (1, 1, 2))):
+        lines = ""
+        for i, use in enumerate(uses):
+            write_video(root / action / f"{action}_{i}.avi", frames=6)
+            lines += f"{action}_{i}.avi {use} \n"
+        (root / "lists" / f"{action}_test_split1.txt").write_text(lines)
+
+
+def test_hmdb51(tmp_path):
+    hmdb(tmp_path)
+    train = open_videos(f"hmdb51:{tmp_path}", purpose="train")
+    assert train.actions == ("clap", "jump")
+    assert [v.name for v in train.videos] == ["clap/clap_0.avi", "jump/jump_0.avi", "jump/jump_1.avi"]
+    test = open_videos(f"hmdb51:{tmp_path}:test", purpose="train")
+    assert [(v.name, v.action) for v in test.videos] == [("clap/clap_1.avi", 0), ("jump/jump_2.avi", 1)]
+
+
+def test_pahmdb_trains_without_its_own_videos(tmp_path):
+    hmdb(tmp_path)
+    (tmp_path / "PrivacyAttributes").mkdir()
+    entry = {
+        "skin_color": [[0, 5, 1]],
+        "gender": [[0, 5, [1, 2]]],
+        "face": [[0, 1, 1], [2, 5, 2]],
+        "nudity": [[0, 5, 1]],
+        "relationship": [[4, 5, 1]],
+        "review": True,
+    }
+    (tmp_path / "PrivacyAttributes" / "clap.json").write_text(json.dumps({"clap_1.avi": entry}))
+    train = open_videos(f"pahmdb:{tmp_path}", purpose="train")
+    test = open_videos(f"pahmdb:{tmp_path}", purpose="evaluate")
+    assert {v.name for v in train.videos} == {
+        f"{a}/{a}_{i}.avi" for a in ("clap", "jump") for i in range(3)
+    } - {"clap/clap_1.avi"}
+    assert [(v.name, v.action, v.attributes) for v in test.videos] == [
+        ("clap/clap_1.avi", 0, (1, 1, 1, 0, 0, -1))
+    ]
+    assert test.attributes == HUMAN
+
+
+def test_vispr(tmp_path):
+    for name, labels in (("one", ["a17_color", "a4_gender", "a64_rel_personal"]), ("two", ["a0_safe"])):
+        write_image(tmp_path / "images" / "train2017" / f"{name}.jpg", np.zeros((20, 30, 3), np.uint8))
+        notes = tmp_path / "annotations" / "train2017"
+        notes.mkdir(parents=True, exist_ok=True)
+        (notes / f"{name}.json").write_text(json.dumps({"labels": labels}))
+    (notes / "gone.json").write_text(json.dumps({"labels": []}))
+    found = open_videos(f"vispr:{tmp_path}", purpose="train")
+    assert [v.attributes for v in found.videos] == [(1, 1, 0, 0, 0, 1), (0,) * 6]
+    assert "1 labels without a picture" in found.notes[0]
+    one = ActionConfig(HUMAN, frames=1, input_size=(16, 16))
+    view = VideoUnits(found, one, labels="attributes").canonical(0)[0]
+    assert view.image.shape == (1, 16, 16, 3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("kinetics:x", "no videos called"),
+        ("ucf101", "needs a folder"),
+        ("ucf101:nowhere", "no such folder"),
+        ("synthetic-clips:castle", "no look called"),
+        ("ucf101:.", "cannot be read"),
+        ("hmdb51:.", "holds no"),
+        ("pahmdb:.", "holds no annotations"),
+        ("vispr:.", "holds no pictures"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(spec, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DposeError, match=message) as error:
+        open_videos(spec, purpose="train")
+    assert "\n" not in error.value.line()
+
+
+def test_specs():
+    spec = ActionSpec.parse("ucf101:/data/x:y:test")
+    assert (spec.root, spec.split, spec.shown) == ("/data/x:y", "test", "ucf101:x:y:test")
+    assert str(ActionSpec.parse("synthetic-clips").for_purpose("evaluate")) == "synthetic-clips:studio:val"
+    assert ActionSpec.parse("synthetic-clips:test").split == "test"
+    assert ActionSpec.parse("synthetic-clips").public
+    assert not ActionSpec.parse("synthetic-clips:ward").public
+
+
+def test_embedded_clips():
+    train = open_videos("synthetic-clips:ward", purpose="train", limit=12)
+    assert len(train) == 12
+    assert len(train.attributes) == len(train.videos[0].attributes) == 8
+    whole = open_videos("synthetic-clips:ward", purpose="train")
+    shares = np.mean([v.attributes for v in whole.videos], axis=0)
+    assert ((shares > 0.03) & (shares < 0.7)).all()
+    config = ActionConfig(train.actions)
+    assert VideoUnits(train, config).canonical(0)[0].image.shape == (16, 64, 64, 3)
