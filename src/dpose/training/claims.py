@@ -26,11 +26,11 @@ def statement_of(
     *,
     seeded: bool,
     head: str,
-    counted: int,
     public: Sequence[str],
     conditional_on: Sequence[str],
     caveats: Sequence[str],
     queries: Sequence[Query] = (),
+    counted: int = 0,
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -42,11 +42,11 @@ def statement_of(
         bound: What ran.
         seeded: Whether the noise came from a seed.
         head: The ledger's last hash; empty without a ledger.
-        counted: The steps that count by the ledger.
         public: Facts that the guarantee treats as public.
         conditional_on: What the guarantee takes as given.
         caveats: What the reader must know besides `CAVEATS`.
         queries: What else was computed from private data.
+        counted: The steps that count by the ledger.
     """
     plan = bound.plan
     if plan.kind.public_views:
