@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 SLACK = 4.0
-"""A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the gradients' dtype. The sum's own product
-rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm; in float32 it also
-covers the rounding of the norm, whose products are in float64. Where nothing cancels it adds 1e-6."""
+"""A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the gradients' dtype. The sum's own
+product rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm; in float32
+it also covers the rounding of the norm, whose products are in float64. Where nothing cancels it adds 1e-6."""
 
 _BLOCK = 2048
 

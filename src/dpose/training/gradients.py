@@ -7,6 +7,7 @@ optimizer goes through that sum, and `clipped_sum` returns nothing else: no loss
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Literal
 
@@ -15,7 +16,8 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from dpose.training.book import Book, square_norms
-from dpose.training.tracking import Params, UnitLoss, track
+from dpose.training.tracking import Params as Params
+from dpose.training.tracking import UnitLoss, track
 from dpose.units import Task, UnitBatch
 
 Way = Literal["fast", "plain"]
@@ -151,4 +153,11 @@ def _book(
         return None
     # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type
     exact = first.device.type != "mps" and torch.get_float32_matmul_precision() == "highest"
-    return track(unit_loss(task, model), params, batch, products=products and exact)
+    try:
+        return track(unit_loss(task, model), params, batch, products=products and exact)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        # of the loss itself, and then the plain way raises it again, or of something that only this way cannot do
+        warnings.warn(f"per-unit gradients are taken the plain, slower way: {error}", stacklevel=3)
+        return None

@@ -1,9 +1,9 @@
 """What the known layers give to the book: each unit's gradient of their weights, without a backward pass a unit.
 
-A layer runs forward as it always does. Backward, it hands on the gradient of its input, computed for all units at once,
-and enters each unit's gradient of its parameters in the `Book`; autograd itself gets no gradient of a parameter. All
-tensors here have the units in their first dimension, put there by `vmap` and not by a guess at a layout: whatever stands
-behind it (views, windows, tokens, pixels) belongs to that one unit and is summed before any norm is taken.
+A layer runs forward as it always does. Backward, it hands on the gradient of its input, computed for all units at
+once, and enters each unit's gradient of its parameters in the `Book`; autograd itself gets no gradient of a parameter.
+All tensors here have the units in their first dimension, put there by `vmap` and not by a guess at a layout: whatever
+stands behind it (views, windows, tokens, pixels) belongs to that one unit and is summed before any norm is taken.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Use(torch.autograd.Function):
     """A use of parameters in the autograd graph. The parameters are inputs, so that the graph reaches it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
+    def forward(ctx: Any, layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Run the layer."""
         output, saved = layer.forward(x, weight, bias)
         ctx.layer = layer
@@ -42,13 +42,13 @@ class Use(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, None, None]:
         """Enter the parameters' gradients in the book and return the input's."""
         x, weight, *saved = ctx.saved_tensors
         found = ctx.layer.backward(
-            x.detach(), weight.detach(), tuple(saved), gradients[0], ctx.needs_input_grad[0]
+            x.detach(), weight.detach(), tuple(saved), gradients[0], ctx.needs_input_grad[1]
         )
-        return found, None, None, None
+        return None, found, None, None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Conv:
         if not wanted:
             return None
         found = self._backward(gradient.flatten(0, 1), x.flatten(0, 1), weight, self.how.groups, inputs=True)
-        return found.unflatten(0, x.shape[:2])
+        return found.view(x.shape)
 
     def in_groups(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
         """Per-unit gradients by one convolution with a group of channels a unit: best for few channels a group."""
@@ -129,7 +129,7 @@ class Conv:
         found = self._backward(
             side_by_side(gradient), side_by_side(x), wide, units * self.how.groups, inputs=False
         )
-        return found.unflatten(0, (units, len(weight)))
+        return found.view(units, *weight.shape)
 
     def one_by_one(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
         """Per-unit gradients by one call a unit: best where a call has much to do."""
@@ -172,7 +172,7 @@ class LayerNorm:
         """See `Layer`."""
         mean, rstd = saved
         kept = [len(x), -1, *self.shape]
-        normalised = (x - mean).mul_(rstd)
+        normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
         self.book.add(self.weight, normalised.mul_(gradient).reshape(kept).sum(1))
         if self.bias:
             self.book.add(self.bias, gradient.reshape(kept).sum(1))
@@ -207,7 +207,7 @@ class GroupNorm:
         mean, rstd = saved
         flat, slope = (t.flatten(0, 1).contiguous() for t in (x, gradient))
         places = (1, *range(3, x.ndim))
-        in_groups = flat.unflatten(1, (self.groups, -1)).flatten(2)
+        in_groups = flat.view(len(flat), self.groups, -1)
         normalised = (in_groups - mean[..., None]).mul_(rstd[..., None]).view(x.shape)
         self.book.add(self.weight, normalised.mul_(gradient).sum(places))
         if self.bias:
