@@ -7,16 +7,23 @@ optimizer goes through that sum, and `clipped_sum` returns nothing else: no loss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from dpose.training.book import Book, square_norms
+from dpose.training.tracking import Params as Params
+from dpose.training.tracking import UnitLoss, track
 from dpose.units import Task, UnitBatch
 
-Params = dict[str, Tensor]
-UnitLoss = Callable[[Mapping[str, Tensor], Tensor, Mapping[str, Tensor], Tensor], Tensor]
+Way = Literal["fast", "plain"]
+"""How per-unit gradients are found. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
+"fast": one backward pass for all units, known layers by rules of their own (`dpose.training.layers`), the same numbers
+up to rounding; where it cannot tell, it takes the plain way by itself."""
 
 CLIP_MARGIN = 1e-5
 """Clip to C * (1 - CLIP_MARGIN), so that float32 rounding in the norm, the scaling and the sum cannot push a
@@ -41,11 +48,23 @@ def unit_loss(task: Task, model: torch.nn.Module) -> UnitLoss:
     return loss
 
 
-def per_unit_gradients(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch) -> Params:
+def per_unit_gradients(
+    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, way: Way = "fast"
+) -> Params:
     """The gradient of every unit's loss: each tensor (U, *parameter shape).
 
     Memory grows with U times the number of trainable parameters; `clipped_sum` is fed micro-batches for that reason.
+
+    Args:
+        task: Gives the loss.
+        model: In the mode that it trains in; nothing is written into it.
+        params: The trainable parameters by name.
+        batch: The units.
+        way: See `Way`.
     """
+    book = _book(task, model, params, batch, products=False) if way == "fast" else None
+    if book:
+        return book.gradients(params)
     per_unit = vmap(grad(unit_loss(task, model)), in_dims=(None, 0, 0, 0))
     return dict(per_unit(params, batch.inputs, batch.targets, batch.weights))
 
@@ -56,12 +75,8 @@ def clip_scales(gradients: Params, clip_norm: float, *, normalise: bool = False)
     A unit whose gradient is not finite gets 0. With `normalise` the factors are divided by `clip_norm`: the
     clipped gradients then have norm at most 1 whatever C is, and C no longer scales the optimizer's step.
     """
-    norms = torch.stack([_square_norms(g.flatten(1)) for g in gradients.values()]).sum(0).sqrt()
-    bound = clip_norm * (1 - CLIP_MARGIN)
-    scales = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
-    if normalise:
-        scales = scales / clip_norm
-    return torch.where(norms.isfinite(), scales, torch.zeros_like(scales))
+    norms = torch.stack([square_norms(g.flatten(1)) for g in gradients.values()]).sum(0).sqrt()
+    return _scales(norms, clip_norm, normalise)
 
 
 def clipped_sum(
@@ -72,25 +87,24 @@ def clipped_sum(
     clip_norm: float,
     *,
     normalise: bool = False,
+    way: Way = "fast",
 ) -> Params:
     """The sum over units of their clipped gradients; each tensor has its parameter's shape.
 
     **Guarantee.** Taking a unit out of the batch, or zeroing it out, changes the result by at most
     `sensitivity(clip_norm, normalise)` in L2 norm over all tensors together; replacing a unit, by at most twice that.
     It holds for any number of views, any weights, any labels and for gradients that are not finite (they count
-    as zero). No noise is added here: the result is private and must not leave the step un-noised.
+    as zero), and for both ways: the norm by which a unit is scaled is that of the gradient that is summed, or above it.
+    No noise is added here: the result is private and must not leave the step un-noised.
     """
-    gradients = per_unit_gradients(task, model, params, batch)
-    scales = clip_scales(gradients, clip_norm, normalise=normalise)
-    dropped = scales == 0
-    if bool(dropped.any()):
-        # 0 * inf is nan: a unit that is dropped must be zeroed, not scaled
-        for gradient in gradients.values():
-            gradient[dropped] = 0
-    return {
-        name: (scales.to(gradient.dtype) @ gradient.flatten(1)).view(gradient.shape[1:])
-        for name, gradient in gradients.items()
-    }
+    book = _book(task, model, params, batch, products=True) if way == "fast" else None
+    if book is None:
+        gradients = per_unit_gradients(task, model, params, batch, "plain")
+        book = Book({name: p.shape for name, p in params.items()}, len(batch), products=False)
+        for name in list(gradients):
+            book.add(name, gradients.pop(name))
+    scales = _scales(book.norms(), clip_norm, normalise)
+    return book.sums(scales, params)
 
 
 def sensitivity(clip_norm: float, normalise: bool) -> float:
@@ -120,18 +134,30 @@ def mean_gradient(
     return dict(zip(leaves, gradients, strict=True)), loss.detach()
 
 
-_BLOCK = 2048
+def _scales(norms: Tensor, clip_norm: float, normalise: bool) -> Tensor:
+    bound = clip_norm * (1 - CLIP_MARGIN)
+    scales = torch.clamp(bound / norms.clamp_min(torch.finfo(norms.dtype).tiny), max=1.0)
+    if normalise:
+        scales = scales / clip_norm
+    return torch.where(norms.isfinite(), scales, torch.zeros_like(scales))
 
 
-def _square_norms(rows: Tensor) -> Tensor:
-    """The squared L2 norm of each row, (U,), in blocks.
-
-    `vector_norm` over a whole row adds a million squares one after the other: in float32 an error of 2e-5, more than
-    `CLIP_MARGIN`. Over blocks it is below 1e-6, in one pass and without the copy that squaring makes.
-    """
-    whole = rows.shape[1] - rows.shape[1] % _BLOCK
-    squares: Tensor = torch.linalg.vector_norm(rows[:, whole:], dim=1).square()
-    if whole:
-        blocks: Tensor = rows[:, :whole].reshape(len(rows), -1, _BLOCK)
-        squares = squares + torch.linalg.vector_norm(blocks, dim=2).square().sum(1)
-    return squares
+def _book(
+    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *, products: bool
+) -> Book | None:
+    """The batch's per-unit gradients the fast way; None where only the plain way is known to be right."""
+    first = next(iter(params.values()))
+    if any(p.dtype not in (torch.float32, torch.float64) for p in params.values()):
+        return None
+    if torch.is_autocast_enabled(first.device.type):
+        return None
+    # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type
+    exact = first.device.type != "mps" and torch.get_float32_matmul_precision() == "highest"
+    try:
+        return track(unit_loss(task, model), params, batch, products=products and exact)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        # of the loss itself, and then the plain way raises it again, or of something that only this way cannot do
+        warnings.warn(f"per-unit gradients are taken the plain, slower way: {error}", stacklevel=3)
+        return None

@@ -1,0 +1,138 @@
+"""The book of one backward pass: what is needed to know every unit's norm, and then the sum of clipped gradients.
+
+A parameter's per-unit gradients are kept in one of two ways, whichever is cheaper for that parameter (`ghost_pays`):
+
+* whole, (U, *shape): the norm is read off, and the sum is one product with the factors;
+* as the two factors of a product: the gradient of a matrix of weights is G_u = B_u^T A_u, with one row of A and B for
+  each place (token, pixel, view) at which unit u met the weights. Then ||G_u||^2 is the sum over all pairs of places
+  of <a_t, a_s> <b_t, b_s>, which never needs G_u (Goodfellow 2015, "Efficient per-example gradient computations"; Li et
+  al. 2022, "Large language models can be strong differentially private learners", section 4), and the weighted sum over
+  units is one product of what was kept, with no second backward pass (Bu et al. 2023, "Differentially private
+  optimization on large model at small cost", book-keeping). All places of a unit are in one pair of matrices, so cross
+  terms between its views, windows and pixels are in the norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+SLACK = 4.0
+"""A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the gradients' dtype. The sum's own
+product rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm; in float32
+it also covers the rounding of the norm, whose products are in float64. Where nothing cancels it adds 1e-6."""
+
+_BLOCK = 2048
+
+
+class Book:
+    """Per-unit gradients of one batch, parameter by parameter.
+
+    Args:
+        shapes: The parameters' shapes, by name.
+        units: U.
+        products: Whether gradients may be kept as products; whole ones are always right.
+    """
+
+    def __init__(self, shapes: Mapping[str, torch.Size], units: int, *, products: bool) -> None:
+        self._shapes, self._units, self._products = shapes, units, products
+        self._whole: dict[str, Tensor] = {}
+        self._pairs: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def add(self, name: str, gradients: Tensor) -> None:
+        """A use's per-unit gradients (U, *shape), added to those of the parameter's other uses before any norm."""
+        value = gradients.reshape(self._units, *self._shapes[name])
+        if name in self._pairs:
+            a, b = self._pairs.pop(name)
+            value = value + (b.mT @ a).view_as(value)
+        self._whole[name] = self._whole[name] + value if name in self._whole else value
+
+    def add_products(self, name: str, inputs: Tensor, outputs: Tensor) -> None:
+        """A use's per-unit gradients as products, outputs_u^T inputs_u.
+
+        Args:
+            name: Of a parameter whose shape, flattened after its first dimension, is (b, a).
+            inputs: (U, T, a), what met the weights at each of the unit's T places.
+            outputs: (U, T, b), the loss's gradient there.
+        """
+        first = name not in self._whole and name not in self._pairs
+        if self._products and first and ghost_pays(inputs.shape[1], inputs.shape[2], outputs.shape[2]):
+            self._pairs[name] = (inputs, outputs)
+        else:
+            self.add(name, outputs.mT @ inputs)
+
+    def gradients(self, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Every parameter's per-unit gradients (U, *shape), of a book without products; zeros where none came."""
+        return {
+            name: self._whole[name] if name in self._whole else p.new_zeros((self._units, *p.shape))
+            for name, p in like.items()
+        }
+
+    def norms(self) -> Tensor:
+        """Each unit's L2 norm over all parameters together, (U,), and not below the true one but by rounding."""
+        squares = [square_norms(g.flatten(1)) for g in self._whole.values()]
+        squares += [_ghost_squares(a, b) for a, b in self._pairs.values()]
+        if not squares:  # the loss reaches no parameter
+            return torch.zeros(self._units)
+        return torch.stack(squares).sum(0).sqrt()
+
+    def sums(self, scales: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """For each parameter the sum over units of `scales` (U,) times the unit's gradient.
+
+        A unit with scale 0 is left out, whatever its gradient holds. The book is empty afterwards: memory is freed
+        parameter by parameter.
+        """
+        dropped = scales == 0
+        any_dropped = bool(dropped.any())
+        sums = {}
+        for name, parameter in like.items():
+            if name in self._whole:
+                rows = self._whole.pop(name).flatten(1)
+                # 0 * inf is nan: a unit that is dropped must be zeroed, not scaled
+                rows = rows.masked_fill(dropped[:, None], 0) if any_dropped else rows
+                total = scales.to(rows.dtype) @ rows
+            elif name in self._pairs:
+                a, b = self._pairs.pop(name)
+                if any_dropped:
+                    a, b = (side.masked_fill(dropped[:, None, None], 0) for side in (a, b))
+                total = (b * scales.to(b.dtype)[:, None, None]).flatten(0, 1).T @ a.flatten(0, 1)
+            else:
+                total = torch.zeros_like(parameter)
+            sums[name] = total.view(parameter.shape)
+        return sums
+
+
+def ghost_pays(places: int, inputs: int, outputs: int) -> bool:
+    """Whether products are cheaper than a whole gradient of inputs * outputs numbers a unit.
+
+    The norm from products takes places^2 (inputs + outputs) multiplications in float64, twice the price of float32;
+    the whole gradient takes places * inputs * outputs, and the products keep places (inputs + outputs) numbers. Both
+    comparisons are this one. Written, read for the norm and read for the sum, a whole gradient also costs bandwidth.
+    """
+    return 2 * places * (inputs + outputs) <= inputs * outputs
+
+
+def square_norms(rows: Tensor) -> Tensor:
+    """The squared L2 norm of each row, (U,), in blocks.
+
+    `vector_norm` over a whole row adds a million squares one after the other: in float32 an error of 2e-5, more than
+    `CLIP_MARGIN`. Over blocks it is below 1e-6, in one pass and without the copy that squaring makes.
+    """
+    whole = rows.shape[1] - rows.shape[1] % _BLOCK
+    squares: Tensor = torch.linalg.vector_norm(rows[:, whole:], dim=1).square()
+    if whole:
+        blocks: Tensor = rows[:, :whole].reshape(len(rows), -1, _BLOCK)
+        squares = squares + torch.linalg.vector_norm(blocks, dim=2).square().sum(1)
+    return squares
+
+
+def _ghost_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """An upper bound, tight up to `SLACK`, of ||outputs_u^T inputs_u||^2, (U,), in their dtype."""
+    a, b = inputs.double(), outputs.double()
+    gram_a, gram_b = a @ a.mT, b @ b.mT
+    size = (gram_a.diagonal(dim1=1, dim2=2) * gram_b.diagonal(dim1=1, dim2=2)).sqrt().sum(1)
+    # in float64 the squares of numbers that are large in float32 do not overflow: the cast makes them infinite again
+    norms = gram_a.mul_(gram_b).sum((1, 2)).clamp_min(0).sqrt()
+    return (norms + SLACK * torch.finfo(inputs.dtype).eps * size).square().to(inputs.dtype)

@@ -1,0 +1,257 @@
+"""What the known layers give to the book: each unit's gradient of their weights, without a backward pass a unit.
+
+A layer runs forward as it always does. Backward, it hands on the gradient of its input, computed for all units at
+once, and enters each unit's gradient of its parameters in the `Book`; autograd itself gets no gradient of a parameter.
+All tensors here have the units in their first dimension, put there by `vmap` and not by a guess at a layout: whatever
+stands behind it (views, windows, tokens, pixels) belongs to that one unit and is summed before any norm is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dpose.training.book import Book
+
+
+class Layer(Protocol):
+    """How one use of some parameters runs, and what it enters in the book."""
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The output for x (U, ...), a tensor of its own and no view, and what else `backward` needs."""
+
+    def backward(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor, wanted: bool
+    ) -> Tensor | None:
+        """Enter the parameters' per-unit gradients; return x's gradient where it is `wanted`."""
+
+
+class Use(torch.autograd.Function):
+    """A use of parameters in the autograd graph. The parameters are inputs, so that the graph reaches it."""
+
+    @staticmethod
+    def forward(ctx: Any, layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Run the layer."""
+        output, saved = layer.forward(x, weight, bias)
+        ctx.layer = layer
+        ctx.save_for_backward(x, weight, *saved)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, None, None]:
+        """Enter the parameters' gradients in the book and return the input's."""
+        x, weight, *saved = ctx.saved_tensors
+        found = ctx.layer.backward(
+            x.detach(), weight.detach(), tuple(saved), gradients[0], ctx.needs_input_grad[1]
+        )
+        return None, found, None, None
+
+
+@dataclass(frozen=True)
+class Linear:
+    """`F.linear`: G_u = sum over places of gradient x input."""
+
+    book: Book
+    weight: str
+    bias: str | None
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """See `Layer`."""
+        return F.linear(x, weight, bias), ()
+
+    def backward(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor, wanted: bool
+    ) -> Tensor | None:
+        """See `Layer`."""
+        outputs = gradient.reshape(len(x), -1, weight.shape[0])
+        self.book.add_products(self.weight, x.reshape(len(x), -1, weight.shape[1]), outputs)
+        if self.bias:
+            self.book.add(self.bias, outputs.sum(1))
+        return (outputs.flatten(0, 1) @ weight).view(x.shape) if wanted else None
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """How a convolution steps: a number for each dimension of space."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution of one to three dimensions over x (U, V, C, *space)."""
+
+    book: Book
+    weight: str
+    bias: str | None
+    how: Convolution
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """See `Layer`."""
+        output = torch.convolution(x.flatten(0, 1), weight, bias, *self._arguments(self.how.groups))
+        # no view of it: what follows may write into the output in place
+        return torch.ops.aten._unsafe_view(output, [*x.shape[:2], *output.shape[1:]]), ()
+
+    def backward(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor, wanted: bool
+    ) -> Tensor | None:
+        """See `Layer`."""
+        if self.bias:
+            self.book.add(self.bias, gradient.sum((1, *range(3, gradient.ndim))))
+        if self._is_pointwise(weight):
+            inputs, outputs = (t.movedim(2, -1).flatten(1, -2) for t in (x, gradient))
+            self.book.add_products(self.weight, inputs, outputs)
+        elif self.how.groups == x.shape[2] or x.is_cuda:
+            self.book.add(self.weight, self.in_groups(x, weight, gradient))
+        else:
+            self.book.add(self.weight, self.one_by_one(x, weight, gradient))
+        if not wanted:
+            return None
+        found = self._backward(gradient.flatten(0, 1), x.flatten(0, 1), weight, self.how.groups, inputs=True)
+        return found.view(x.shape)
+
+    def in_groups(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
+        """Per-unit gradients by one convolution with a group of channels a unit: best for few channels a group."""
+        units = len(x)
+
+        def side_by_side(t: Tensor) -> Tensor:
+            # (U, V, C, *space) to (V, U * C, *space), channels last, where depthwise convolutions are fastest
+            return t.movedim((0, 2), (-2, -1)).flatten(-2).movedim(-1, 1)
+
+        wide = weight.repeat(units, *[1] * (weight.ndim - 1))
+        found = self._backward(
+            side_by_side(gradient), side_by_side(x), wide, units * self.how.groups, inputs=False
+        )
+        return found.view(units, *weight.shape)
+
+    def one_by_one(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
+        """Per-unit gradients by one call a unit: best where a call has much to do."""
+        pairs = zip(gradient, x, strict=True)
+        return torch.stack([self._backward(g, a, weight, self.how.groups, inputs=False) for g, a in pairs])
+
+    def _is_pointwise(self, weight: Tensor) -> bool:
+        ones = all(n == 1 for n in (*weight.shape[2:], *self.how.stride, self.how.groups))
+        return ones and not any(self.how.padding)
+
+    def _arguments(self, groups: int) -> tuple[Any, ...]:
+        how = self.how
+        return how.stride, how.padding, how.dilation, False, [0] * len(how.stride), groups
+
+    def _backward(self, gradient: Tensor, x: Tensor, weight: Tensor, groups: int, *, inputs: bool) -> Tensor:
+        mask = [inputs, not inputs, False]
+        found = torch.ops.aten.convolution_backward(gradient, x, weight, None, *self._arguments(groups), mask)
+        value: Tensor = found[0 if inputs else 1]
+        return value
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """`F.layer_norm` with weights: G_u = sum over places of gradient * normalised input."""
+
+    book: Book
+    weight: str
+    bias: str | None
+    shape: tuple[int, ...]
+    eps: float
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """See `Layer`."""
+        output, mean, rstd = torch.native_layer_norm(x, self.shape, weight, bias, self.eps)
+        return output, (mean, rstd)
+
+    def backward(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor, wanted: bool
+    ) -> Tensor | None:
+        """See `Layer`."""
+        mean, rstd = saved
+        kept = [len(x), -1, *self.shape]
+        normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
+        self.book.add(self.weight, normalised.mul_(gradient).reshape(kept).sum(1))
+        if self.bias:
+            self.book.add(self.bias, gradient.reshape(kept).sum(1))
+        if not wanted:
+            return None
+        found: Tensor = torch.ops.aten.native_layer_norm_backward(
+            gradient, x, self.shape, mean, rstd, weight, None, [True, False, False]
+        )[0]
+        return found
+
+
+@dataclass(frozen=True)
+class GroupNorm:
+    """`F.group_norm` with weights over x (U, V, C, *space)."""
+
+    book: Book
+    weight: str
+    bias: str | None
+    groups: int
+    eps: float
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """See `Layer`."""
+        flat = x.flatten(0, 1).contiguous()
+        output, mean, rstd = torch.native_group_norm(flat, weight, bias, *self._sizes(flat), self.eps)
+        return torch.ops.aten._unsafe_view(output, x.shape), (mean, rstd)
+
+    def backward(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor, wanted: bool
+    ) -> Tensor | None:
+        """See `Layer`."""
+        mean, rstd = saved
+        flat, slope = (t.flatten(0, 1).contiguous() for t in (x, gradient))
+        places = (1, *range(3, x.ndim))
+        in_groups = flat.view(len(flat), self.groups, -1)
+        normalised = (in_groups - mean[..., None]).mul_(rstd[..., None]).view(x.shape)
+        self.book.add(self.weight, normalised.mul_(gradient).sum(places))
+        if self.bias:
+            self.book.add(self.bias, gradient.sum(places))
+        if not wanted:
+            return None
+        found: Tensor = torch.ops.aten.native_group_norm_backward(
+            slope, flat, mean, rstd, weight, *self._sizes(flat), [True, False, False]
+        )[0]
+        return found.view(x.shape)
+
+    def _sizes(self, flat: Tensor) -> tuple[int, int, int, int]:
+        return flat.shape[0], flat.shape[1], flat[0, 0].numel(), self.groups
+
+
+@dataclass(frozen=True)
+class Table:
+    """`weight.index_select`: entries of a parameter wherever they are read (attention biases, by offset).
+
+    The x of its calls is the index, (U, entries), the same for every unit or not.
+    """
+
+    book: Book
+    weight: str
+    bias: None
+    dim: int
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The entries, (U, ...). Where all units read the same, without a copy a unit."""
+        if x.stride(0):
+            each = [weight.index_select(self.dim, index) for index in x]
+            return torch.stack(each), ()
+        read = weight.index_select(self.dim, x[0])
+        return read.expand(len(x), *read.shape), ()
+
+    def backward(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor, wanted: bool
+    ) -> Tensor | None:
+        """See `Layer`."""
+        sums = gradient.new_zeros((len(x), *weight.shape))
+        if x.stride(0):
+            for total, index, part in zip(sums, x, gradient, strict=True):
+                total.index_add_(self.dim, index, part)
+        else:
+            sums.index_add_(self.dim + 1, x[0], gradient)
+        self.book.add(self.weight, sums)
+        return None

@@ -1,0 +1,224 @@
+"""Faults of the fast per-unit gradients, planted in the real path; each is rejected by the check meant for it.
+
+What a wrong norm costs is the guarantee itself: a unit then adds more to the sum than the noise is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from dpose.training import book, gradients, layers, tracking
+from dpose.training.gradients import clipped_sum, unit_loss
+from dpose.training.tracking import track
+from layered import MODELS, distance, norm, only, setup, without
+
+VIEWS, PLACES, WINDOW = 3, 16, 4
+SMALL = 1e-3
+"""A clipping norm below every unit's norm."""
+
+
+def batch_of(name):
+    return setup(MODELS[name](), torch.float32, VIEWS)
+
+
+# ---------------------------------------------------------------------------------------------------- the checks
+
+
+def the_sum_is_that_of_the_plain_way(name, monkeypatch):
+    task, model, params, batch = batch_of(name)
+    got, plain = (clipped_sum(task, model, params, batch, SMALL, way=way) for way in ("fast", "plain"))
+    assert distance(got, plain) <= 1e-5
+
+
+def a_unit_contributes_at_most_c(name, monkeypatch):
+    task, model, params, batch = batch_of(name)
+    for u in range(len(batch)):
+        assert norm(clipped_sum(task, model, params, only(batch, u), SMALL)) <= SMALL
+
+
+def a_unit_that_goes_takes_its_own_share(name, monkeypatch):
+    """Brute force: the others' contributions do not know of it."""
+    task, model, params, batch = batch_of(name)
+    whole = clipped_sum(task, model, params, batch, SMALL)
+    for u in range(len(batch)):
+        rest = clipped_sum(task, model, params, without(batch, u), SMALL)
+        assert norm({n: whole[n] - rest[n] for n in whole}) <= SMALL * (1 + 1e-5)
+
+
+def a_unit_that_is_not_finite_is_dropped(name, monkeypatch):
+    task, model, params, batch = batch_of(name)
+    batch.inputs[1] = float("nan")
+    assert all(v.isfinite().all() for v in clipped_sum(task, model, params, batch, SMALL).values())
+
+
+def opposite_places_are_bounded(name, monkeypatch):
+    """Two places whose gradients cancel to rounding: what rounding leaves in the sum is bounded as well."""
+    torch.manual_seed(0)
+    a, b = torch.randn(1, 1, 4096).repeat(1, 2, 1), torch.randn(1, 1, 64)
+    found = book.Book({"w": torch.Size((64, 4096))}, 1, products=True)
+    found.add_products("w", a, torch.cat([b, -b * (1 + 3e-7)], 1))
+    scales = gradients._scales(found.norms(), 1e-9, False)
+    exact = (found._pairs["w"][1].double().mT @ found._pairs["w"][0].double()).norm()
+    rounding = 2.0**-24 * found._pairs["w"][0].norm() * found._pairs["w"][1].norm()
+    assert float(scales[0]) * float(exact + rounding) <= 1e-9
+
+
+# ---------------------------------------------------------------------------------------------------- the faults
+
+
+def apart(size):
+    """Norms from products in which only pairs of places of the same run of `size` places meet."""
+
+    def plant(monkeypatch):
+        def squares(inputs, outputs):
+            a, b = (t.unflatten(1, (-1, size)) for t in (inputs, outputs))
+            return ((a @ a.mT) * (b @ b.mT)).sum((1, 2, 3))
+
+        monkeypatch.setattr(book, "ghost_pays", lambda *sizes: True)
+        monkeypatch.setattr(book, "_ghost_squares", squares)
+
+    return plant
+
+
+def whole_gradients_view_by_view(monkeypatch):
+    real = layers.Conv.in_groups
+
+    def apart_(self, x, weight, gradient):
+        parts = [real(self, x[:, v : v + 1], weight, gradient[:, v : v + 1]) for v in range(x.shape[1])]
+        return torch.stack(parts).square().sum(0).sqrt()
+
+    monkeypatch.setattr(layers.Conv, "in_groups", apart_)
+
+
+def rows_by_a_guess(monkeypatch):
+    """Tokens counted out to units in the order in which they lie in a map that has windows outermost."""
+    real = layers.Linear.backward
+
+    def shuffled(self, x, weight, saved, gradient, wanted):
+        found = real(self, x, weight, saved, gradient, wanted)
+        a, b = (t.flatten(1, -2).transpose(0, 1).reshape(len(x), -1, t.shape[-1]) for t in (x, gradient))
+        self.book._whole.pop(self.weight, None)
+        self.book._pairs.pop(self.weight, None)
+        self.book.add_products(self.weight, a, b)
+        return found
+
+    monkeypatch.setattr(layers.Linear, "backward", shuffled)
+
+
+def no_bias_table(monkeypatch):
+    monkeypatch.setattr(layers.Table, "backward", lambda *arguments: None)
+
+
+def no_bias(monkeypatch):
+    real = layers.Linear.__init__
+    monkeypatch.setattr(
+        layers.Linear, "__init__", lambda self, book, weight, bias: real(self, book, weight, None)
+    )
+
+
+def uses_measured_apart(monkeypatch):
+    """A weight that is used twice, as if it were two weights."""
+    real = book.Book.add
+
+    def add(self, name, value):
+        self.__dict__.setdefault("squares", []).append(book.square_norms(value.flatten(1)))
+        real(self, name, value)
+
+    monkeypatch.setattr(book.Book, "add", add)
+    monkeypatch.setattr(book, "ghost_pays", lambda *sizes: False)
+    monkeypatch.setattr(book.Book, "norms", lambda self: torch.stack(self.squares).sum(0).sqrt())
+
+
+def half_of_the_gradients(first):
+    """The backward pass as if it gave nothing for the parameters themselves, or for their copies."""
+
+    def plant(monkeypatch):
+        real = torch.autograd.grad
+
+        def blind(outputs, inputs, *more, **options):
+            found = list(real(outputs, inputs, *more, **options))
+            if more:  # the plain way's own backward pass
+                return found
+            half = len(inputs) // 2
+            found[slice(0, half) if first else slice(half, None)] = [None] * half
+            return found
+
+        monkeypatch.setattr(tracking.torch.autograd, "grad", blind)
+
+    return plant
+
+
+def units_scaled_and_not_dropped(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "masked_fill", lambda self, mask, value: self)
+
+
+def norms_without_slack(monkeypatch):
+    monkeypatch.setattr(book, "SLACK", 0.0)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    fault: str
+    plant: Callable
+    check: Callable
+    model: str
+
+
+MUTANTS = [
+    Mutant("no cross terms between views", apart(PLACES), a_unit_contributes_at_most_c, "tokens"),
+    Mutant(
+        "no cross terms between views, whole",
+        whole_gradients_view_by_view,
+        the_sum_is_that_of_the_plain_way,
+        "depthwise",
+    ),
+    Mutant("a window taken as a unit", apart(WINDOW), a_unit_contributes_at_most_c, "windows"),
+    Mutant("a place taken as a unit", apart(1), a_unit_contributes_at_most_c, "tokens"),
+    Mutant(
+        "rows given to units by a guess",
+        rows_by_a_guess,
+        a_unit_that_goes_takes_its_own_share,
+        "windows first",
+    ),
+    Mutant("a missing bias table", no_bias_table, the_sum_is_that_of_the_plain_way, "windows"),
+    Mutant("a missing bias", no_bias, the_sum_is_that_of_the_plain_way, "tokens"),
+    Mutant(
+        "parameters of unknown functions forgotten",
+        half_of_the_gradients(first=False),
+        the_sum_is_that_of_the_plain_way,
+        "strange",
+    ),
+    Mutant("uses of one weight measured apart", uses_measured_apart, a_unit_contributes_at_most_c, "shared"),
+    Mutant(
+        "a use that is not seen",
+        half_of_the_gradients(first=True),
+        the_sum_is_that_of_the_plain_way,
+        "hidden",
+    ),
+    Mutant("0 * nan", units_scaled_and_not_dropped, a_unit_that_is_not_finite_is_dropped, "tokens"),
+    Mutant("rounding above the norm", norms_without_slack, opposite_places_are_bounded, "tokens"),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.fault)
+def test_the_true_code_passes(mutant, monkeypatch):
+    mutant.check(mutant.model, monkeypatch)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.fault)
+def test_fault_is_rejected(mutant, monkeypatch):
+    mutant.plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        mutant.check(mutant.model, monkeypatch)
+
+
+def test_no_check_passes_by_the_plain_way():
+    """The models of the mutants run the code that the faults are in."""
+    for mutant in MUTANTS:
+        task, model, params, batch = batch_of(mutant.model)
+        seen = track(unit_loss(task, model), params, batch, products=True)
+        assert (seen is None) == (mutant.model == "hidden")
