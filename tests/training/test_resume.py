@@ -432,8 +432,35 @@ def test_a_seeded_run_goes_on_too(dots, tmp_path, quiet, monkeypatch):
     assert not (tmp_path / "state" / "keys").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write everywhere")
-def test_a_read_only_folder_is_one_line(dots, tmp_path, quiet):
-    (tmp_path / "closed").mkdir(mode=0o500)
-    with pytest.raises(DposeError, match="not allowed to write"):
+def test_a_read_only_folder_is_one_line(dots, tmp_path, quiet, monkeypatch):
+    """As a read-only disk answers; the administrator, too, gets this answer."""
+
+    def refusing(self, *arguments, **options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", refusing)
+    with pytest.raises(DposeError, match="not allowed to write here") as caught:
         run(dots, tmp_path / "closed" / "run", quiet, state_dir=tmp_path / "state")
+    assert str(tmp_path / "closed" / "run") in str(caught.value)
+
+
+def test_a_run_folder_that_becomes_read_only_stops_the_run(
+    dots, tmp_path, quiet, monkeypatch, unbroken, streams
+):
+    """And it goes on when the folder can be written again."""
+    real, calls = os.open, []
+
+    def refusing(path, flags, *rest, **options):
+        if flags & os.O_CREAT and str(tmp_path / "run") in str(path):
+            calls.append(1)
+            if len(calls) > 8:
+                raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *rest, **options)
+
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing)
+        with pytest.raises(DposeError, match="not allowed to write here"):
+            run(dots, tmp_path / "run", quiet)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert torch.equal(done.model.classify.weight, unbroken().model.classify.weight)
