@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -40,10 +41,10 @@ def claim_folder(folder: Path, settings: Values) -> None:
 def run_cells(
     bound: Bound, folder: Path, progress: Callable[[int], None] = lambda _: None
 ) -> Iterator[Outcome]:
-    """Run the cells that have no result yet, one after the other.
+    """Run the cells that are wanted and have no result yet, one after the other.
 
     A cell that fails is reported and tried again by the next run; the others are run all the same. Whatever stops this
-    (Ctrl-C, a power cut) costs the cell in work and no other.
+    (Ctrl-C, a power cut, a full disk) costs the cell in work and no other.
 
     Args:
         bound: The experiment.
@@ -52,12 +53,21 @@ def run_cells(
 
     Yields:
         Each cell's outcome, in order.
+
+    Raises:
+        DposeError: the disk is full.
     """
+    failed: set[str] = set()
     for cell in bound.cells:
         found = read_cell(folder, cell)
-        if found.status == "done":
-            progress(cell.weight)
+        if found.status == "done" or not cell.wanted:
+            progress(cell.weight if cell.wanted else 0)
             yield found
+            continue
+        if cell.needs in failed:
+            failed.add(cell.key)
+            progress(cell.weight)
+            yield unmet(cell)
             continue
         done = [0]
 
@@ -65,17 +75,48 @@ def run_cells(
             done[0] += 1
             progress(1)
 
-        try:
-            values = bound.run(cell, step)
-        except DposeError as error:
-            outcome = Outcome(cell, "failed", error=error.line())
-        except Exception as error:  # one broken cell must not cost the others their night
-            outcome = Outcome(cell, "failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
-        else:
-            write_atomic(_path(folder, cell), _text({"settings": cell.settings, "values": values}))
-            outcome = read_cell(folder, cell)
+        outcome = run_cell(bound, folder, cell, step)
+        if outcome.status == "failed":
+            failed.add(cell.key)
         progress(cell.weight - done[0])
         yield outcome
+
+
+def run_cell(bound: Bound, folder: Path, cell: Cell, step: Callable[[], None] = lambda: None) -> Outcome:
+    """Run one cell and write its result.
+
+    Args:
+        bound: The experiment.
+        folder: Claimed for its settings.
+        cell: One of its cells.
+        step: Called `cell.weight` times.
+
+    Raises:
+        DposeError: the disk is full: no cell can be done then.
+    """
+    try:
+        values = bound.run(cell, step)
+    except DposeError as error:
+        if _disk_is_full(error):
+            raise
+        return Outcome(cell, "failed", error=error.line())
+    except Exception as error:  # one broken cell must not cost the others their night
+        return Outcome(cell, "failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
+    write_atomic(_path(folder, cell), _text({"settings": cell.settings, "values": values}))
+    return read_cell(folder, cell)
+
+
+def unmet(cell: Cell) -> Outcome:
+    """The outcome of a cell whose needed cell has failed."""
+    return Outcome(cell, "failed", error=f"needs the cell {cell.needs}, which failed")
+
+
+def _disk_is_full(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False
 
 
 def read_cell(folder: Path, cell: Cell) -> Outcome:

@@ -16,6 +16,45 @@ Status = Literal["done", "failed", "not run"]
 
 
 @dataclass(frozen=True)
+class GridRequest:
+    """Which trainings of a grid the user asked for, and how; None and () stand for the experiment's own.
+
+    Attributes:
+        core: A named subset, small enough for a small machine.
+        methods: Of training.
+        strategies: "finetune", "full", "scratch".
+        epsilons: Budgets.
+        clip_norms: Clipping norms C.
+        repeat: Trainings of one setting, for error bars.
+        preset: Of the model.
+        init: A model folder to start from, or the name of public weights.
+        public: Data nobody needs protected, for subspaces.
+        evaluate: The data that models are tested on.
+        epochs: Passes over the data.
+        batch_size: Units in a batch on average.
+        optimizer: A class of `torch.optim`.
+        lr: The highest learning rate.
+        show_pictures: Show pictures of the test data whatever they are.
+    """
+
+    core: bool = False
+    methods: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
+    epsilons: tuple[float, ...] = ()
+    clip_norms: tuple[float, ...] = ()
+    repeat: int = 1
+    preset: str | None = None
+    init: str | None = None
+    public: str | None = None
+    evaluate: str | None = None
+    epochs: float | None = None
+    batch_size: int | None = None
+    optimizer: str | None = None
+    lr: float | None = None
+    show_pictures: bool = False
+
+
+@dataclass(frozen=True)
 class Request:
     """What the user asked for.
 
@@ -23,17 +62,29 @@ class Request:
         data: Data specs; () for the experiment's own.
         limit: At most so many pictures (units) of each.
         segmenter: An ONNX file, with ",imagenet" behind it where its input is normalised so; "" for the classical one.
-        seed: Of all noise: an experiment's figures can be made again, and protect nobody.
+        seed: Of all noise: an experiment's figures can be made again, and protect nobody. None: of trainings fresh
+            keys, which do protect; of everything else 0.
         quick: Run a named subset of the cells, once.
         external: "NAME:DIR", videos that somebody else's method made, for the row of that name.
+        grid: Which trainings, and how; for experiments that train.
+        processes: Cells that are run at once.
+        folder: Where the results go; the runner fills it in.
     """
 
     data: tuple[str, ...] = ()
     limit: int | None = None
     segmenter: str = ""
-    seed: int = 0
+    seed: int | None = None
     quick: bool = False
     external: tuple[str, ...] = ()
+    grid: GridRequest = GridRequest()
+    processes: int = 1
+    folder: Path = Path()
+
+    @property
+    def noise_seed(self) -> int:
+        """The seed of what is never private."""
+        return self.seed or 0
 
 
 @dataclass(frozen=True)
@@ -44,11 +95,15 @@ class Cell:
         key: Names its file; letters, digits, dots and hyphens.
         settings: What tells it from the others, as JSON.
         weight: Its share of the progress bar.
+        wanted: Whether it is to be run. One that is not is shown all the same, where it was run before.
+        needs: The key of a cell that must be done before; "" where there is none.
     """
 
     key: str
     settings: Values
     weight: int = 1
+    wanted: bool = True
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,11 +198,18 @@ class Experiment:
         name: As on the command line, "002/figure1".
         title: One line.
         bind: Opens the data; raises `DposeError` where they cannot be used.
+        tell: What is printed of a finished cell at once, for cells that take long; None for nothing.
     """
 
     name: str
     title: str
     bind: Callable[[Request], Bound]
+    tell: Callable[[Outcome], str] | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether its cells are trainings: minutes or hours each, told one by one."""
+        return self.tell is not None
 
     @property
     def folder(self) -> Path:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpose.experiments.papers import pixelization, videos
+from dpose.experiments.papers import pixelization, pose, videos
 from dpose.experiments.papers.experiment import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    experiment.name: experiment for paper in (pixelization, videos) for experiment in paper.EXPERIMENTS
+    experiment.name: experiment for paper in (pose, pixelization, videos) for experiment in paper.EXPERIMENTS
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -10,8 +11,9 @@ from rich.table import Table as Printed
 
 from dpose.errors import DposeError
 from dpose.experiments.papers.cells import claim_folder, read_cells, run_cells
-from dpose.experiments.papers.experiment import Bound, Experiment, Outcome, Request
+from dpose.experiments.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request
 from dpose.experiments.papers.output import write_results
+from dpose.experiments.papers.parallel import run_parallel
 from dpose.experiments.papers.registry import EXPERIMENTS
 
 
@@ -43,14 +45,16 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
         KeyboardInterrupt: after writing, where it was stopped.
     """
     experiment = experiment_named(name)
+    _check_options(experiment, request)
+    folder = out or experiment.folder
+    request = replace(request, folder=folder)
     with console.status("opening the data"):
         bound = experiment.bind(request)
-    folder = out or experiment.folder
     settings = {"experiment": name, **bound.settings}
     claim_folder(folder, settings)
     failed: dict[str, Outcome] = {}
     try:
-        _run(bound, folder, console, failed)
+        _run(experiment, request, bound, console, failed)
     finally:
         outcomes = [
             failed.get(outcome.cell.key, outcome) if outcome.status != "done" else outcome
@@ -74,10 +78,48 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
     return outcomes
 
 
-def _run(bound: Bound, folder: Path, console: Console, failed: dict[str, Outcome]) -> None:
+def _run(
+    experiment: Experiment, request: Request, bound: Bound, console: Console, failed: dict[str, Outcome]
+) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    wanted = [cell for cell in bound.cells if cell.wanted]
+    told = {cell.key for cell in wanted}
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("pictures", total=sum(cell.weight for cell in bound.cells))
-        for outcome in run_cells(bound, folder, lambda count: bar.advance(task, count)):
+        task = bar.add_task(
+            "trainings" if experiment.trains else "pictures", total=sum(cell.weight for cell in wanted)
+        )
+
+        def advance(count: int) -> None:
+            bar.advance(task, count)
+
+        if request.processes > 1:
+            found = run_parallel(experiment.name, request, bound, request.folder, advance)
+        else:
+            found = run_cells(bound, request.folder, advance)
+        for outcome in found:
             if outcome.status == "failed":
                 failed[outcome.cell.key] = outcome
+            if experiment.tell and outcome.cell.key in told:
+                console.print(experiment.tell(outcome), highlight=False, markup=False, soft_wrap=True)
+
+
+def _check_options(experiment: Experiment, request: Request) -> None:
+    """Refuse options that this experiment would leave unread.
+
+    Raises:
+        DposeError: there is one.
+    """
+    if experiment.trains:
+        odd = request.segmenter or request.quick or request.external
+        if odd:
+            raise DposeError(
+                "takes no --segmenter, --quick or --external",
+                experiment.name,
+                "its small subset is --core; see dpose reproduce --help",
+            )
+    elif request.grid != GridRequest() or request.processes != 1:
+        raise DposeError(
+            "trains no pose model, and takes none of the options of those that do",
+            experiment.name,
+            "see dpose reproduce --help",
+        )

@@ -107,12 +107,12 @@ class Storage:
 
 def figure_4(request: Request) -> Storage:
     """Bytes by block."""
-    return Storage(Data.open(request, [PETS, VENICE], 5), "b", request.seed)
+    return Storage(Data.open(request, [PETS, VENICE], 5), "b", request.noise_seed)
 
 
 def figure_8(request: Request) -> Storage:
     """Bytes by parts of a block of 128 pixels."""
-    return Storage(Data.open(request, [PORTRAIT], 20, masks=True), "n", request.seed)
+    return Storage(Data.open(request, [PORTRAIT], 20, masks=True), "n", request.noise_seed)
 
 
 def _paper(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:

@@ -109,7 +109,9 @@ def figure_1(request: Request) -> Sweep:
         for value in values
         for mechanism in UNIFORM
     ]
-    return Sweep(Data.open(request, [PETS], 50), tuple(dict.fromkeys(points)), request.seed, None, _show_1)
+    return Sweep(
+        Data.open(request, [PETS], 50), tuple(dict.fromkeys(points)), request.noise_seed, None, _show_1
+    )
 
 
 def figure_5(request: Request) -> Sweep:
@@ -136,7 +138,9 @@ def figure_6(request: Request) -> Sweep:
 
 def _regional(request: Request, points: Sequence[Point], draw: Callable[[Sweep, Shown], Findings]) -> Sweep:
     data = Data.open(request, [PORTRAIT], 50, masks=True)
-    return Sweep(data, tuple(dict.fromkeys(points)), request.seed, open_segmenter(request.segmenter), draw)
+    return Sweep(
+        data, tuple(dict.fromkeys(points)), request.noise_seed, open_segmenter(request.segmenter), draw
+    )
 
 
 def _show_1(sweep: Sweep, shown: Shown) -> Findings:

@@ -121,12 +121,14 @@ class Timing:
 
 def figure_3(request: Request) -> Timing:
     """Time by block."""
-    return Timing(Data.open(request, [PETS, VENICE], 10), BLOCKS, ("numpy", "dpose"), request.seed, False)
+    return Timing(
+        Data.open(request, [PETS, VENICE], 10), BLOCKS, ("numpy", "dpose"), request.noise_seed, False
+    )
 
 
 def table_5(request: Request) -> Timing:
     """Time at b = 16, beside the loop."""
-    return Timing(Data.open(request, [PETS, VENICE], 10), (16,), tuple(METHODS), request.seed, True)
+    return Timing(Data.open(request, [PETS, VENICE], 10), (16,), tuple(METHODS), request.noise_seed, True)
 
 
 def _method(name: str, block: int, seed: int) -> Callable[[Photo], Any]:

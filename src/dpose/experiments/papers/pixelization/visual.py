@@ -103,14 +103,14 @@ def figure_2(request: Request) -> Gallery:
         for mechanism in ("dpose", "paper")
         for value in values
     ]
-    return Gallery(data, tuple(dict.fromkeys(points)), request.seed, None, _show_2)
+    return Gallery(data, tuple(dict.fromkeys(points)), request.noise_seed, None, _show_2)
 
 
 def figure_7(request: Request) -> Gallery:
     """Six panels a portrait: original, masks, release, and what is found in either."""
     data = Data.open(replace(request, limit=min(request.limit or 5, 5)), [PORTRAIT], 5, masks=True)
     points = tuple(replace(FIGURE_7, mechanism=mechanism) for mechanism in ("private", "paper"))
-    return Gallery(data, points, request.seed, open_segmenter(request.segmenter), _show_7)
+    return Gallery(data, points, request.noise_seed, open_segmenter(request.segmenter), _show_7)
 
 
 def _show_2(gallery: Gallery, shown: Shown) -> Findings:

@@ -101,7 +101,7 @@ class Study:
         if not train.actions:
             raise DposeError("has no actions to learn", str(spec))
         external = parse_external(request.external)
-        return cls(table, spec, train, test, external, request.seed, request.quick)
+        return cls(table, spec, train, test, external, request.noise_seed, request.quick)
 
     @property
     def settings(self) -> Values:

@@ -1,0 +1,156 @@
+"""What each grid is made of: the trainings of a paper's table, or of a benchmark, and how they are run by default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TypeVar
+
+from dpose.experiments.papers.experiment import GridRequest
+from dpose.experiments.papers.pose.printed import Printed
+from dpose.experiments.papers.pose.trainings import START, Training
+from dpose.training.methods import METHODS
+
+T = TypeVar("T")
+
+REFERENCES = ("non-private", "public-only")
+"""What stands beside every private result of the same strategy."""
+STRATEGIES = {
+    "finetune": "Finetuning",
+    "full": "Finetuning from scratch",
+    "scratch": "Training from scratch",
+}
+"""As the papers call them; "finetuning from scratch" trains all layers from pretrained weights."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is run; what the user gives overrides it.
+
+    Attributes:
+        strategies: Those that are run.
+        epsilons: Those that are run.
+        clip_norms: Those that are run.
+        epochs: Passes over the private data.
+        batch_size: Units in a batch on average.
+        lr: The highest learning rate.
+        ema: Decay of the weights' average.
+        augment: As `RunConfig`.
+        pretrain_epochs: Passes over public data beforehand, where the grid has such a cell.
+        limit: At most so many units to train on.
+        tested: At most so many units to test on.
+    """
+
+    strategies: tuple[str, ...]
+    epsilons: tuple[float, ...]
+    clip_norms: tuple[float, ...]
+    epochs: float
+    batch_size: int
+    lr: float
+    ema: float
+    augment: str
+    pretrain_epochs: float = 0.0
+    limit: int | None = None
+    tested: int | None = None
+
+    def words(self) -> str:
+        """One line of it."""
+        units = f"{self.limit:,} units" if self.limit else "all units"
+        people = f"{self.tested:,} units" if self.tested else "all units"
+        return (
+            f"strategies {', '.join(self.strategies)}; epsilon {_listed(self.epsilons)}; C {_listed(self.clip_norms)}; "
+            f"{self.epochs:g} epochs over {units} in batches of {self.batch_size}; tested on {people}"
+        )
+
+
+@dataclass(frozen=True)
+class Design:
+    """One experiment of trainings.
+
+    Attributes:
+        name: As on the command line.
+        title: One line.
+        methods: In the order of rows.
+        tables: What the papers print; () for a benchmark.
+        data: The data without `--data`; "" where they must be given.
+        delta: Of every private cell.
+        accountant: "pld" or "rdp".
+        whole: Everything.
+        core: The named subset.
+        pretrain: Rendered public data to learn from beforehand, beside the public split of the private data.
+        notes: What the reader must know.
+    """
+
+    name: str
+    title: str
+    methods: tuple[str, ...]
+    tables: tuple[Printed, ...]
+    data: str
+    delta: float
+    accountant: str
+    whole: Scale
+    core: Scale
+    pretrain: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def scale(self, asked: GridRequest) -> Scale:
+        """What is run of it, with what the user gave in place of the defaults."""
+        scale = self.core if asked.core else self.whole
+        return replace(
+            scale,
+            strategies=asked.strategies or scale.strategies,
+            epsilons=asked.epsilons or scale.epsilons,
+            clip_norms=asked.clip_norms or scale.clip_norms,
+            epochs=asked.epochs or scale.epochs,
+            batch_size=asked.batch_size or scale.batch_size,
+            lr=asked.lr or scale.lr,
+        )
+
+    def trainings(self, asked: GridRequest) -> dict[Training, bool]:
+        """Every setting of the grid and of what was asked for, and whether it is to be run, in the order of rows.
+
+        References come first within their strategy; the starting weights before everything.
+        """
+        scale = self.scale(asked)
+        methods = asked.methods or self.methods
+        printed = [line for table in self.tables for line in table.lines]
+        strategies = _union([line.strategy for line in printed], scale.strategies)
+        if not printed:
+            strategies = _union(self.whole.strategies, scale.strategies)
+        clip_norms = _union([line.clip_norm for line in printed], self.whole.clip_norms, scale.clip_norms)
+        epsilons = sorted(_union([line.epsilon for line in printed], self.whole.epsilons, scale.epsilons))
+        found = {Training(START, START): True}
+        for strategy in strategies:
+            chosen = strategy in scale.strategies
+            for method in REFERENCES:
+                wanted = chosen and (method in methods or not asked.methods)
+                found[Training(method, strategy)] = wanted
+            private = [m for m in _union(self.methods, methods) if METHODS[m].private]
+            for clip_norm, method, epsilon in product(clip_norms, private, epsilons):
+                wanted = (
+                    chosen
+                    and clip_norm in scale.clip_norms
+                    and epsilon in scale.epsilons
+                    and method in methods
+                )
+                training = Training(method, strategy, clip_norm, epsilon)
+                if wanted or not printed or self._prints(training):
+                    found[training] = wanted
+        return found
+
+    def _prints(self, training: Training) -> bool:
+        return any(
+            (line.method, line.strategy, line.clip_norm, line.epsilon)
+            == (training.method, training.strategy, training.clip_norm, training.epsilon)
+            for table in self.tables
+            for line in table.lines
+        )
+
+
+def _union(*several: Sequence[T | None]) -> list[T]:
+    return list(dict.fromkeys(value for values in several for value in values if value is not None))
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)

@@ -1,0 +1,193 @@
+"""One cell of a grid, a training: what tells it from the others, what it shares with them, and its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpose.experiments.config import RunConfig
+from dpose.training.methods import METHODS
+
+START = "start"
+"""The cell of the public model that the others start from."""
+RUNS = "runs"
+"""The folder of the run folders, in the results' folder."""
+
+
+@dataclass(frozen=True, order=True)
+class Training:
+    """What tells one training of a grid from the others; those that differ in `repetition` alone are repetitions.
+
+    Attributes:
+        method: A name in `METHODS`, or `START`.
+        strategy: "finetune", "full" or "scratch".
+        clip_norm: C; None for methods that clip nothing.
+        epsilon: None for methods without a guarantee.
+        repetition: From 1.
+    """
+
+    method: str
+    strategy: str
+    clip_norm: float | None = None
+    epsilon: float | None = None
+    repetition: int = 1
+
+    @property
+    def key(self) -> str:
+        """Names its files."""
+        parts = [self.method, self.strategy] if self.method != START else [START]
+        if self.clip_norm is not None:
+            parts.append(f"C{self.clip_norm:g}")
+        if self.epsilon is not None:
+            parts.append(f"eps{self.epsilon:g}")
+        return "-".join([*parts, f"run{self.repetition}"]) if self.method != START else START
+
+    @property
+    def setting(self) -> Training:
+        """The same for all repetitions."""
+        return replace(self, repetition=1)
+
+    @property
+    def private(self) -> bool:
+        """Whether it clips and adds noise."""
+        return self.method != START and METHODS[self.method].private
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Training:
+        """From `values`."""
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all trainings of a grid share: a folder of another setup is another grid.
+
+    Attributes:
+        data: The private data, with their split.
+        public: Data nobody needs protected; None for none.
+        evaluate: What models are tested on, with its split.
+        preset: Of the model.
+        init: What "finetune" and "full" start from: a model folder, or the name of public weights.
+        pretrain: Public data that `init` learns from first, in a cell of its own; () for none.
+        pretrain_epochs: Passes over those.
+        epochs: Passes over the private data.
+        batch_size: Units in a batch on average.
+        delta: Of every private cell.
+        accountant: "pld" or "rdp".
+        unit: What is protected.
+        optimizer: A class of `torch.optim`.
+        lr: The highest learning rate.
+        ema: Decay of the weights' average.
+        augment: As `RunConfig`.
+        limit: At most so many units to train on.
+        tested: At most so many units to test on.
+        seed: None for fresh keys.
+    """
+
+    data: str
+    public: str | None
+    evaluate: str
+    preset: str
+    init: str | None
+    pretrain: tuple[str, ...]
+    pretrain_epochs: float
+    epochs: float
+    batch_size: int
+    delta: float
+    accountant: str
+    unit: str
+    optimizer: str
+    lr: float
+    ema: float
+    augment: str
+    limit: int | None
+    tested: int | None
+    seed: int | None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "pretrain": list(self.pretrain)}
+
+    def first(self, folder: Path) -> str | None:
+        """What a training with a strategy that starts from something starts from; None for the preset's own weights.
+
+        Args:
+            folder: The results'.
+        """
+        return str(folder / RUNS / START) if self.pretrain else self.init
+
+    def config(self, training: Training, folder: Path) -> RunConfig:
+        """The configuration of a training; of `START`, of the public training that comes before all others.
+
+        Args:
+            training: Which one.
+            folder: The results'.
+
+        Raises:
+            DposeError: a value is out of range.
+        """
+        seed = None if self.seed is None else self.seed + training.repetition - 1
+        if training.method == START:
+            return RunConfig.from_dict(self._pretraining(seed))
+        private = {
+            "epsilon": training.epsilon,
+            "delta": self.delta,
+            "clip_norm": training.clip_norm,
+            "accountant": self.accountant,
+        }
+        scratch = training.strategy == "scratch"
+        return RunConfig.from_dict(
+            {
+                "data": {
+                    "private": self.data,
+                    "public": self.public,
+                    "watch": "none",
+                    "limit": self.limit,
+                },
+                "model": {
+                    "preset": self.preset,
+                    "init": None if scratch else self.first(folder),
+                    "strategy": training.strategy,
+                },
+                "plan": {
+                    "method": training.method,
+                    "epochs": self.epochs,
+                    "expected_batch_size": self.batch_size,
+                    "unit": self.unit,
+                    "ema_decay": self.ema,
+                    # as the papers print it: clipped gradients keep their length C beside a public gradient
+                    "normalise": False,
+                    **(private if training.private else {}),
+                },
+                "optimizer": {"name": self.optimizer, "lr": self.lr, "options": self._options()},
+                "augment": self.augment,
+                "seed": seed,
+            }
+        )
+
+    def _pretraining(self, seed: int | None) -> dict[str, Any]:
+        return {
+            "data": {"private": list(self.pretrain), "watch": "none", "limit": self.limit},
+            "model": {"preset": self.preset, "init": self.init, "strategy": "full"},
+            "plan": {
+                "method": "non-private",
+                "epochs": self.pretrain_epochs,
+                "expected_batch_size": 64,
+                "ema_decay": 0.99,
+            },
+            "optimizer": {"name": "adamw", "lr": 1e-3},
+            "augment": "private",
+            "seed": seed,
+        }
+
+    def _options(self) -> dict[str, Any]:
+        # decay pulls weights towards zero whatever the data say: with few noisy steps it would be all there is
+        return {"weight_decay": 0.0} if self.optimizer.lower() == "adamw" else {}
