@@ -11,8 +11,10 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import shown_spec
 from dpose.experiments.papers.experiment import Cell, Findings, GridRequest, Outcome, Request, Values
 from dpose.experiments.papers.pose.designs import STRATEGIES, Design, Scale
+from dpose.experiments.papers.pose.drawing import grid_drawings
+from dpose.experiments.papers.pose.pictures import side_by_side
 from dpose.experiments.papers.pose.printed import Printed
-from dpose.experiments.papers.pose.running import model_of, run_training
+from dpose.experiments.papers.pose.running import run_training
 from dpose.experiments.papers.pose.tables import grid_tables
 from dpose.experiments.papers.pose.testing import UPRIGHT_RULE
 from dpose.experiments.papers.pose.trainings import START, Setup, Training
@@ -128,12 +130,14 @@ class Grid:
         return values
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables, curves, heat maps and pictures."""
-        return Findings(grid_tables(self.design, outcomes), (), self._notes(outcomes))
+        """Tables, curves, heat maps and pictures.
 
-    def model(self, training: Training) -> Path:
-        """The folder of a training's model."""
-        return model_of(self.setup, training, self.folder)
+        Raises:
+            DposeError: the data or a model cannot be read any more.
+        """
+        people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)
+        drawings = (*grid_drawings(self.design, outcomes), *([people] if people else []))
+        return Findings(grid_tables(self.design, outcomes), drawings, self._notes(outcomes))
 
     def _command(self) -> str:
         return f"dpose reproduce {self.design.name}"

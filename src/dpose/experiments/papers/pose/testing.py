@@ -15,8 +15,9 @@ from rich.console import Console
 
 from dpose.experiments.choices import run_config, shown_spec
 from dpose.experiments.evaluation import evaluate_run, record_score
+from dpose.experiments.scoring import score_boxes
 from dpose.files import write_atomic
-from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
@@ -108,11 +109,15 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     """
     shipped = run.resolve() in {folder.resolve() for folder in shipped_weights().values()}
     model = load_model(run).to("cuda" if torch.cuda.is_available() else "cpu")
-    if not shipped:  # those belong to no run: no folder to note a score in
+    spec = DataSpec.parse(data).for_purpose("evaluate")
+    # the weights that come with dpose belong to no run: there is no folder to note a score in
+    if shipped and SOURCES[spec.name].coco is not None:
+        boxes = score_boxes(model, spec, limit=limit, console=QUIET)[0]
+        return {"metric": "OKS AP", "columns": _percent(boxes.columns())}, None
+    if not shipped:
         result = evaluate_run(run, data, limit=limit, console=QUIET)[0]
         if not isinstance(result, PCKhResult):
             return {"metric": "OKS AP", "columns": _percent(result.columns())}, None
-    spec = DataSpec.parse(data).for_purpose("evaluate")
     size = model.config.input_size
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
     everyone = people(model, units.with_skeleton(MPII))

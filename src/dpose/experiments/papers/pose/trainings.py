@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.experiments.config import RunConfig
+from dpose.pose.folder import shipped_weights
 from dpose.training.methods import METHODS
 
 START = "start"
@@ -174,9 +175,10 @@ class Setup:
         )
 
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
+        known = self.init is not None or self.preset in shipped_weights()
         return {
             "data": {"private": list(self.pretrain), "watch": "none", "limit": self.limit},
-            "model": {"preset": self.preset, "init": self.init, "strategy": "full"},
+            "model": {"preset": self.preset, "init": self.init, "strategy": "full" if known else "scratch"},
             "plan": {
                 "method": "non-private",
                 "epochs": self.pretrain_epochs,
