@@ -53,21 +53,32 @@ def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Dra
         {t.clip_norm for t in (*found, *paper) if t.private and t.strategy in strategies and t.clip_norm},
         reverse=True,
     )
+    alone = len(clip_norms) == 1
     figure, axes = sheet(
-        len(strategies), len(clip_norms), f"{design.name}: {_metric(design)} by epsilon", height=3.0
+        len(strategies),
+        len(clip_norms),
+        f"{design.name}: {_metric(design)} by epsilon",
+        width=6.5 if alone else 3.5,
+        height=3.8 if alone else 3.0,
     )
     for row, strategy in enumerate(strategies):
         for column, clip_norm in enumerate(clip_norms):
             panel = axes[row, column]
             ticks = _panel(panel, ours, paper, strategy, clip_norm)
             panel.set_title(f"{STRATEGIES[strategy]}, C = {clip_norm:g}", fontsize=9, color=INK)
-            finish(panel, "epsilon", _metric(design), ticks=ticks, log_x=True, zero=True)
+            label = "" if column else _metric(design)
+            finish(panel, "epsilon", label, ticks=ticks, log_x=True)
+    # one scale for all panels; from zero where the paper's numbers span most of it anyway
+    low = 0.0 if paper else min(panel.get_ylim()[0] for panel in axes.flat)
+    top = max(panel.get_ylim()[1] for panel in axes.flat)
+    for panel in axes.flat:
+        panel.set_ylim(low, top)
     handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
     figure.legend(
         handles.values(),
         handles.keys(),
         loc="outside lower center",
-        ncols=min(4, len(handles)),
+        ncols=3 if alone else 4,
         fontsize=8,
         frameon=False,
     )
@@ -127,7 +138,7 @@ def _apart(ticks: Sequence[float]) -> list[float]:
     """Those of `ticks` that leave room for their labels on a logarithmic axis."""
     kept: list[float] = []
     for tick in ticks:
-        if not kept or tick / kept[-1] > 1.35:
+        if not kept or tick / kept[-1] > 1.3:
             kept.append(tick)
     return kept
 
@@ -145,13 +156,15 @@ def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> 
     figure, axes = sheet(
         len(panels), len(sources), f"{design.name}: {_metric(design)} by C and epsilon", width=4.2, height=1.9
     )
+    shown = [v for _, values in sources for t, v in values.items() if (t.method, t.strategy) in panels]
+    span = Normalize(min(shown), max(shown))  # one for all panels, or noise would look like an effect
     for row, (method, strategy) in enumerate(panels):
         for column, (whose, values) in enumerate(sources):
             field = np.array(
                 [[values.get(Training(method, strategy, c, e), np.nan) for e in epsilons] for c in clip_norms]
             )
-            _map(axes[row, column], field, clip_norms, epsilons, f"{method}, {strategy}: {whose}")
-    caption = f"{_metric(design)} by clipping norm C and epsilon" + (
+            _map(axes[row, column], field, span, clip_norms, epsilons, f"{method}, {strategy}: {whose}")
+    caption = f"{_metric(design)} by clipping norm C and epsilon, one scale of colours" + (
         "; the paper's for the same settings, on its own data and model" if paper else ""
     )
     return Drawing(f"{_file(design)}-heat", png(figure), caption)
@@ -160,17 +173,15 @@ def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> 
 def _map(
     panel: Axes,
     field: NDArray[np.float64],
+    span: Normalize,
     clip_norms: Sequence[float],
     epsilons: Sequence[float],
     title: str,
 ) -> None:
-    known = field[np.isfinite(field)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    high = max(high, low + 1e-6)
-    panel.imshow(field, cmap="viridis", norm=Normalize(low, high), aspect="auto")
+    panel.imshow(field, cmap="viridis", norm=span, aspect="auto")
     for (row, column), value in np.ndenumerate(field):
         text = f"{value:.1f}" if np.isfinite(value) else "not run"
-        dark = np.isfinite(value) and value < low + 0.6 * (high - low)
+        dark = np.isfinite(value) and span(value) < 0.6
         panel.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if dark else INK)
     panel.set_xticks(range(len(epsilons)), [f"{e:g}" for e in epsilons])
     panel.set_yticks(range(len(clip_norms)), [f"{c:g}" for c in clip_norms])
@@ -197,7 +208,7 @@ def _column(design: Design) -> str:
 
 
 def _metric(design: Design) -> str:
-    return "AP, percent" if _column(design) == "AP" else "mean PCKh@0.5, percent"
+    return "AP (percent)" if _column(design) == "AP" else "mean PCKh@0.5 (percent)"
 
 
 def _file(design: Design) -> str:

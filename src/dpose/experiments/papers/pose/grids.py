@@ -176,7 +176,9 @@ class Grid:
             "public-only is tested on sharp pictures and on public views; its guarantee and those of fdp-sgd and "
             "fpdp-sgd leave the public views and labels open"
         )
-        if setup.public:
+        if setup.public and any(
+            METHODS[method].projects for method in self.asked.methods or self.design.methods
+        ):
             notes.append(f"subspaces are fitted on {_shown(setup.public)}, taken to be public")
         if self.asked.repeat > 1:
             notes.append(f"means and standard deviations over {self.asked.repeat} trainings")

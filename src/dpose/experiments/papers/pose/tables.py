@@ -12,6 +12,7 @@ from dpose.experiments.papers.pose.printed import Line, Printed
 from dpose.experiments.papers.pose.trainings import START, Training
 
 PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")
+AP_COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
 SHARP, VIEWS, UPRIGHT = "columns", "view_columns", "upright"
 """Which scores of a cell: of sharp pictures, of public views, of upright people."""
 NAMES = {
@@ -167,11 +168,10 @@ def _kinds(training: Training, scores: str) -> tuple[tuple[str, str], ...]:
 
 
 def _columns(several: Iterable[Ours], scores: str) -> tuple[str, ...]:
-    for ours in several:
-        for outcome in ours.outcomes:
-            if outcome.status == "done" and outcome.values.get(scores):
-                return tuple(outcome.values[scores])
-    return PCKH_COLUMNS
+    """The columns that cells have, in the papers' order: a cell's file holds them in the alphabet's."""
+    done = [o.values.get(scores, {}) for ours in several for o in ours.outcomes if o.status == "done"]
+    held = next((set(columns) for columns in done if columns), set(PCKH_COLUMNS))
+    return tuple(name for name in (*PCKH_COLUMNS, *AP_COLUMNS) if name in held)
 
 
 def _spread(found: Sequence[float]) -> str:
