@@ -78,7 +78,7 @@ class Design:
         accountant: "pld" or "rdp".
         whole: Everything.
         core: The named subset.
-        pretrain: Rendered public data to learn from beforehand, beside the public split of the private data.
+        pretrain: Whether the weights learn from the public split of the private data beforehand.
         notes: What the reader must know.
     """
 
@@ -91,7 +91,7 @@ class Design:
     accountant: str
     whole: Scale
     core: Scale
-    pretrain: tuple[str, ...] = ()
+    pretrain: bool = False
     notes: tuple[str, ...] = ()
 
     def scale(self, asked: GridRequest) -> Scale:

@@ -71,9 +71,7 @@ class Grid:
         )
         if asked.init:
             find_model(asked.init)
-        pretrain = (
-            () if asked.init or not design.pretrain else (*design.pretrain, *([public] if public else []))
-        )
+        pretrain = public if design.pretrain and not asked.init else None
         setup = Setup(
             data=str(own),
             public=public,
@@ -218,7 +216,7 @@ def _shown(spec: str) -> str:
 
 def _start_note(setup: Setup) -> str:
     if setup.pretrain:
-        data = " and ".join(map(_shown, setup.pretrain))
+        data = _shown(setup.pretrain)
         return (
             f"finetune and full start from a public model that learnt, from the weights that come with dpose, "
             f"{setup.pretrain_epochs:g} epochs from {data}: the cell called {START}"

@@ -76,7 +76,7 @@ class Setup:
         evaluate: What models are tested on, with its split.
         preset: Of the model.
         init: What "finetune" and "full" start from: a model folder, or the name of public weights.
-        pretrain: Public data that `init` learns from first, in a cell of its own; () for none.
+        pretrain: Public data that `init` learns from first, in a cell of its own; None for none.
         pretrain_epochs: Passes over those.
         epochs: Passes over the private data.
         batch_size: Units in a batch on average.
@@ -97,7 +97,7 @@ class Setup:
     evaluate: str
     preset: str
     init: str | None
-    pretrain: tuple[str, ...]
+    pretrain: str | None
     pretrain_epochs: float
     epochs: float
     batch_size: int
@@ -115,7 +115,7 @@ class Setup:
     @property
     def values(self) -> dict[str, Any]:
         """As JSON."""
-        return {**asdict(self), "pretrain": list(self.pretrain)}
+        return asdict(self)
 
     def first(self, folder: Path) -> str | None:
         """What a training with a strategy that starts from something starts from; None for the preset's own weights.
@@ -177,7 +177,7 @@ class Setup:
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
         known = self.init is not None or self.preset in shipped_weights()
         return {
-            "data": {"private": list(self.pretrain), "watch": "none", "limit": self.limit},
+            "data": {"private": self.pretrain, "watch": "none"},
             "model": {"preset": self.preset, "init": self.init, "strategy": "full" if known else "scratch"},
             "plan": {
                 "method": "non-private",
@@ -185,8 +185,8 @@ class Setup:
                 "expected_batch_size": 64,
                 "ema_decay": 0.99,
             },
-            "optimizer": {"name": "adamw", "lr": 1e-3},
-            "augment": "private",
+            "optimizer": {"name": "adamw", "lr": 7e-4},
+            "augment": "public",
             "seed": seed,
         }
 
