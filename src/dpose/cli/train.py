@@ -66,6 +66,14 @@ def train(
             help="A YAML file with the run's settings; options override it.", rich_help_panel=RUNNING
         ),
     ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="recommended: settings chosen beforehand, where nothing else is said. Before it trains privately, the "
+            "weights learn from --public, or from the dataset's own public split, into OUT-public.",
+            rich_help_panel=LEARNING,
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -310,6 +318,7 @@ def train(
         "augment": augment,
         "seed": seed,
         "precision": precision,
+        "recipe": recipe,
     }
     settings = RunConfig.from_options(given, config)
     if explain:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dpose.errors import DposeError
+from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.pose.task import Precision
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -88,6 +89,7 @@ class RunConfig(BaseModel):
         precision: "float32", or "bf16" for forward and backward passes in bfloat16 where nothing is clipped or noised.
             None: bf16 for `non-private` on a GPU, else float32.
         seed: Reproducible and without guarantee; None draws from the operating system.
+        recipe: Settings that were chosen beforehand stand where nothing else is said; see `recipes.py`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -101,6 +103,18 @@ class RunConfig(BaseModel):
     augment: Literal["none", "private", "public"] | None = None
     precision: Precision | None = None
     seed: int | None = Field(default=None, ge=0)
+    recipe: Literal["recommended"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recipe(cls, values: Any) -> Any:
+        """What the recipe says, where nothing else is said."""
+        recipe = RECIPES.get(values.get("recipe") or "") if isinstance(values, dict) else None
+        if recipe is None:
+            return values
+        if values.get("task", "pose") != "pose":
+            raise DposeError("is for poses", f"recipe {values['recipe']}", "leave --recipe out")
+        return filled_in(values, recipe.private)
 
     @model_validator(mode="before")
     @classmethod

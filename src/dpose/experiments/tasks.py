@@ -12,6 +12,7 @@ from dpose.experiments.choices import run_config, typed_command
 from dpose.experiments.config import RunConfig
 from dpose.experiments.evaluation import evaluate_run
 from dpose.experiments.runs import explain_run, train_pose
+from dpose.experiments.staging import public_stage
 from dpose.training.trainer import Run
 
 
@@ -23,9 +24,13 @@ def train_task(
     resume: bool = False,
     command: str = "",
 ) -> Run:
-    """Train as `config` says; see `train_pose` and `train_action`."""
-    train = train_action if config.task == "action" else train_pose
-    return train(config, out, console, views_at_once, resume, command)
+    """Train as `config` says; see `train_pose` and `train_action`. A recipe may begin with a run on public data."""
+    if config.task == "action":
+        return train_action(config, out, console, views_at_once, resume, command)
+    staged = config if resume else public_stage(config, out, console, command)
+    if isinstance(staged, Run):
+        return staged
+    return train_pose(staged, out, console, views_at_once, resume, command)
 
 
 def resume_task(folder: Path, console: Console) -> Run:

@@ -1,0 +1,55 @@
+"""Recipes: settings that were chosen beforehand, on data that no result is reported on (docs/results.md says which).
+
+dpose train --data lspet:ROOT:private --recipe recommended --epsilon 8 --delta 1e-5 --out runs/best
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings by the names of `dpose.experiments.config.RunConfig`; what the user says goes before them.
+
+    Attributes:
+        private: Of the private run.
+        public: Of a run before it on public data alone, which gives the private run its first weights.
+    """
+
+    private: Values
+    public: Values
+
+
+RECOMMENDED = Recipe(
+    private={
+        "model": {"strategy": "finetune"},
+        "plan": {"method": "dp-sgd", "epochs": 8.0, "expected_batch_size": 1024, "ema_decay": 0.9},
+        "optimizer": {"name": "adamw", "lr": 2e-3, "options": {"weight_decay": 0.0}},
+        "augment": "none",
+    },
+    public={
+        "model": {"strategy": "full"},
+        "plan": {"method": "non-private", "steps": 1000, "expected_batch_size": 64, "ema_decay": 0.99},
+        "optimizer": {"name": "adamw", "lr": 7e-4},
+        "augment": "public",
+    },
+)
+
+RECIPES: Mapping[str, Recipe] = {"recommended": RECOMMENDED}
+
+
+def filled_in(values: dict[str, Any], below: Values) -> dict[str, Any]:
+    """`values`, with what `below` has where they say nothing, part by part."""
+    both = dict(values)
+    for key, value in below.items():
+        given = both.get(key)
+        if given is None:
+            both[key] = value
+        elif isinstance(value, Mapping) and isinstance(given, dict):
+            both[key] = filled_in(given, value)
+    return both

@@ -1,0 +1,101 @@
+"""A recipe's first stage: the first weights learn from public data, in a run of their own beside the private one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.experiments.choices import open_public, open_units, precision, run_config, shown_spec, sources
+from dpose.experiments.config import RunConfig
+from dpose.experiments.recipes import RECIPES, filled_in
+from dpose.experiments.runs import train_pose
+from dpose.pose.data import SOURCES, DataSpec
+from dpose.pose.model import PoseConfig
+from dpose.training.guards import check_disjoint
+from dpose.training.ranks import ranks
+from dpose.training.trainer import Run
+
+
+def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+    """Teach the first weights on public data if the recipe has that stage and there are such data.
+
+    The data are those of `--public`, or else the public split of the dataset that is trained on. No private picture is
+    read but to refuse public ones that are among them. A stage that was stopped is gone on with; one that is whole is
+    used as it is.
+
+    Args:
+        config: Of the private run.
+        out: Its folder; the stage's stands beside it, with "-public" behind its name.
+        console: Where progress goes.
+        command: What the user typed, for the report.
+
+    Returns:
+        The private run's configuration with its first weights; or the stage's run, if it was stopped.
+
+    Raises:
+        DposeError: `out` is there already, a public picture is a private one, or the stage's folder is another run's.
+    """
+    if config.recipe is None or config.model.init or not config.plan.kind.private:
+        return config
+    if config.model.strategy == "scratch":
+        return config
+    spec = _public_of(config)
+    if spec is None:
+        return config
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    place = ranks()
+    place.highest(0)  # nobody makes a folder before everybody has looked
+    folder = out.with_name(f"{out.name}-public")
+    stage = _stage(config, spec)
+    if place.first:
+        console.print(
+            f"First, public data: the weights learn from {shown_spec(spec)}, without privacy, into {folder}.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        _check_disjoint(config, spec, console)
+    begun = folder.exists()
+    if begun and run_config(folder) != stage:
+        raise DposeError("holds a run with other settings", str(folder), "remove it, or choose another --out")
+    if not (folder / "model.safetensors").exists():
+        run = train_pose(stage, folder, console, resume=begun, command=command)
+        if run.interrupted:
+            return run
+    return config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"init": str(folder)}),
+            # a score on pictures that it has learnt by heart would tell nothing
+            "data": config.data.model_copy(update={"watch": config.data.watch or "none"}),
+        }
+    )
+
+
+def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
+    assert config.recipe is not None
+    given = {
+        "data": {"private": str(spec)},
+        "model": {"preset": config.model.preset, "input_size": config.model.input_size},
+        "seed": config.seed,
+    }
+    stage = RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe")
+    return stage.model_copy(update={"precision": precision(stage)})  # as it will stand in the folder
+
+
+def _public_of(config: RunConfig) -> DataSpec | None:
+    own = sources(config)
+    if config.data.public:
+        return DataSpec.parse(config.data.public).for_purpose("train")
+    splits = (replace(one, split="public") for one in own if "public" in SOURCES[one.name].splits)
+    return next((spec for spec in splits if not any(spec.same_units(one) for one in own)), None)
+
+
+def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None:
+    named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
+    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size  # type: ignore[arg-type]
+    public = open_public(named, size)
+    assert public is not None
+    check_disjoint(public, open_units(config, size), 2, console)
