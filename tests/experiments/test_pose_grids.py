@@ -15,7 +15,7 @@ from dpose.experiments.papers.pose.catalogue import DESIGNS
 from dpose.experiments.papers.pose.grids import Grid, told
 from dpose.experiments.papers.pose.tables import by_setting
 from dpose.experiments.papers.pose.testing import People
-from dpose.experiments.papers.pose.trainings import START, Training
+from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.experiments.papers.registry import EXPERIMENTS
 from dpose.experiments.papers.reproduce import reproduce
 from dpose.media.images import decode_image
@@ -121,13 +121,22 @@ class TestCells:
         grid = bound("lspet-dp", asked)
         start = grid.setup.config(Training(START, START), tmp_path)
         assert start.plan.method == "non-private"
-        assert start.data.sources == ("synthetic:studio", f"lspet:{tmp_path / 'lspet'}:public")
+        assert start.data.sources == (f"lspet:{tmp_path / 'lspet'}:public",)
         assert grid.setup.config(Training("dp-sgd", "finetune", 1.0, 8.0), tmp_path).model.init == str(
             tmp_path / "runs" / "start"
         )
         assert grid.setup.data.endswith(":private")
         assert grid.setup.evaluate.endswith(":validation")
         assert {c.needs for c in grid.cells if c.key != "start"} == {"start"}
+        recipe = grid.setup.config(Training(RECOMMENDED, "finetune", None, 8.0), tmp_path)
+        assert (recipe.recipe, recipe.plan.epsilon, recipe.plan.delta) == (RECOMMENDED, 8.0, 1e-5)
+        assert recipe.model.init == str(tmp_path / "runs" / "start")
+        assert {c.settings["epsilon"] for c in grid.cells if c.settings["method"] == RECOMMENDED} == {
+            0.2,
+            0.8,
+            3.0,
+            8.0,
+        }
         given = bound("lspet-dp", Request(data=asked.data, grid=GridRequest(init="nano")))
         assert {c.needs for c in given.cells} == {""}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpose.experiments.papers.pose.designs import Design, Scale
 from dpose.experiments.papers.pose.printed import printed
+from dpose.experiments.papers.pose.trainings import RECOMMENDED
 
 EPSILONS_000 = (0.2, 0.4, 0.6, 0.8, 1.0, 3.0, 5.0, 7.0)
 EPSILONS_003 = (0.2, 0.4, 0.6, 0.8)
@@ -57,7 +58,7 @@ def _benchmark(name: str, title: str, data: str, pretrain: bool, notes: tuple[st
     return Design(
         name=name,
         title=title,
-        methods=METHODS,
+        methods=(*METHODS, RECOMMENDED),
         tables=(),
         data=data,
         delta=1e-5,

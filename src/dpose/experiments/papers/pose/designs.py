@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dpose.experiments.papers.experiment import GridRequest
 from dpose.experiments.papers.pose.printed import Printed
-from dpose.experiments.papers.pose.trainings import START, Training
+from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.training.methods import METHODS
 
 T = TypeVar("T")
@@ -126,7 +126,8 @@ class Design:
             for method in REFERENCES:
                 wanted = chosen and (method in methods or not asked.methods)
                 found[Training(method, strategy)] = wanted
-            private = [m for m in _union(self.methods, methods) if METHODS[m].private]
+            known = _union(self.methods, methods)
+            private = [m for m in known if m != RECOMMENDED and METHODS[m].private]
             for clip_norm, method, epsilon in product(clip_norms, private, epsilons):
                 wanted = (
                     chosen
@@ -137,6 +138,9 @@ class Design:
                 training = Training(method, strategy, clip_norm, epsilon)
                 if wanted or not printed or self._prints(training):
                     found[training] = wanted
+            for epsilon in epsilons if RECOMMENDED in known and strategy == "finetune" else ():
+                wanted = chosen and epsilon in scale.epsilons and RECOMMENDED in methods
+                found[Training(RECOMMENDED, strategy, None, epsilon)] = wanted
         return found
 
     def _prints(self, training: Training) -> bool:

@@ -14,18 +14,19 @@ from dpose.experiments.papers.experiment import Drawing, Outcome
 from dpose.experiments.papers.pixelization.drawing import INK, finish, png, sheet
 from dpose.experiments.papers.pose.designs import STRATEGIES, Design
 from dpose.experiments.papers.pose.tables import SHARP, VIEWS, Ours, by_setting
-from dpose.experiments.papers.pose.trainings import START, Training
+from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 
 COLOURS = {
     "dp-sgd": "#1d4ed8",
     "pdp-sgd": "#c2410c",
     "fdp-sgd": "#7c3aed",
     "fpdp-sgd": "#15803d",
+    RECOMMENDED: "#be123c",
     "non-private": "#22303c",
     "public-only": "#0d9488",
     START: "#9ca3af",
 }
-MARKS = {"dp-sgd": "o", "pdp-sgd": "s", "fdp-sgd": "^", "fpdp-sgd": "D"}
+MARKS = {"dp-sgd": "o", "pdp-sgd": "s", "fdp-sgd": "^", "fpdp-sgd": "D", RECOMMENDED: "*"}
 
 Curves = Mapping[Training, float]
 
@@ -97,7 +98,9 @@ def _panel(
     ticks: set[float] = set()
     for method, colour in COLOURS.items():
         chosen = [
-            t for t in (*ours, *paper) if (t.method, t.strategy, t.clip_norm) == (method, strategy, clip_norm)
+            t
+            for t in (*ours, *paper)
+            if (t.method, t.strategy) == (method, strategy) and t.clip_norm in (clip_norm, None)
         ]
         printed = sorted((t.epsilon, paper[t]) for t in set(chosen) if t in paper and t.epsilon)
         mine = [(t, _numbers(ours[t])) for t in sorted(set(chosen)) if t in ours and _numbers(ours[t])]
@@ -144,7 +147,7 @@ def _apart(ticks: Sequence[float]) -> list[float]:
 
 
 def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Drawing | None:
-    found = {t: statistics.mean(_numbers(o)) for t, o in ours.items() if t.private and _numbers(o)}
+    found = {t: statistics.mean(_numbers(o)) for t, o in ours.items() if t.clip_norm and _numbers(o)}
     panels = list(dict.fromkeys((t.method, t.strategy) for t in found))
     if len({(t.clip_norm, t.epsilon) for t in found}) < 2:
         return None

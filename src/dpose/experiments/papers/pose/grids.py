@@ -17,7 +17,7 @@ from dpose.experiments.papers.pose.printed import Printed
 from dpose.experiments.papers.pose.running import run_training
 from dpose.experiments.papers.pose.tables import grid_tables
 from dpose.experiments.papers.pose.testing import UPRIGHT_RULE
-from dpose.experiments.papers.pose.trainings import START, Setup, Training
+from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Setup, Training
 from dpose.pose.data import SOURCES, DataSpec
 from dpose.pose.folder import find_model
 from dpose.training.methods import METHODS
@@ -175,7 +175,8 @@ class Grid:
             "fpdp-sgd leave the public views and labels open"
         )
         if setup.public and any(
-            METHODS[method].projects for method in self.asked.methods or self.design.methods
+            method in METHODS and METHODS[method].projects
+            for method in self.asked.methods or self.design.methods
         ):
             notes.append(f"subspaces are fitted on {_shown(setup.public)}, taken to be public")
         if self.asked.repeat > 1:
@@ -199,7 +200,7 @@ def told(outcome: Outcome) -> str:
 
 def _check(asked: GridRequest) -> None:
     for name, values, known in (
-        ("--methods", asked.methods, tuple(METHODS)),
+        ("--methods", asked.methods, (*METHODS, RECOMMENDED)),
         ("--strategies", asked.strategies, tuple(STRATEGIES)),
     ):
         for value in values:

@@ -13,6 +13,8 @@ from dpose.training.methods import METHODS
 
 START = "start"
 """The cell of the public model that the others start from."""
+RECOMMENDED = "recommended"
+"""The recipe of that name, as a row of its own; its settings are its own, too."""
 RUNS = "runs"
 """The folder of the run folders, in the results' folder."""
 
@@ -22,9 +24,9 @@ class Training:
     """What tells one training of a grid from the others; those that differ in `repetition` alone are repetitions.
 
     Attributes:
-        method: A name in `METHODS`, or `START`.
+        method: A name in `METHODS`, `RECOMMENDED`, or `START`.
         strategy: "finetune", "full" or "scratch".
-        clip_norm: C; None for methods that clip nothing.
+        clip_norm: C; None for methods that clip nothing, and for a recipe, which has its own.
         epsilon: None for methods without a guarantee.
         repetition: From 1.
     """
@@ -53,7 +55,7 @@ class Training:
     @property
     def private(self) -> bool:
         """Whether it clips and adds noise."""
-        return self.method != START and METHODS[self.method].private
+        return self.method == RECOMMENDED or (self.method != START and METHODS[self.method].private)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -138,6 +140,8 @@ class Setup:
         seed = None if self.seed is None else self.seed + training.repetition - 1
         if training.method == START:
             return RunConfig.from_dict(self._pretraining(seed))
+        if training.method == RECOMMENDED:
+            return RunConfig.from_dict(self._recommended(training, folder, seed))
         private = {
             "epsilon": training.epsilon,
             "delta": self.delta,
@@ -173,6 +177,24 @@ class Setup:
                 "seed": seed,
             }
         )
+
+    def _recommended(self, training: Training, folder: Path, seed: int | None) -> dict[str, Any]:
+        return {
+            "recipe": RECOMMENDED,
+            "data": {"private": self.data, "watch": "none", "limit": self.limit},
+            # from what the others start from: its own public stage would be another start
+            "model": {
+                "preset": self.preset,
+                "init": self.first(folder) or str(shipped_weights()[self.preset]),
+            },
+            "plan": {
+                "epsilon": training.epsilon,
+                "delta": self.delta,
+                "accountant": self.accountant,
+                "unit": self.unit,
+            },
+            "seed": seed,
+        }
 
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
         known = self.init is not None or self.preset in shipped_weights()
