@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dpose.action.data.sources import whole
+from clips import write
+from dpose.action.data.sources import VideoFile, whole
+from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.experiments.papers.experiment import Outcome, Request
 from dpose.experiments.papers.registry import EXPERIMENTS
@@ -14,6 +16,7 @@ from dpose.experiments.papers.reproduce import reproduce
 from dpose.experiments.papers.videos import measuring, tables
 from dpose.experiments.papers.videos.methods import METHODS, parse_external, released
 from dpose.experiments.papers.videos.tables import COLUMNS, QUICK, ROWS, Study, paper_of
+from dpose.media.images import write_image
 
 QUIET = Console(quiet=True)
 
@@ -75,10 +78,10 @@ def test_three_runs_give_mean_and_variance():
 
 
 @pytest.mark.parametrize("key", ["block-8", "paper-8", "isr-16x12", "pixelate"])
-def test_a_video_is_released_once_and_otherwise_for_another_seed(key):
+def test_a_video_is_released_once_and_otherwise_for_another_seed(key, tmp_path):
     videos = study().train.limit(1)
     first, again, other = (
-        whole(released(videos, METHODS[key], seed, {}).videos[0].source) for seed in (0, 0, 1)
+        whole(released(videos, METHODS[key], seed, {}, tmp_path).videos[0].source) for seed in (0, 0, 1)
     )
     raw = whole(videos.videos[0].source)
     assert first.shape == raw.shape
@@ -95,7 +98,59 @@ def test_external_videos_fill_their_row(tmp_path):
     bound = study(quick=True, external=(f"deepprivacy:{tmp_path}",))
     assert "deepprivacy" in {c.settings["method"] for c in bound.cells}
     with pytest.raises(DposeError, match="missing"):
-        released(bound.train, METHODS["deepprivacy"], 0, bound.external)
+        released(bound.train, METHODS["deepprivacy"], 0, bound.external, tmp_path)
+
+
+@pytest.mark.parametrize("key", ["block-8", "paper-8-b0.2", "pixelate"])
+def test_files_are_released_to_files_with_their_statements(key, tmp_path):
+    path = write(tmp_path / "clap.avi", size=(64, 48))
+    videos = VideoSet((Video("wave/clap.avi", VideoFile(path)),), ("wave",))
+    shown = released(videos, METHODS[key], 3, {}, tmp_path / "released").videos[0].source
+    out = tmp_path / "released" / "wave" / "clap.mp4"
+    assert shown == VideoFile(out)
+    assert shown.count() == videos.videos[0].source.count()
+    statement = json.loads((tmp_path / "released" / "wave" / "clap.mp4.privacy.json").read_text())
+    assert statement["kind"] == {"block-8": "seeded", "paper-8-b0.2": "paper", "pixelate": "none"}[key]
+    if key == "paper-8-b0.2":
+        assert "0.2" in json.dumps(statement)
+    before = out.stat().st_mtime_ns
+    released(videos, METHODS[key], 3, {}, tmp_path / "released")
+    assert out.stat().st_mtime_ns == before
+
+
+def test_attributes_may_be_learnt_from_other_data(tmp_path, monkeypatch):
+    """VISPR's pictures teach what is asked of PA-HMDB's videos, both as the method shows them."""
+    root, other = tmp_path / "hmdb", tmp_path / "vispr"
+    for action, uses in (("clap", (1, 2, 0)), ("jump", (1, 1, 2))):
+        names = [f"{action}_{i}.avi" for i in range(3)]
+        for name in names:
+            (root / action).mkdir(parents=True, exist_ok=True)
+            write(root / action / name, size=(64, 48), frames=6)
+        lines = "".join(f"{name} {use} \n" for name, use in zip(names, uses, strict=True))
+        (root / f"{action}_test_split1.txt").write_text(lines)
+    marks = {"skin_color": 1, "gender": 1, "face": 1, "nudity": 1, "relationship": 1}
+    entry = {name: [[0, 5, value]] for name, value in marks.items()} | {"review": True}
+    (root / "PrivacyAttributes").mkdir()
+    (root / "PrivacyAttributes" / "clap.json").write_text(json.dumps({"clap_1.avi": entry}))
+    for number in range(4):
+        write_image(
+            other / "images" / "train2017" / f"{number}.jpg", np.full((48, 64, 3), 40 * number, np.uint8)
+        )
+        notes = other / "annotations" / "train2017" / f"{number}.json"
+        notes.parent.mkdir(parents=True, exist_ok=True)
+        notes.write_text(json.dumps({"labels": ["a4_gender"] if number % 2 else ["a0_safe"]}))
+    for name in ("ACTION_EPOCHS", "ATTRIBUTE_EPOCHS"):
+        monkeypatch.setattr(measuring, name, 1.0)
+    monkeypatch.setattr(Study, "_check_raw", lambda self, outcomes: None)
+    monkeypatch.setitem(tables.QUICK, "table3", ("raw", "paper-8"))
+    data = (f"pahmdb:{root}", f"vispr:{other}")
+    found = reproduce("004/table3", Request(data=data, quick=True), tmp_path / "out", QUIET)
+    assert [o.status for o in found] == ["done", "done"], [o.error for o in found]
+    assert all("cmap_released" in o.values for o in found)
+    made = tmp_path / "out" / "released" / "paper-8-run1"
+    assert {p.suffix for p in made.rglob("*") if p.is_file()} == {".mp4", ".json", ".png"}
+    with pytest.raises(DposeError, match="attributes that the videos"):
+        Study.of("table1", Request(data=("synthetic-clips", f"vispr:{other}")))
 
 
 def test_a_table_is_run_from_end_to_end(tmp_path, monkeypatch):

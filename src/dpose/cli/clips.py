@@ -68,6 +68,10 @@ def release_video(
     paper: Annotated[
         bool, typer.Option("--paper", help="Run Video-DPRP as published (slow). Guarantees nothing.")
     ] = False,
+    split: Annotated[
+        float | None,
+        typer.Option(help="With --paper: b, the budget's share for the projection. Default: 0.8."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")
     ] = False,
@@ -80,7 +84,7 @@ def release_video(
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.clip_claims import explain_clip
-    from dpose.release.clip_setting import ClipSetting
+    from dpose.release.clip_setting import SPLIT, ClipSetting
     from dpose.release.clips import bind_clip, naming, release_file, shape_of
 
     chosen = ClipSetting.of(
@@ -93,6 +97,7 @@ def release_video(
         clip_norm=clip_norm,
         clip_segment=clip_segment,
         paper=paper,
+        split=SPLIT if split is None else split,
     )
     console = Console()
     found = _found(paths, out, explain, rename)

@@ -16,6 +16,8 @@ from dpose.release.setting import MAX_BUDGET, Number, exact
 OPERATORS = ("block", "low-pass", "random")
 PAPER_K = 32 * 32 * 3
 """k in seed 004."""
+SPLIT = 0.8
+"""b in seed 004: the share of the budget that goes to the projection."""
 SEGMENT = 64
 """Frames that are clipped together where a norm of a whole clip is clipped."""
 
@@ -36,6 +38,7 @@ class ClipSetting:
         clip_norm: Bound on the L2 norm of the projected values; None for no clipping.
         clip_segment: Whether the bound is on all values of `SEGMENT` frames together, rather than on each group's.
         paper: Whether to run seed 004's algorithm as printed, which guarantees nothing.
+        split: b, the share of the budget that the paper's algorithm gives to the projection.
 
     Raises:
         DposeError: a value is out of range.
@@ -51,6 +54,7 @@ class ClipSetting:
     clip_norm: float | None = None
     clip_segment: bool = False
     paper: bool = False
+    split: float = SPLIT
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MAX_BUDGET:
@@ -77,6 +81,10 @@ class ClipSetting:
                 "neighbours",
                 "leave them out, or say frame",
             )
+        if not 0 < self.split < 1:
+            raise DposeError(f"b must lie between 0 and 1, not {self.split:g}", "split")
+        if self.split != SPLIT and not self.paper:
+            raise DposeError("only the paper's algorithm splits its budget", "split", "leave it out")
         if self.paper and (self.pool is not None or self.clip_norm is not None or self.operator != "block"):
             raise DposeError("the paper's algorithm has its own operator, and no clipping", "paper")
 
@@ -93,6 +101,7 @@ class ClipSetting:
         clip_norm: Number | None = None,
         clip_segment: bool = False,
         paper: bool = False,
+        split: float = SPLIT,
     ) -> ClipSetting:
         """A setting from what a caller or the command line gives.
 
@@ -107,6 +116,7 @@ class ClipSetting:
             clip_norm: Bound on the norm of projected values.
             clip_segment: Whether it is one of `SEGMENT` frames together.
             paper: Whether to run seed 004's algorithm.
+            split: b of that algorithm.
 
         Raises:
             DposeError: a value is out of range or not a number.
@@ -114,7 +124,9 @@ class ClipSetting:
         scope, m = parse_clip_neighbours(neighbours or ("frame" if paper else "pixels:16"))
         norm = None if clip_norm is None else float(exact(clip_norm, "clip-norm"))
         small = float(exact(delta, "delta"))
-        return cls(exact(epsilon, "epsilon"), small, scope, m, operator, k, pool, norm, clip_segment, paper)
+        return cls(
+            exact(epsilon, "epsilon"), small, scope, m, operator, k, pool, norm, clip_segment, paper, split
+        )
 
     def neighbours(self, shape: ClipShape) -> Neighbours:
         """The neighbouring relation for a clip of this shape.

@@ -24,7 +24,7 @@ from dpose.release.carry import bound_to, file_digest, sidecar_of
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_claims import clip_statement
 from dpose.release.clip_plan import ClipPlan
-from dpose.release.clip_setting import ClipSetting
+from dpose.release.clip_setting import SPLIT, ClipSetting
 from dpose.release.dense import DensePlan
 from dpose.release.setting import Number
 from dpose.release.video import DECODED, SOUND
@@ -56,6 +56,7 @@ def release_video(
     clip_norm: Number | None = None,
     clip_segment: bool = False,
     paper: bool = False,
+    split: float = SPLIT,
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
@@ -82,6 +83,7 @@ def release_video(
         clip_norm: Bound on the L2 norm of a group's projected values, in gray levels times the root of pixels.
         clip_segment: The bound is on 64 frames' values together instead.
         paper: Run seed 004's algorithm as printed, which guarantees nothing; the statement says what does not hold.
+        split: b of that algorithm, the share of its budget that goes to the projection.
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
@@ -103,6 +105,7 @@ def release_video(
         clip_norm=clip_norm,
         clip_segment=clip_segment,
         paper=paper,
+        split=split,
     )
     return release_file(probe(path), Path(out), setting, seed=seed, keep_sound=keep_sound, progress=progress)
 

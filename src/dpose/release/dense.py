@@ -31,11 +31,9 @@ from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.claims import number
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_setting import PAPER_K, ClipSetting
+from dpose.release.clip_setting import PAPER_K, SPLIT, ClipSetting
 from dpose.release.projections import ONE_FRAME, PEAK, rounded_up
 
-SPLIT = 0.8
-"""b: the share of the budget that goes to P."""
 ROWS_AT_ONCE = 4096
 """Rows of R in work at a time."""
 FRAMES_AT_ONCE = 256
@@ -170,7 +168,7 @@ class DensePlan:
             DposeError: k is larger than d.
         """
         setting.check_k(shape)
-        return cls(setting, shape, setting.k or PAPER_K)
+        return cls(setting, shape, setting.k or PAPER_K, setting.split)
 
     @property
     def sigmas(self) -> tuple[float, float]:

@@ -33,7 +33,9 @@ def measure(
     test_set: VideoSet,
     seed: int,
     external: Mapping[str, Path],
+    folder: Path,
     progress: Callable[[], None],
+    witness: VideoSet | None = None,
 ) -> dict[str, Any]:
     """Top-1 on raw and on released test videos; cMAP and F1 of the attributes on both.
 
@@ -47,13 +49,16 @@ def measure(
         test_set: Raw videos of other people.
         seed: Of weights, order and noise.
         external: Folders of videos that were made elsewhere.
+        folder: Where released files go.
         progress: Called `STEPS` times.
+        witness: Pictures or videos of other data to learn the attributes from, shown by the method too; those of
+            `train_set` where None.
 
     Raises:
         DposeError: the method's videos are not available.
     """
     began = time.perf_counter()
-    shown, shown_test = (released(videos, method, seed, external) for videos in (train_set, test_set))
+    shown, shown_test = (released(v, method, seed, external, folder) for v in (train_set, test_set))
     for videos in (shown, shown_test):
         for video in videos.videos:
             video.source.count()
@@ -75,8 +80,9 @@ def measure(
     progress()
     if method.kind != "train":
         found["top1_released"] = own.top1
-        if train_set.attributes:
-            found |= _attributes(shown, [test_set, shown_test], seed)
+        known = shown if witness is None else released(witness, method, seed, {}, folder)
+        if known.attributes:
+            found |= _attributes(known, [test_set, shown_test], seed)
     progress()
     return found
 

@@ -12,13 +12,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.action.data.sources import Held, Source, VideoFile, whole
+from dpose.action.data.sources import Held, Source, StillFile, VideoFile, whole
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
+from dpose.media.images import write_image
+from dpose.media.video import probe
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_setting import PAPER_K, ClipSetting
-from dpose.release.clips import release_clip
-from dpose.release.obfuscate import Obfuscator
+from dpose.release.clip_setting import PAPER_K, SPLIT, ClipSetting
+from dpose.release.clips import release_clip, release_file
+from dpose.release.obfuscate import Obfuscator, obfuscate_file
 
 DELTA = 1e-4
 PAPER_VALUES = 320 * 240 * 3
@@ -40,6 +42,7 @@ class Method:
         epsilon: Of a release or a training.
         views: Clips of a video in its gradient.
         k: For the paper's algorithm, the dimension at 320 x 240.
+        split: For the paper's algorithm, b.
     """
 
     key: str
@@ -49,6 +52,7 @@ class Method:
     epsilon: float = 0.0
     views: int = 1
     k: int = PAPER_K
+    split: float = SPLIT
 
 
 def _dprp(epsilon: int, views: int = 1) -> Method:
@@ -63,15 +67,17 @@ def _dprp(epsilon: int, views: int = 1) -> Method:
     )
 
 
-def _paper(epsilon: int, k: int = PAPER_K) -> Method:
-    suffix = "" if k == PAPER_K else f"-k{k}"
+def _paper(epsilon: int, k: int = PAPER_K, split: float = SPLIT) -> Method:
+    suffix = ("" if k == PAPER_K else f"-k{k}") + ("" if split == SPLIT else f"-b{split:g}")
+    words = ("" if k == PAPER_K else f", k {k:,}") + ("" if split == SPLIT else f", b {split:g}")
     return Method(
         f"paper-{epsilon}{suffix}",
-        f"Video-DPRP as printed, claimed epsilon {epsilon}" + (f", k {k:,}" if suffix else ""),
+        f"Video-DPRP as printed, claimed epsilon {epsilon}{words}",
         "none: its claim for one frame does not hold (docs/proofs/video.md)",
         "paper",
         epsilon,
         k=k,
+        split=split,
     )
 
 
@@ -88,6 +94,7 @@ def _trained(name: str, title: str, epsilon: int, views: int) -> Method:
 
 EPSILONS = (2, 5, 8)
 DIMENSIONS = (1200, 2304, PAPER_K, 7500, 15360)
+SHARES = (0.2, 0.4, 0.5, 0.6, SPLIT)
 RAW = Method("raw", "Raw data (no privacy)")
 OBSCURED = {
     "isr-32x24": "ISR 32x24",
@@ -113,6 +120,7 @@ _ALL = (
     *(_dprp(e, 3) for e in EPSILONS),
     *(_paper(e) for e in EPSILONS),
     *(_paper(8, k) for k in DIMENSIONS if k != PAPER_K),
+    *(_paper(8, split=b) for b in SHARES if b != SPLIT),
     *(_trained("dp-sgd", "DP-SGD", e, 1) for e in EPSILONS),
     *(_trained("multiclip", "MultiClip-DP (3 clips)", e, 3) for e in EPSILONS),
 )
@@ -120,36 +128,37 @@ METHODS: Mapping[str, Method] = {method.key: method for method in _ALL}
 """Every row by key."""
 
 
-def released(videos: VideoSet, method: Method, seed: int, external: Mapping[str, Path]) -> VideoSet:
-    """The videos as `method` shows them; each is released once and kept.
+def released(
+    videos: VideoSet, method: Method, seed: int, external: Mapping[str, Path], folder: Path
+) -> VideoSet:
+    """The videos as `method` shows them; each is released once and kept: rendered ones in memory, files as files.
 
     Args:
         videos: The originals.
         method: Of kind "raw" or "train", which show them as they are, or any other.
         seed: Of all noise.
         external: Folders with videos that were made elsewhere, by row.
+        folder: Where released files go; those that are there are taken.
 
     Raises:
-        DposeError: videos of a foreign method are not there, or the originals are files that dpose must release first.
+        DposeError: videos of a foreign method are not there, or a video cannot be read or written.
     """
     if method.key in external:
         return videos.through(lambda video: _elsewhere(external[method.key], video))
     if method.kind in ("raw", "train"):
         return videos
-    if method.kind == "foreign" or not all(isinstance(v.source, Held) for v in videos.videos):
+    if method.kind == "foreign":
         raise DposeError(
             "not available: its videos must be made first",
             method.key,
             f"then give --external {method.key}:DIR",
         )
-    return videos.through(lambda video: Held(partial(_through, video.source, method, _seed_of(video, seed))))
+    return videos.through(lambda video: _shown(video, method, _seed_of(video, seed), folder))
 
 
-def available(videos: VideoSet, method: Method, external: Mapping[str, Path]) -> bool:
-    """Whether `released` can show these videos."""
-    if method.key in external or method.kind in ("raw", "train"):
-        return True
-    return method.kind != "foreign" and all(isinstance(v.source, Held) for v in videos.videos)
+def available(method: Method, external: Mapping[str, Path]) -> bool:
+    """Whether `released` can show videos."""
+    return method.key in external or method.kind != "foreign"
 
 
 def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
@@ -179,16 +188,39 @@ def _elsewhere(folder: Path, video: Video) -> Source:
     return VideoFile(path)
 
 
+def _shown(video: Video, method: Method, seed: int, folder: Path) -> Source:
+    source = video.source
+    if isinstance(source, VideoFile):
+        out = folder / Path(video.name).with_suffix(".mp4")
+        if not out.exists():
+            out.parent.mkdir(parents=True, exist_ok=True)
+            info = probe(source.path)
+            if method.kind == "obscure":
+                obfuscate_file(info, out, method.key, seed=seed)
+            else:
+                release_file(info, out, _setting(method, info.height * info.width * 3), seed=seed)
+        return VideoFile(out)
+    if isinstance(source, StillFile):
+        out = folder / Path(video.name).with_suffix(".png")
+        if not out.exists():
+            write_image(out, _through(source, method, seed)[0])
+        return StillFile(out)
+    return Held(partial(_through, source, method, seed))
+
+
+def _setting(method: Method, values: int) -> ClipSetting:
+    """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
+    if method.kind == "paper":
+        k = max(3, round(method.k * values / PAPER_VALUES))
+        return ClipSetting.of(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
+    return ClipSetting.of(str(method.epsilon), str(DELTA))
+
+
 def _through(source: Source, method: Method, seed: int) -> NDArray[np.uint8]:
     frames = whole(source)
     if method.kind == "obscure":
         return _obscured(frames, method.key, seed)
-    if method.kind == "paper":
-        k = max(3, round(method.k * frames[0].size / PAPER_VALUES))
-        setting = ClipSetting.of(str(method.epsilon), str(DELTA), paper=True, k=k)
-    else:
-        setting = ClipSetting.of(str(method.epsilon), str(DELTA))
-    return release_clip(frames, setting, seed=seed).frames
+    return release_clip(frames, _setting(method, frames[0].size), seed=seed).frames
 
 
 def _obscured(frames: NDArray[np.uint8], method: str, seed: int) -> NDArray[np.uint8]:

@@ -21,10 +21,12 @@ from dpose.experiments.papers.videos.methods import (
     METHODS,
     OBSCURED,
     RAW,
+    SHARES,
     Method,
     available,
     parse_external,
 )
+from dpose.release.clip_setting import SPLIT
 
 RUNS = 3
 _EPS = [str(e) for e in EPSILONS]
@@ -41,14 +43,14 @@ ROWS: dict[str, tuple[str, ...]] = {
         *(f"block-{e}-3clips" for e in _EPS),
     ),
     "table3": (RAW.key, *("paper-8" if k == 3072 else f"paper-8-k{k}" for k in DIMENSIONS)),
-    "table4": (),
+    "table4": (RAW.key, *("paper-8" if b == SPLIT else f"paper-8-b{b:g}" for b in SHARES)),
     "table5": ("isr-32x24", "face-blur", "block-8", "paper-8"),
 }
 QUICK: dict[str, tuple[str, ...]] = {
     "table1": (RAW.key, "block-8", "paper-8", "isr-16x12", "pixelate", "dp-sgd-8", "multiclip-8"),
     "table2": (RAW.key, "dp-sgd-8", "multiclip-8", "block-8", "block-8-3clips"),
     "table3": (RAW.key, "paper-8", "paper-8-k15360"),
-    "table4": (),
+    "table4": (RAW.key, "paper-8", "paper-8-b0.2"),
     "table5": ("isr-32x24", "block-8", "paper-8"),
 }
 """What `--quick` runs, once."""
@@ -72,7 +74,9 @@ class Study:
         spec: The videos.
         train: To learn from.
         test: To test on.
+        witness: Other data that attributes are learnt from; None for `train`.
         external: Folders of videos that were made elsewhere, by row.
+        folder: Where released files go.
         seed: Of everything; each run adds one.
         quick: Whether only `QUICK` is run.
     """
@@ -81,7 +85,9 @@ class Study:
     spec: ActionSpec
     train: VideoSet
     test: VideoSet
+    witness: VideoSet | None
     external: dict[str, Path]
+    folder: Path
     seed: int
     quick: bool
 
@@ -90,18 +96,25 @@ class Study:
         """Open what was asked for, or the embedded clips.
 
         Raises:
-            DposeError: several data, data without actions, or `external` is not understood.
+            DposeError: too many data, data without actions, a second one without the first's attributes, or
+                `external` is not understood.
         """
-        if len(request.data) > 1:
-            raise DposeError("one kind of videos a table", ", ".join(request.data))
+        if len(request.data) > 2:
+            raise DposeError(
+                "a table takes videos, and perhaps other data to learn attributes from",
+                ", ".join(request.data),
+            )
         spec = ActionSpec.parse(request.data[0] if request.data else "synthetic-clips")
         own = ActionSpec(spec.name, spec.root, "train")
         train = open_videos(own, purpose="train", limit=request.limit)
         test = open_videos(ActionSpec(spec.name, spec.root, "test"), purpose="evaluate", limit=request.limit)
         if not train.actions:
             raise DposeError("has no actions to learn", str(spec))
+        witness = _witness(request, test)
         external = parse_external(request.external)
-        return cls(table, spec, train, test, external, request.noise_seed, request.quick)
+        return cls(
+            table, spec, train, test, witness, external, request.folder, request.seed or 0, request.quick
+        )
 
     @property
     def settings(self) -> Values:
@@ -113,6 +126,7 @@ class Study:
             "seed": self.seed,
             "quick": self.quick,
             "external": {name: str(folder) for name, folder in self.external.items()},
+            **({} if self.witness is None else {"attributes": [len(self.witness), *self.witness.attributes]}),
         }
 
     @property
@@ -125,7 +139,7 @@ class Study:
         return [
             Cell(f"{key}-run{run + 1}", {"method": key, "run": run + 1}, STEPS)
             for key in ordered
-            if available(self.train, METHODS[key], self.external)
+            if available(METHODS[key], self.external)
             for run in range(runs)
         ]
 
@@ -137,7 +151,10 @@ class Study:
         """
         seed = self.seed + int(cell.settings["run"]) - 1
         method = METHODS[cell.settings["method"]]
-        return measure(method, self.train, self.test, seed, self.external, progress)
+        folder = self.folder / "released" / cell.key
+        return measure(
+            method, self.train, self.test, seed, self.external, folder, progress, witness=self.witness
+        )
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
         """The table.
@@ -177,7 +194,7 @@ class Study:
 
     def _text(self, method: Method, outcomes: Sequence[Outcome], column: str) -> str:
         if not outcomes:
-            return "not run" if available(self.train, method, self.external) else "not available"
+            return "not run" if available(method, self.external) else "not available"
         done = [o for o in outcomes if o.status == "done"]
         if not done:
             return outcomes[0].status
@@ -194,6 +211,11 @@ class Study:
         return (
             *self.train.notes,
             *self.test.notes,
+            *(
+                ()
+                if self.witness is None
+                else (*self.witness.notes, "attributes are learnt from the data above")
+            ),
             quick if self.quick else f"means and variances over {RUNS} runs",
             f"guessing an action is right in {chance:.1f} %; guessing attributes gives the cMAP of their frequencies",
             "raw test is protocol 1 (train on released, test on raw videos); released test is protocol 2",
@@ -206,6 +228,20 @@ class Study:
             f"the paper: {paper.data}",
             *(f"the paper finds: {line}" for line in paper.says),
         )
+
+
+def _witness(request: Request, test: VideoSet) -> VideoSet | None:
+    if len(request.data) < 2:
+        return None
+    spec = ActionSpec.parse(request.data[1])
+    found = open_videos(ActionSpec(spec.name, spec.root, "train"), purpose="train", limit=request.limit)
+    if not found.attributes or found.attributes != test.attributes:
+        raise DposeError(
+            "has not the attributes that the videos are labelled with",
+            str(spec),
+            f"they are {', '.join(test.attributes) or 'none'}; vispr goes with pahmdb",
+        )
+    return found
 
 
 def paper_of(table: str) -> Paper:
