@@ -37,6 +37,16 @@ def test_the_noise_is_theorem_3s_and_theorem_4s():
     assert second == sigma_2(3072, 8 * (1 - 0.8), 1e-4 * (1 - 0.8))
 
 
+def test_the_budget_may_be_split_otherwise_in_the_papers_mode_alone():
+    plan = DensePlan.of(ClipSetting.of(8, "1e-4", paper=True, split=0.25), ClipShape(64, 240, 320, 3))
+    assert plan.sigmas == (sigma_1(3072, 2, 0.25e-4), sigma_2(3072, 6, 0.75e-4))
+    with pytest.raises(DposeError, match="only the paper's"):
+        ClipSetting.of(8, "1e-4", split=0.25)
+    for wrong in (0.0, 1.0, float("nan")):
+        with pytest.raises(DposeError, match="between 0 and 1"):
+            ClipSetting.of(8, "1e-4", paper=True, split=wrong)
+
+
 def test_the_reconstruction_is_the_papers_line_by_line():
     """Against the printed algorithm in plain NumPy with the same R and the same noise."""
     plan = DensePlan.of(SETTING, SHAPE)
