@@ -1,5 +1,6 @@
 """Recipes: what they fill in, and their stage on public data."""
 
+import io
 import json
 
 import pytest
@@ -10,7 +11,7 @@ from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
 from dpose.experiments.recipes import RECOMMENDED, filled_in
 from dpose.experiments.staging import public_stage
-from dpose.experiments.tasks import train_task
+from dpose.experiments.tasks import explain_task, train_task
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
 GIVEN = {
@@ -92,3 +93,9 @@ def test_public_data_of_the_users_own_are_taken_and_copies_of_private_pictures_r
 def test_no_stage_where_the_first_weights_are_settled(tmp_path, change):
     config = RunConfig.from_dict({**GIVEN, "model": change})
     assert public_stage(config, tmp_path / "best", quiet(), "") is config
+
+
+def test_what_the_stage_would_learn_from_is_told_beforehand():
+    console = Console(width=200, record=True, quiet=False, file=io.StringIO())
+    console.print(explain_task(RunConfig.from_dict(GIVEN)))
+    assert "First its weights learn from synthetic:ward:public" in console.export_text()

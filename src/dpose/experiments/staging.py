@@ -38,11 +38,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     Raises:
         DposeError: `out` is there already, a public picture is a private one, or the stage's folder is another run's.
     """
-    if config.recipe is None or config.model.init or not config.plan.kind.private:
-        return config
-    if config.model.strategy == "scratch":
-        return config
-    spec = _public_of(config)
+    spec = stage_data(config)
     if spec is None:
         return config
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -85,7 +81,12 @@ def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
     return stage.model_copy(update={"precision": precision(stage)})  # as it will stand in the folder
 
 
-def _public_of(config: RunConfig) -> DataSpec | None:
+def stage_data(config: RunConfig) -> DataSpec | None:
+    """What the stage would learn from; None where there is no stage."""
+    if config.recipe is None or config.model.init or not config.plan.kind.private:
+        return None
+    if config.model.strategy == "scratch":
+        return None
     own = sources(config)
     if config.data.public:
         return DataSpec.parse(config.data.public).for_purpose("train")

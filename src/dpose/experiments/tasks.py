@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from dpose.experiments.action_runs import evaluate_action, explain_action_run, train_action
-from dpose.experiments.choices import run_config, typed_command
+from dpose.experiments.choices import run_config, shown_spec, typed_command
 from dpose.experiments.config import RunConfig
 from dpose.experiments.evaluation import evaluate_run
 from dpose.experiments.runs import explain_run, train_pose
-from dpose.experiments.staging import public_stage
+from dpose.experiments.staging import public_stage, stage_data
 from dpose.training.trainer import Run
 
 
@@ -44,7 +45,13 @@ def resume_task(folder: Path, console: Console) -> Run:
 
 def explain_task(config: RunConfig) -> RenderableType:
     """What a run would do, protect and cost."""
-    return explain_action_run(config) if config.task == "action" else explain_run(config)
+    if config.task == "action":
+        return explain_action_run(config)
+    spec = stage_data(config)
+    if spec is None:
+        return explain_run(config)
+    first = f"First its weights learn from {shown_spec(spec)}, taken to be public, without privacy."
+    return Group(explain_run(config), Text(first))
 
 
 def evaluate_task(
