@@ -29,7 +29,7 @@ RECOMMENDED = Recipe(
     private={
         "model": {"strategy": "finetune"},
         "plan": {"method": "dp-sgd", "epochs": 8.0, "expected_batch_size": 1024, "ema_decay": 0.9},
-        "optimizer": {"name": "adamw", "lr": 2e-3, "options": {"weight_decay": 0.0}},
+        "optimizer": {"name": "adamw", "lr": 3e-3, "options": {"weight_decay": 0.0}},
         "augment": "none",
     },
     public={
