@@ -54,15 +54,6 @@ class Scale:
     limit: int | None = None
     tested: int | None = None
 
-    def words(self) -> str:
-        """One line of it."""
-        units = f"{self.limit:,} units" if self.limit else "all units"
-        people = f"{self.tested:,} units" if self.tested else "all units"
-        return (
-            f"strategies {', '.join(self.strategies)}; epsilon {_listed(self.epsilons)}; C {_listed(self.clip_norms)}; "
-            f"{self.epochs:g} epochs over {units} in batches of {self.batch_size}; tested on {people}"
-        )
-
 
 @dataclass(frozen=True)
 class Design:
@@ -102,9 +93,9 @@ class Design:
             strategies=asked.strategies or scale.strategies,
             epsilons=asked.epsilons or scale.epsilons,
             clip_norms=asked.clip_norms or scale.clip_norms,
-            epochs=asked.epochs or scale.epochs,
-            batch_size=asked.batch_size or scale.batch_size,
-            lr=asked.lr or scale.lr,
+            epochs=scale.epochs if asked.epochs is None else asked.epochs,
+            batch_size=scale.batch_size if asked.batch_size is None else asked.batch_size,
+            lr=scale.lr if asked.lr is None else asked.lr,
         )
 
     def trainings(self, asked: GridRequest) -> dict[Training, bool]:
@@ -150,7 +141,3 @@ class Design:
 
 def _union(*several: Sequence[T | None]) -> list[T]:
     return list(dict.fromkeys(value for values in several for value in values if value is not None))
-
-
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
