@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dpose.experiments.papers.pose.designs import Design, Scale
-from dpose.experiments.papers.pose.printed import printed
 
 EPSILONS_000 = (0.2, 0.4, 0.6, 0.8, 1.0, 3.0, 5.0, 7.0)
 EPSILONS_003 = (0.2, 0.4, 0.6, 0.8)
@@ -36,7 +35,7 @@ def _paper(
         name=name,
         title=title,
         methods=methods,
-        tables=tuple(map(printed, tables)),
+        prints=tables,
         data=data,
         delta=4e-5,
         accountant="rdp",
@@ -60,7 +59,7 @@ def _benchmark(
         name=name,
         title=title,
         methods=METHODS,
-        tables=(),
+        prints=(),
         data=data,
         delta=1e-5,
         accountant="pld",

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TypeVar
 
 from dpose.experiments.papers.experiment import GridRequest
-from dpose.experiments.papers.pose.printed import Printed
+from dpose.experiments.papers.pose.printed import Line, Printed, printed
 from dpose.experiments.papers.pose.trainings import START, Training
 from dpose.training.methods import METHODS
 
@@ -63,7 +63,7 @@ class Design:
         name: As on the command line.
         title: One line.
         methods: In the order of rows.
-        tables: What the papers print; () for a benchmark.
+        prints: The papers' tables by name; () for a benchmark.
         data: The data without `--data`; "" where they must be given.
         delta: Of every private cell.
         accountant: "pld" or "rdp".
@@ -76,7 +76,7 @@ class Design:
     name: str
     title: str
     methods: tuple[str, ...]
-    tables: tuple[Printed, ...]
+    prints: tuple[str, ...]
     data: str
     delta: float
     accountant: str
@@ -84,6 +84,11 @@ class Design:
     core: Scale
     pretrain: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[Printed, ...]:
+        """What the papers print; read when it is first asked for."""
+        return tuple(map(printed, self.prints))
 
     def scale(self, asked: GridRequest) -> Scale:
         """What is run of it, with what the user gave in place of the defaults."""
@@ -105,12 +110,13 @@ class Design:
         """
         scale = self.scale(asked)
         methods = asked.methods or self.methods
-        printed = [line for table in self.tables for line in table.lines]
-        strategies = _union([line.strategy for line in printed], scale.strategies)
-        if not printed:
+        lines = [line for table in self.tables for line in table.lines]
+        strategies = _union([line.strategy for line in lines], scale.strategies)
+        if not lines:
             strategies = _union(self.whole.strategies, scale.strategies)
-        clip_norms = _union([line.clip_norm for line in printed], self.whole.clip_norms, scale.clip_norms)
-        epsilons = sorted(_union([line.epsilon for line in printed], self.whole.epsilons, scale.epsilons))
+        clip_norms = _union([line.clip_norm for line in lines], self.whole.clip_norms, scale.clip_norms)
+        epsilons = sorted(_union([line.epsilon for line in lines], self.whole.epsilons, scale.epsilons))
+        known = set(map(_key, lines))
         found = {Training(START, START): True}
         for strategy in strategies:
             chosen = strategy in scale.strategies
@@ -126,17 +132,13 @@ class Design:
                     and method in methods
                 )
                 training = Training(method, strategy, clip_norm, epsilon)
-                if wanted or not printed or self._prints(training):
+                if wanted or not lines or _key(training) in known:
                     found[training] = wanted
         return found
 
-    def _prints(self, training: Training) -> bool:
-        return any(
-            (line.method, line.strategy, line.clip_norm, line.epsilon)
-            == (training.method, training.strategy, training.clip_norm, training.epsilon)
-            for table in self.tables
-            for line in table.lines
-        )
+
+def _key(one: Line | Training) -> tuple[str, str, float | None, float | None]:
+    return one.method, one.strategy, one.clip_norm, one.epsilon
 
 
 def _union(*several: Sequence[T | None]) -> list[T]:
