@@ -22,6 +22,8 @@ def test_without_a_name_all_are_listed(capsys):
     told = capsys.readouterr().out
     assert "002/figure1" in told
     assert "002/table5" in told
+    assert "000/table2" in told
+    assert "lspet-dp" in told
 
 
 def test_a_table_and_what_stands_in_its_folder(capsys, tmp_path):
@@ -61,6 +63,25 @@ def test_a_failed_cell_is_told_and_exits_with_1(capsys, tmp_path):
         (["002/figure1", "--data", "synthetic:beach"], "beach"),
         (["002/figure1", "--limit", "0"], "limit"),
         (["002/figure6", "--segmenter", "absent.onnx"], "absent.onnx"),
+        (["002/figure1", "--core"], "trains no pose model"),
+        (["002/figure1", "--processes", "2"], "trains no pose model"),
+        (["000/table2", "--quick"], "--core"),
+        (["000/table2", "--epsilons", "0.2;0.8"], "0.2,0.8"),
+        (["000/table2", "--epsilons", "0.2,-1"], "--epsilons"),
+        (["000/table2", "--clip-norms", "small"], "--clip-norms"),
+        (["000/table2", "--strategies", "freeze"], "finetune, full, scratch"),
+        (["000/table2", "--methods", "sgd"], "fpdp-sgd"),
+        (["000/table2", "--data", "mpii:absent"], "absent"),
+        (["000/table2", "--data", "synthetic:ward", "--data", "synthetic:studio"], "one --data"),
+        (["000/table2", "--init", "absent"], "absent"),
+        (["000/table2", "--preset", "huge"], "preset"),
+        (["000/table2", "--epochs", "0"], "epochs"),
+        (["000/table2", "--lr", "0"], "learning rate"),
+        (["000/table2", "--optimizer", "newton"], "newton"),
+        (["000/table2", "--public", "nothing"], "nothing"),
+        (["000/table2", "--evaluate", "nothing"], "nothing"),
+        (["003/humanart-dp"], "--data"),
+        (["lspet-dp"], "--data"),
     ],
 )
 def test_mistakes_are_one_line(capsys, tmp_path, arguments, word):
@@ -69,3 +90,36 @@ def test_mistakes_are_one_line(capsys, tmp_path, arguments, word):
     assert len(told) == 1
     assert word in told[0]
     assert not (tmp_path / "t").exists()
+
+
+def test_a_grid_is_run_told_and_gone_on_with(capsys, tmp_path, monkeypatch):
+    import dpose.pose.data.synthetic as synthetic_module
+
+    monkeypatch.setattr(synthetic_module, "SPLITS", {"train": 30, "val": 8, "test": 8, "public": 8})
+    asked = ["reproduce", "000/table2", "--core", "--data", "synthetic:ward", "--preset", "nano"]
+    asked += [
+        "--methods",
+        "dp-sgd",
+        "--epsilons",
+        "0.2",
+        "--clip-norms",
+        "0.1",
+        "--epochs",
+        "1",
+        "--out",
+        "t",
+    ]
+    assert main(asked) == 0
+    told = capsys.readouterr().out
+    assert "dp-sgd-finetune-C0.1-eps0.2-run1: " in told
+    assert "not run" in told
+    assert main(["verify", "t/runs/dp-sgd-finetune-C0.1-eps0.2-run1"]) == 0
+    before = (tmp_path / "t" / "results.json").read_text()
+    assert main(asked) == 0
+    assert (tmp_path / "t" / "results.json").read_text() == before
+    capsys.readouterr()
+    assert main([*asked, "--lr", "0.5"]) == 2
+    assert "other settings (lr)" in capsys.readouterr().err
+    # eight public units do not span fifty directions
+    assert main([*asked[:-2], "--public", "synthetic:ward:public", "--methods", "pdp-sgd", "--out", "u"]) == 1
+    assert "failed: pdp-sgd-finetune-C0.1-eps0.2-run1: " in " ".join(capsys.readouterr().out.split())

@@ -409,7 +409,7 @@ class TestShown:
         found = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
         titles = [row[0] for row in found.tables[0].rows]
         assert titles[:4] == [
-            "the starting weights, as they are",
+            "the starting model, as it is",
             "non-private, finetune",
             "public-only, finetune, tested on sharp pictures",
             "public-only, finetune, tested on public views",

@@ -136,6 +136,10 @@ def _work(name: str, request: Request, folder: Path, key: str, place: int, told:
 
     try:
         bound = EXPERIMENTS[name].bind(request)
+    except DposeError as error:
+        told.send(("failed", error.line()))
+        return
+    try:
         outcome = run_cell(bound, folder, next(cell for cell in bound.cells if cell.key == key))
         told.send((outcome.status, outcome.error))
     except DposeError as error:

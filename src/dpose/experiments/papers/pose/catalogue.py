@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dpose.experiments.papers.pose.designs import Design, Scale
-from dpose.experiments.papers.pose.printed import printed
 from dpose.experiments.papers.pose.trainings import RECOMMENDED
 
 EPSILONS_000 = (0.2, 0.4, 0.6, 0.8, 1.0, 3.0, 5.0, 7.0)
@@ -37,7 +36,7 @@ def _paper(
         name=name,
         title=title,
         methods=methods,
-        tables=tuple(map(printed, tables)),
+        prints=tables,
         data=data,
         delta=4e-5,
         accountant="rdp",
@@ -59,7 +58,7 @@ def _benchmark(name: str, title: str, data: str, pretrain: bool, notes: tuple[st
         name=name,
         title=title,
         methods=(*METHODS, RECOMMENDED),
-        tables=(),
+        prints=(),
         data=data,
         delta=1e-5,
         accountant="pld",

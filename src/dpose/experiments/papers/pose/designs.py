@@ -8,7 +8,7 @@ from itertools import product
 from typing import TypeVar
 
 from dpose.experiments.papers.experiment import GridRequest
-from dpose.experiments.papers.pose.printed import Printed
+from dpose.experiments.papers.pose.printed import Line, Printed, printed
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.training.methods import METHODS
 
@@ -54,15 +54,6 @@ class Scale:
     limit: int | None = None
     tested: int | None = None
 
-    def words(self) -> str:
-        """One line of it."""
-        units = f"{self.limit:,} units" if self.limit else "all units"
-        people = f"{self.tested:,} units" if self.tested else "all units"
-        return (
-            f"strategies {', '.join(self.strategies)}; epsilon {_listed(self.epsilons)}; C {_listed(self.clip_norms)}; "
-            f"{self.epochs:g} epochs over {units} in batches of {self.batch_size}; tested on {people}"
-        )
-
 
 @dataclass(frozen=True)
 class Design:
@@ -72,7 +63,7 @@ class Design:
         name: As on the command line.
         title: One line.
         methods: In the order of rows.
-        tables: What the papers print; () for a benchmark.
+        prints: The papers' tables by name; () for a benchmark.
         data: The data without `--data`; "" where they must be given.
         delta: Of every private cell.
         accountant: "pld" or "rdp".
@@ -85,7 +76,7 @@ class Design:
     name: str
     title: str
     methods: tuple[str, ...]
-    tables: tuple[Printed, ...]
+    prints: tuple[str, ...]
     data: str
     delta: float
     accountant: str
@@ -93,6 +84,11 @@ class Design:
     core: Scale
     pretrain: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[Printed, ...]:
+        """What the papers print; read when it is first asked for."""
+        return tuple(map(printed, self.prints))
 
     def scale(self, asked: GridRequest) -> Scale:
         """What is run of it, with what the user gave in place of the defaults."""
@@ -102,9 +98,9 @@ class Design:
             strategies=asked.strategies or scale.strategies,
             epsilons=asked.epsilons or scale.epsilons,
             clip_norms=asked.clip_norms or scale.clip_norms,
-            epochs=asked.epochs or scale.epochs,
-            batch_size=asked.batch_size or scale.batch_size,
-            lr=asked.lr or scale.lr,
+            epochs=scale.epochs if asked.epochs is None else asked.epochs,
+            batch_size=scale.batch_size if asked.batch_size is None else asked.batch_size,
+            lr=scale.lr if asked.lr is None else asked.lr,
         )
 
     def trainings(self, asked: GridRequest) -> dict[Training, bool]:
@@ -114,20 +110,21 @@ class Design:
         """
         scale = self.scale(asked)
         methods = asked.methods or self.methods
-        printed = [line for table in self.tables for line in table.lines]
-        strategies = _union([line.strategy for line in printed], scale.strategies)
-        if not printed:
+        lines = [line for table in self.tables for line in table.lines]
+        strategies = _union([line.strategy for line in lines], scale.strategies)
+        if not lines:
             strategies = _union(self.whole.strategies, scale.strategies)
-        clip_norms = _union([line.clip_norm for line in printed], self.whole.clip_norms, scale.clip_norms)
-        epsilons = sorted(_union([line.epsilon for line in printed], self.whole.epsilons, scale.epsilons))
+        clip_norms = _union([line.clip_norm for line in lines], self.whole.clip_norms, scale.clip_norms)
+        epsilons = sorted(_union([line.epsilon for line in lines], self.whole.epsilons, scale.epsilons))
+        known = set(map(_key, lines))
         found = {Training(START, START): True}
         for strategy in strategies:
             chosen = strategy in scale.strategies
             for method in REFERENCES:
                 wanted = chosen and (method in methods or not asked.methods)
                 found[Training(method, strategy)] = wanted
-            known = _union(self.methods, methods)
-            private = [m for m in known if m != RECOMMENDED and METHODS[m].private]
+            rows = _union(self.methods, methods)
+            private = [m for m in rows if m != RECOMMENDED and METHODS[m].private]
             for clip_norm, method, epsilon in product(clip_norms, private, epsilons):
                 wanted = (
                     chosen
@@ -136,25 +133,17 @@ class Design:
                     and method in methods
                 )
                 training = Training(method, strategy, clip_norm, epsilon)
-                if wanted or not printed or self._prints(training):
+                if wanted or not lines or _key(training) in known:
                     found[training] = wanted
-            for epsilon in epsilons if RECOMMENDED in known and strategy == "finetune" else ():
+            for epsilon in epsilons if RECOMMENDED in rows and strategy == "finetune" else ():
                 wanted = chosen and epsilon in scale.epsilons and RECOMMENDED in methods
                 found[Training(RECOMMENDED, strategy, None, epsilon)] = wanted
         return found
 
-    def _prints(self, training: Training) -> bool:
-        return any(
-            (line.method, line.strategy, line.clip_norm, line.epsilon)
-            == (training.method, training.strategy, training.clip_norm, training.epsilon)
-            for table in self.tables
-            for line in table.lines
-        )
+
+def _key(one: Line | Training) -> tuple[str, str, float | None, float | None]:
+    return one.method, one.strategy, one.clip_norm, one.epsilon
 
 
 def _union(*several: Sequence[T | None]) -> list[T]:
     return list(dict.fromkeys(value for values in several for value in values if value is not None))
-
-
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)

@@ -128,7 +128,7 @@ def _panel(
         ("non-private", SHARP, "-", "non-private"),
         ("public-only", SHARP, "-", "public-only, sharp pictures"),
         ("public-only", VIEWS, ":", "public-only, public views"),
-        (START, SHARP, "-.", "starting weights"),
+        (START, SHARP, "-.", "starting model"),
     ):
         training = Training(START, START) if method == START else Training(method, strategy)
         numbers = _numbers(ours[training], scores) if training in ours else []

@@ -143,9 +143,7 @@ class Grid:
     def _notes(self, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
         setup, notes = self.setup, []
         core = "--core: " if self.asked.core else ""
-        notes.append(
-            f"{core}{self.scale.words()}; preset {setup.preset}, {setup.optimizer}, learning rate {setup.lr:g}"
-        )
+        notes.append(f"{core}{_asked(self.scale, setup)}")
         notes.append(
             f"trained on {_shown(setup.data)}, tested on {_shown(setup.evaluate)}; nothing here was chosen on either"
         )
@@ -184,6 +182,20 @@ class Grid:
         if any("upright" in outcome.values for outcome in outcomes):
             notes.append(UPRIGHT_RULE)
         return (*notes, *self.design.notes, *(n for table in self.design.tables for n in _minded(table)))
+
+
+def _asked(scale: Scale, setup: Setup) -> str:
+    def listed(values: Sequence[float]) -> str:
+        return ", ".join(f"{value:g}" for value in values)
+
+    def units(most: int | None) -> str:
+        return f"at most {most:,} units" if most else "all units"
+
+    return (
+        f"strategies {', '.join(scale.strategies)}; epsilon {listed(scale.epsilons)}; C {listed(scale.clip_norms)}; "
+        f"{setup.epochs:g} epochs over {units(setup.limit)} in batches of {setup.batch_size}; tested on "
+        f"{units(setup.tested)}; preset {setup.preset}, {setup.optimizer}, learning rate {setup.lr:g}"
+    )
 
 
 def told(outcome: Outcome) -> str:

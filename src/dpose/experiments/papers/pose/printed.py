@@ -68,14 +68,19 @@ def printed(name: str) -> Printed:
         KeyError: no such table.
     """
     seed, _, table = name.partition("/")
-    content = yaml.safe_load((files(__package__ or "") / SEEDS[seed]).read_text(encoding="utf-8"))
-    return _read(name, content["tables"][table])
+    return _read(name, _content(seed)[table])
 
 
 def tables_of(seed: str) -> tuple[str, ...]:
     """The names of all tables of a paper."""
-    content = yaml.safe_load((files(__package__ or "") / SEEDS[seed]).read_text(encoding="utf-8"))
-    return tuple(f"{seed}/{table}" for table in content["tables"])
+    return tuple(f"{seed}/{table}" for table in _content(seed))
+
+
+@cache
+def _content(seed: str) -> Mapping[str, Any]:
+    text = (files(__package__ or "") / SEEDS[seed]).read_text(encoding="utf-8")
+    tables: Mapping[str, Any] = yaml.safe_load(text)["tables"]
+    return tables
 
 
 def _read(name: str, entry: Mapping[str, Any]) -> Printed:

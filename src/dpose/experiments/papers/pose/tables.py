@@ -18,7 +18,7 @@ SHARP, VIEWS, UPRIGHT = "columns", "view_columns", "upright"
 NAMES = {
     "non-private": "non-private",
     "public-only": "public-only",
-    START: "the starting weights, as they are",
+    START: "the starting model, as it is",
 }
 
 
