@@ -21,27 +21,23 @@ Picture = NDArray[np.uint8]
 
 
 class Restorer(nn.Module):
-    """A U-Net (Ronneberger et al. 2015) with three levels, over 2 x 2 pixels at a time; it learns what to add."""
+    """A U-Net (Ronneberger et al. 2015) with two levels, over 4 x 4 pixels at a time; it learns what to add."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = _step(12, 24, 1)
-        self.second = nn.Sequential(_step(24, 48, 2), _step(48, 48, 1))
-        self.third = nn.Sequential(_step(48, 64, 2), _step(64, 64, 1))
-        self.up_second = _step(64 + 48, 48, 1)
-        self.up_first = _step(48 + 24, 24, 1)
-        self.last = nn.Conv2d(24, 12, 3, padding=1)
+        self.first = _step(48, 32, 1)
+        self.second = nn.Sequential(_step(32, 64, 2), _step(64, 64, 1))
+        self.up = _step(64 + 32, 48, 1)
+        self.last = nn.Conv2d(48, 48, 3, padding=1)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """From (N, 3, H, W), float about 0, to the same; H and W are multiples of 8."""
-        one = self.first(F.pixel_unshuffle(pictures, 2))
+        one = self.first(F.pixel_unshuffle(pictures, 4))
         two = self.second(one)
-        three = self.third(two)
-        two = self.up_second(torch.cat([F.interpolate(three, scale_factor=2.0), two], 1))
-        one = self.up_first(torch.cat([F.interpolate(two, scale_factor=2.0), one], 1))
-        added: Tensor = F.pixel_shuffle(self.last(one), 2)
+        one = self.up(torch.cat([F.interpolate(two, scale_factor=2.0), one], 1))
+        added: Tensor = F.pixel_shuffle(self.last(one), 4)
         return pictures + added
 
 

@@ -55,6 +55,7 @@ Identities = Annotated[int, typer.Option(min=2, help="How many people are attack
 LearnFrom = Annotated[int, typer.Option(min=2, help="How many other people the attacker has pictures of.")]
 Pictures = Annotated[int, typer.Option(min=2, help="How many of each of those.")]
 Size = Annotated[str, typer.Option(help="HEIGHTxWIDTH of rendered pictures; files keep their own size.")]
+Epochs = Annotated[int, typer.Option(min=1, help="Passes over them, of what learns to reconstruct.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Grey pictures, as in the pixelization paper.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all noise and learning; pictures made so protect nobody.")]
 
@@ -98,6 +99,117 @@ def reid(
     _show(attack_reid(ask, Search(gallery, queries, embedder), out, console), out, console)
 
 
+@app.command(epilog="Example: dpose attack reconstruct --data synthetic:ward --block 16 --epsilon 5 --out runs/rebuilt")
+def reconstruct(
+    data: Data,
+    out: Out,
+    release: Releases = None,
+    block: Blocks = None,
+    subdivide: Parts = None,
+    epsilon: Epsilons = None,
+    neighbours: Neighbours = "pixels:1",
+    identities: Identities = 100,
+    epochs: Epochs = 3,
+    learn_from: LearnFrom = 500,
+    learn_pictures: Pictures = 5,
+    size: Size = "128x96",
+    grey: Grey = False,
+    seed: Seed = 0,
+) -> None:
+    """What was the picture? A small network from released to raw, tested on people it never saw."""
+    from dpose.experiments.attacking.reconstruct import attack_reconstruct
+
+    console = plain_console()
+    ask = _ask(
+        data, release, block, subdivide, epsilon, neighbours, None, identities, learn_from, learn_pictures, size, grey,
+        seed, epochs,
+    )  # fmt: skip
+    _show(attack_reconstruct(ask, out, console), out, console)
+
+
+@app.command(epilog="Example: dpose attack attributes --data synthetic:ward --block 16 --epsilon 5 --out runs/told")
+def attributes(
+    data: Data,
+    out: Out,
+    release: Releases = None,
+    block: Blocks = None,
+    subdivide: Parts = None,
+    epsilon: Epsilons = None,
+    neighbours: Neighbours = "pixels:1",
+    attacker: Attackers = None,
+    identities: Identities = 100,
+    learn_from: LearnFrom = 500,
+    learn_pictures: Pictures = 5,
+    size: Size = "128x96",
+    grey: Grey = False,
+    seed: Seed = 0,
+) -> None:
+    """What do they look like? Age, build, clothes, hair, glasses, told from released pictures."""
+    from dpose.experiments.attacking.attributes import attack_attributes
+
+    console = plain_console()
+    ask = _ask(
+        data, release, block, subdivide, epsilon, neighbours, attacker, identities, learn_from, learn_pictures, size,
+        grey, seed,
+    )  # fmt: skip
+    _show(attack_attributes(ask, out, console), out, console)
+
+
+@app.command(
+    epilog="Example: dpose attack linkage --data synthetic:ward --block 16 --epsilon 5 --frames 8 --out runs/linked"
+)
+def linkage(
+    data: Data,
+    out: Out,
+    release: Releases = None,
+    block: Blocks = None,
+    subdivide: Parts = None,
+    epsilon: Epsilons = None,
+    neighbours: Neighbours = "pixels:1",
+    attacker: Attackers = None,
+    identities: Identities = 100,
+    frames: Annotated[
+        int, typer.Option(min=1, help="Of each person at each place; several are released as a clip.")
+    ] = 1,
+    learn_from: LearnFrom = 500,
+    learn_pictures: Pictures = 5,
+    size: Size = "128x96",
+    grey: Grey = False,
+    seed: Seed = 0,
+) -> None:
+    """Is it the same person? Pairs of releases from two places: ROC, and what is found at few false alarms."""
+    from dpose.experiments.attacking.linkage import attack_linkage
+
+    console = plain_console()
+    ask = _ask(
+        data, release, block, subdivide, epsilon, neighbours, attacker, identities, learn_from, learn_pictures, size,
+        grey, seed,
+    )  # fmt: skip
+    _show(attack_linkage(ask, frames, out, console), out, console)
+
+
+@app.command(epilog="Example: dpose attack view --data synthetic:ward --out runs/view")
+def view(
+    data: Data,
+    out: Out,
+    identities: Identities = 100,
+    learn_from: LearnFrom = 500,
+    learn_pictures: Pictures = 5,
+    epochs: Epochs = 3,
+    size: Size = "128x96",
+    seed: Seed = 0,
+) -> None:
+    """What does the public view of feature privacy give away? All four attacks on both kinds of it."""
+    from dpose.experiments.attacking.view import attack_view
+
+    console = plain_console()
+    ask = _ask(
+        data, None, None, None, None, "pixels:1", None, identities, learn_from, learn_pictures, size, False, seed, epochs
+    )
+    for report in attack_view(ask, out, console):
+        _show(report, out / report.name, console)
+
+
 def _ask(
     data: str,
     release: list[str] | None,
@@ -112,7 +224,7 @@ def _ask(
     size: str,
     grey: bool,
     seed: int,
-    epochs: int = 8,
+    epochs: int = 3,
 ) -> Ask:
     from dpose.experiments.attacking.asking import ATTACKERS, Ask, parse_size
     from dpose.experiments.attacking.attackers import Effort

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from dpose.errors import DposeError
 from dpose.experiments.attacking.attackers import Effort, School
 from dpose.experiments.attacking.people import Crowd, open_crowd
 from dpose.experiments.attacking.shown import Shown, all_shown, epsilon_of_all
+from dpose.experiments.papers.experiment import Table
 from dpose.release.setting import Setting, parse_neighbours
 
 ATTACKERS = ("plain", "adaptive")
@@ -111,12 +112,14 @@ class Ask:
         m = Setting.of(self.epsilons[0], self.neighbours, 1).m
         said = [NO_PROOF]
         if "dp" in self.releases:
-            whole = epsilon_of_all(self.neighbours, self.epsilons[0], self.size)
             value = "the value of any single pixel" if m == 1 else f"the values of any {m} pixels"
+            whole = " and ".join(
+                f"epsilon {epsilon} comes to {epsilon_of_all(self.neighbours, epsilon, self.size):,.0f}"
+                for epsilon in self.epsilons
+            )
             said.append(
                 f"Neighbours {self.neighbours} hide {value}. They do not promise that a person is not recognised: for "
-                f"pictures of {self.size[0]} x {self.size[1]} that differ everywhere, epsilon {self.epsilons[0]} comes "
-                f"to {whole:,.0f}."
+                f"pictures of {self.size[0]} x {self.size[1]} that differ everywhere, {whole}."
             )
         said.append(
             f"All noise came from seed {self.seed}, so that the figures can be repeated. Pictures made so protect "
@@ -174,6 +177,11 @@ def opened(ask: Ask, pictures: int, console: Console) -> Iterator[Bench]:
             return lambda: bar.advance(task)
 
         yield Bench(ask, crowd, School(crowd, ask.effort, note), note)
+
+
+def guarantees(shown: Sequence[Shown]) -> Table:
+    """What is guaranteed of each release."""
+    return Table("What is guaranteed", ("Release", "Guarantee"), tuple((one.title, one.guarantee) for one in shown))
 
 
 def parse_size(text: str) -> tuple[int, int]:

@@ -46,7 +46,7 @@ class Effort:
 
     people: int = 500
     pictures: int = 5
-    epochs: int = 8
+    epochs: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -28,7 +28,10 @@ TEACHERS = "train"
 """The split whose rendered people the attacker knows."""
 FEWEST_TEACHERS = 10
 
-_FIRST_SEED, _SEEDS_EACH = 1 << 40, 1 << 12
+FRAME = 1 << 12
+"""Picture k + f * `FRAME` of a rendered person is frame f of the scene that picture k shows the beginning of."""
+
+_FIRST_SEED = 1 << 40
 """Scenes of attacks: far from those of every split, and no two pictures share a room."""
 
 
@@ -168,8 +171,8 @@ def _rendered(spec: str, look: str, split: str, size: tuple[int, int], in_grey: 
 
 
 def scene_of(person: int, number: int) -> int:
-    """The seed of a person's scene of this number."""
-    return _FIRST_SEED + person * _SEEDS_EACH + number
+    """The seed of a person's picture of this number; frames of one scene share it."""
+    return _FIRST_SEED + person * FRAME + number % FRAME
 
 
 def _render_all(
@@ -179,7 +182,7 @@ def _render_all(
 
     def one(which: tuple[int, int]) -> tuple[Picture, tuple[int, ...], Mapping[str, str]]:
         who, number = which
-        scene = render(look, scene_of(who, number), size, identity=who)
+        scene = render(look, scene_of(who, number), size, identity=who, frame=number // FRAME)
         rows, columns = np.nonzero(scene.mask)
         box = (0, 0, size[1], size[0])
         if len(rows):

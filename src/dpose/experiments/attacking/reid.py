@@ -20,7 +20,7 @@ from dpose.attacks.ranking import (
     search,
 )
 from dpose.errors import DposeError
-from dpose.experiments.attacking.asking import NO_PROOF, STRONGER, TOLD_WHERE, Ask, Bench, opened
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened
 from dpose.experiments.attacking.attackers import Embedder, adaptive_embedder, plain_embedder
 from dpose.experiments.attacking.drawing import curves, samples
 from dpose.experiments.attacking.people import Album
@@ -124,7 +124,7 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
         threat=_threat(bench, how, plain, len(queries)),
         caveats=ask.caveats(),
         facts=bench.facts(),
-        tables=(_table(rows, chance, len(queries), len(gallery)),),
+        tables=(_table(rows, chance, len(queries), len(gallery)), guarantees(shown)),
         drawings=(_figure(rows, chance), samples(queries, released)),
         settings={**ask.to_dict(), "gallery": how.gallery, "queries": how.queries, "embedder": plain.title},
         values={"rows": [row.to_dict() for row in rows], "chance": chance.to_dict(), "queries": len(queries)},
@@ -209,12 +209,11 @@ def _threat(bench: Bench, how: Search, plain: Embedder, queries: int) -> tuple[s
 
 
 def _table(rows: Sequence[Row], chance: Chance, queries: int, gallery: int) -> Table:
-    head = ("Release", "Guarantee", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP")
+    head = ("Release", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP")
     counted = {id(row) for row in strongest(rows)}
     lines = [
         (
             row.shown.title,
-            row.shown.guarantee,
             row.attacker + (" *" if id(row) in counted and len(rows) > len(counted) else ""),
             *(spread(row.within[k]) for k in RANKS),
             spread(row.precision),
@@ -222,10 +221,10 @@ def _table(rows: Sequence[Row], chance: Chance, queries: int, gallery: int) -> T
         for row in rows
     ]
     guess = tuple(percent(chance.within(k)) for k in RANKS)
-    lines.append(("guessing", "", "", *guess, percent(chance.precision)))
+    lines.append(("guessing", "", *guess, percent(chance.precision)))
     title = (
         f"{queries:,} queries against {gallery:,} raw pictures; 95 % intervals by a bootstrap over people. "
-        f"* counts: the stronger attacker. {NO_PROOF}"
+        f"* counts: the stronger attacker"
     )
     return Table(title, head, tuple(lines))
 

@@ -96,7 +96,12 @@ def page(report: AttackReport, now: datetime) -> str:
         tag("div", tag("p", report.headline, class_="lead"), paragraphs(*report.caveats), class_="panel none"),
         tag("dl", *facts, class_="facts"),
     )
-    tables = [scrolling_table(table.title, table.head, table.rows) for table in report.tables]
+    tables = [
+        together(
+            [tag("h3", table.title), scrolling_table("", table.head, table.rows, class_="numbers tight")]
+        )
+        for table in report.tables
+    ]
     made = together([tag("pre", report.command, class_="command"), bullets(_made(report))])
     sections = [
         ("found", "What was found", together(tables)),
