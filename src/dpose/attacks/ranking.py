@@ -100,22 +100,30 @@ def mean_over_people(values: Floats, people: Ints, seed: int = 0) -> Interval:
     def mean(weights: Floats) -> float:
         return float((sums * weights).sum() / (counts * weights).sum())
 
-    return over_people(mean, len(sums), seed)
+    return over_people(mean, len(sums), seed, span=(float(values.min()), float(values.max())))
 
 
 def over_people(
-    statistic: Callable[[Floats], float], people: int, seed: int = 0, resamples: int = RESAMPLES
+    statistic: Callable[[Floats], float],
+    people: int,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    span: tuple[float, float] = (0.0, 1.0),
 ) -> Interval:
-    """A percentile bootstrap over people.
+    """A percentile bootstrap over people, centred: a statistic that grows when people repeat does not move it.
 
     Args:
         statistic: From how often each person was drawn, (people,), to the number.
         people: How many there are.
         seed: Of the resampling.
         resamples: How often to draw.
+        span: What the statistic may be; a draw on which it has no value gives nan.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.multinomial(people, np.full(people, 1 / people), resamples).astype(np.float64)
     values = [value for value in map(statistic, drawn) if not np.isnan(value)]
-    low, high = np.percentile(values, [2.5, 97.5]) if values else (np.nan, np.nan)
-    return Interval(statistic(np.ones(people)), float(low), float(high))
+    measured = statistic(np.ones(people))
+    if not values:
+        return Interval(measured, *span)
+    low, high = np.clip(np.percentile(values, [2.5, 97.5]) + measured - np.mean(values), *span)
+    return Interval(measured, float(low), float(high))

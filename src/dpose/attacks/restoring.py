@@ -124,6 +124,8 @@ def ssim(one: Picture, other: Picture) -> float:
     return float(structural_similarity(one, other, data_range=255, channel_axis=2))
 
 
-def each(measure: Callable[[Picture, Picture], float], one: Sequence[Picture], other: Sequence[Picture]) -> Floats:
+def each(
+    measure: Callable[[Picture, Picture], float], one: Sequence[Picture], other: Sequence[Picture]
+) -> Floats:
     """A measure of each pair, (N,)."""
     return np.asarray([measure(a, b) for a, b in zip(one, other, strict=True)], np.float64)

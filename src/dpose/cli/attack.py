@@ -49,7 +49,9 @@ Epsilons = Annotated[
 Neighbours = Annotated[str, typer.Option(help="pixels:M: pictures that differ in at most M pixels.")]
 Attackers = Annotated[
     list[str] | None,
-    typer.Option(help="plain (learnt from raw pictures), adaptive (learnt from released ones). Default: both."),
+    typer.Option(
+        help="plain (learnt from raw pictures), adaptive (learnt from released ones). Default: both."
+    ),
 ]
 Identities = Annotated[int, typer.Option(min=2, help="How many people are attacked, at most.")]
 LearnFrom = Annotated[int, typer.Option(min=2, help="How many other people the attacker has pictures of.")]
@@ -60,9 +62,7 @@ Grey = Annotated[bool, typer.Option("--grey", help="Grey pictures, as in the pix
 Seed = Annotated[int, typer.Option(min=0, help="Of all noise and learning; pictures made so protect nobody.")]
 
 
-@app.command(
-    epilog="Example: dpose attack reid --data synthetic:ward --block 16 --epsilon 5 --neighbours pixels:1 --out runs/reid"
-)
+@app.command(epilog="Example: dpose attack reid --data synthetic:ward --block 16 --epsilon 5 --out runs/reid")
 def reid(
     data: Data,
     out: Out,
@@ -99,7 +99,9 @@ def reid(
     _show(attack_reid(ask, Search(gallery, queries, embedder), out, console), out, console)
 
 
-@app.command(epilog="Example: dpose attack reconstruct --data synthetic:ward --block 16 --epsilon 5 --out runs/rebuilt")
+@app.command(
+    epilog="Example: dpose attack reconstruct --data synthetic:ward --block 16 --epsilon 5 --out runs/rebuilt"
+)
 def reconstruct(
     data: Data,
     out: Out,
@@ -127,7 +129,9 @@ def reconstruct(
     _show(attack_reconstruct(ask, out, console), out, console)
 
 
-@app.command(epilog="Example: dpose attack attributes --data synthetic:ward --block 16 --epsilon 5 --out runs/told")
+@app.command(
+    epilog="Example: dpose attack attributes --data synthetic:ward --block 16 --epsilon 5 --out runs/told"
+)
 def attributes(
     data: Data,
     out: Out,
@@ -204,7 +208,20 @@ def view(
 
     console = plain_console()
     ask = _ask(
-        data, None, None, None, None, "pixels:1", None, identities, learn_from, learn_pictures, size, False, seed, epochs
+        data,
+        None,
+        None,
+        None,
+        None,
+        "pixels:1",
+        None,
+        identities,
+        learn_from,
+        learn_pictures,
+        size,
+        False,
+        seed,
+        epochs,
     )
     for report in attack_view(ask, out, console):
         _show(report, out / report.name, console)

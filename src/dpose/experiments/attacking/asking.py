@@ -63,7 +63,9 @@ class Ask:
         unknown = [name for name in self.attackers if name not in ATTACKERS]
         if unknown or not self.attackers:
             raise DposeError(
-                f"no attacker called {', '.join(unknown)!r}", "--attacker", f"choose from {', '.join(ATTACKERS)}"
+                f"no attacker called {', '.join(unknown)!r}",
+                "--attacker",
+                f"choose from {', '.join(ATTACKERS)}",
             )
         if self.identities < 2:
             raise DposeError("two people are needed to mistake one for the other", "--identities")
@@ -181,7 +183,9 @@ def opened(ask: Ask, pictures: int, console: Console) -> Iterator[Bench]:
 
 def guarantees(shown: Sequence[Shown]) -> Table:
     """What is guaranteed of each release."""
-    return Table("What is guaranteed", ("Release", "Guarantee"), tuple((one.title, one.guarantee) for one in shown))
+    return Table(
+        "What is guaranteed", ("Release", "Guarantee"), tuple((one.title, one.guarantee) for one in shown)
+    )
 
 
 def parse_size(text: str) -> tuple[int, int]:

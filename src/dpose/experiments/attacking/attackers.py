@@ -52,7 +52,9 @@ class Effort:
     def __post_init__(self) -> None:
         if self.people < 2 or self.pictures < 2 or self.epochs < 1:
             raise DposeError(
-                "the attacker needs two people, two pictures of each and one epoch", "--learn-from", "ask for more"
+                "the attacker needs two people, two pictures of each and one epoch",
+                "--learn-from",
+                "ask for more",
             )
 
 
@@ -94,7 +96,9 @@ class School:
 
         return Projection.of(self._kept("people", shown, learn))
 
-    def scorer(self, shown: Shown, label: Callable[[Album], NDArray[np.bool_]], names: Sequence[str]) -> Scorer:
+    def scorer(
+        self, shown: Shown, label: Callable[[Album], NDArray[np.bool_]], names: Sequence[str]
+    ) -> Scorer:
         """What do they look like, learnt from pictures shown in this way."""
 
         def learn() -> Arrays:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from dpose.action.metrics import average_precision, f1_score
-from dpose.attacks.ranking import Floats, Ints, Interval, over_people
+from dpose.attacks.ranking import Floats, Interval, Ints, over_people
 from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened
 from dpose.experiments.attacking.drawing import bars, samples
 from dpose.experiments.attacking.reid import percent, spread
@@ -86,7 +86,9 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
         released.append((one, seen))
         descriptors = seen.described()
         for attacker in ("plain", "adaptive"):
-            if (attacker not in ask.attackers and one.key != RAW.key) or (one.key == RAW.key and attacker != "plain"):
+            if (attacker not in ask.attackers and one.key != RAW.key) or (
+                one.key == RAW.key and attacker != "plain"
+            ):
                 continue
             scorer = bench.school.scorer(RAW if attacker == "plain" else one, labels_of, tuple(ATTRIBUTES))
             rows.append(_told(one, attacker, scorer(descriptors), truth, known, album.people, ask.seed))
@@ -97,8 +99,8 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
         title="What do they look like? Attributes told from released pictures",
         headline=_headline(rows, chance["map"]),
         threat=(
-            f"The attacker gets {len(album):,} released pictures of {len(crowd.people):,} people and says of each which "
-            f"of {len(known)} attributes it has.",
+            f"The attacker gets {len(album):,} released pictures of {len(crowd.people):,} people and says of each "
+            f"which of {len(known)} attributes it has.",
             "Plain: learnt from raw pictures. Adaptive: learnt from pictures that went through the mechanism.",
             STRONGER,
             f"Public: {min(ask.effort.people, len(crowd.public)):,} other people, whose attributes the attacker knows. "
@@ -134,7 +136,9 @@ def _told(
     def mean(weights: Floats) -> float:
         drawn = np.repeat(np.arange(len(index)), weights[index].astype(int))
         found = [
-            average_precision(scores[drawn, k], truth[drawn, k]) for k in known.values() if truth[drawn, k].any()
+            average_precision(scores[drawn, k], truth[drawn, k])
+            for k in known.values()
+            if truth[drawn, k].any()
         ]
         return float(np.mean(found))
 
@@ -164,9 +168,7 @@ def _headline(rows: Sequence[Told], chance: float) -> str:
 
 
 def _summary(rows: Sequence[Told], chance: dict[str, float], count: int) -> Table:
-    lines = [
-        (row.shown.title, row.attacker, spread(row.precision), percent(row.f1)) for row in rows
-    ]
+    lines = [(row.shown.title, row.attacker, spread(row.precision), percent(row.f1)) for row in rows]
     lines.append(("guessing", "", percent(chance["map"]), percent(chance["f1"])))
     title = f"Means over the attributes, {count:,} pictures; 95 % intervals by a bootstrap over people"
     return Table(title, ("Release", "Attacker", "mAP", "F1"), tuple(lines))

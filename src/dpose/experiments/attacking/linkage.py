@@ -106,8 +106,8 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
         title="Is it the same person? Linkage of released pictures",
         headline=_headline(rows),
         threat=(
-            f"The attacker gets a release ({clip}) of each of {count:,} people at each of two places, has no name and no "
-            f"raw picture of any of them, and says of pairs whether they show one person: {count:,} pairs do, "
+            f"The attacker gets a release ({clip}) of each of {count:,} people at each of two places, has no name "
+            f"and no raw picture of any of them, and says of pairs whether they show one person: {count:,} pairs do, "
             f"{count * (count - 1):,} do not.",
             "Plain: an embedder learnt from raw pictures. Adaptive: one learnt from pictures that went through the "
             "mechanism. Of a clip the embeddings of its frames are averaged.",
@@ -181,9 +181,15 @@ def _headline(rows: Sequence[Linked]) -> str:
 
 
 def _table(rows: Sequence[Linked], count: int) -> Table:
-    head = ("Release", "Attacker", "AUC", *(f"found at {100 * rate:g} % false alarms" for rate in FALSE_POSITIVES))
+    head = (
+        "Release",
+        "Attacker",
+        "AUC",
+        *(f"found at {100 * rate:g} % false alarms" for rate in FALSE_POSITIVES),
+    )
     lines = [
-        (row.title, row.attacker, spread(row.auc), *(spread(value) for value in row.found.values())) for row in rows
+        (row.title, row.attacker, spread(row.auc), *(spread(value) for value in row.found.values()))
+        for row in rows
     ]
     lines.append(("guessing", "", percent(0.5), *(percent(rate) for rate in FALSE_POSITIVES)))
     title = f"{count:,} pairs of one person, {count * (count - 1):,} of two; 95 % intervals by a bootstrap over people"
@@ -192,9 +198,10 @@ def _table(rows: Sequence[Linked], count: int) -> Table:
 
 def _figure(rows: Sequence[Linked]) -> Drawing:
     drawn = [
-        (row.title, row.attacker, (np.maximum(row.roc[0], LEAST).tolist(), row.roc[1].tolist())) for row in rows
+        (row.title, row.attacker, (np.maximum(row.roc[0], LEAST).tolist(), row.roc[1].tolist()))
+        for row in rows
     ]
     guess = np.geomspace(LEAST, 1, 50).tolist()
-    caption = "True against false positives; the lower axis is logarithmic, as a threat lies where false alarms are rare"
+    caption = "True against false positives, on a logarithmic axis: a threat lies where false alarms are rare"
     titles = ("pairs of two people, taken for one", "pairs of one person, found")
     return curves("roc", "Is it the same person?", drawn, (guess, guess), titles, caption, log_x=True)

@@ -96,7 +96,9 @@ class Crowd:
         enough = [who for who in self.people if self.available[who] >= pictures]
         if len(enough) < 2:
             raise DposeError(
-                f"fewer than two people have {pictures} pictures", self.title, "ask for fewer pictures of each"
+                f"fewer than two people have {pictures} pictures",
+                self.title,
+                "ask for fewer pictures of each",
             )
         attacked = enough[:count]
         rest = [who for who in (*self.public, *enough[count:]) if self.available[who] >= 2]
@@ -140,7 +142,9 @@ def open_crowd(spec: str, size: tuple[int, int], *, in_grey: bool = False) -> Cr
     if name not in ("synthetic", "folder", "celeba"):
         raise DposeError("does not say who is in its pictures", spec, f"use {KNOWN}")
     if not rest:
-        raise DposeError(f"{name} needs a {'look' if name == 'synthetic' else 'folder'}", spec, f"use {KNOWN}")
+        raise DposeError(
+            f"{name} needs a {'look' if name == 'synthetic' else 'folder'}", spec, f"use {KNOWN}"
+        )
     if name == "synthetic":
         return _rendered(spec, *rest.partition(":")[::2], size, in_grey)
     if name == "celeba":
@@ -158,7 +162,9 @@ def _rendered(spec: str, look: str, split: str, size: tuple[int, int], in_grey: 
     kept = [name for name in IDENTITIES if name != TEACHERS]
     if split not in kept:
         raise DposeError(
-            f"cannot attack the split {split!r}", spec, f"choose one of {', '.join(kept)}: the attacker knows the rest"
+            f"cannot attack the split {split!r}",
+            spec,
+            f"choose one of {', '.join(kept)}: the attacker knows the rest",
         )
     return Crowd(
         f"rendered people, {look}:{split}, {size[0]} x {size[1]} pixels{', grey' if in_grey else ''}",

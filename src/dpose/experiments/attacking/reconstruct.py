@@ -106,14 +106,16 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             f"reconstructed. Of raw pictures {percent(ceiling.within[1].value)} are recognised, of reconstructions "
             f"{percent(first.found.within[1].value)}; guessing finds {percent(chance.within(1))}."
         )
-    drawn = Drawing("pictures", pictures(panels, 6), "Raw, released, reconstructed, of people nobody learnt from")
+    drawn = Drawing(
+        "pictures", pictures(panels, 6), "Raw, released, reconstructed, of people nobody learnt from"
+    )
     return AttackReport(
         name="reconstruct",
         title="What was the picture? Reconstruction of released pictures",
         headline=headline,
         threat=(
-            "The attacker knows the mechanism, releases pictures of other people with it, and trains a small U-Net from "
-            f"released to raw, {ask.effort.epochs} passes. It is tested on people it never saw.",
+            "The attacker knows the mechanism, releases pictures of other people with it, and trains a small U-Net "
+            f"from released to raw, {ask.effort.epochs} passes. It is tested on people it never saw.",
             f"Public: {min(ask.effort.people, len(crowd.public)):,} people, {ask.effort.pictures} pictures each.",
             "A reconstruction shows what is likely, not what was there: detail beyond the release is made up. Whether "
             "somebody is known again is tested with the plain attacker of dpose attack reid.",
@@ -166,4 +168,6 @@ def _table(rows: Sequence[Restored], ceiling: Row, chance: Chance, count: int) -
     ]
     lines.append(("raw pictures", "", "", "1.000", "", spread(ceiling.within[1]), ""))
     lines.append(("guessing", "", "", "", "", percent(chance.within(1)), ""))
-    return Table(f"{count:,} pictures of people nobody learnt from; rank-1 with 95 % intervals", head, tuple(lines))
+    return Table(
+        f"{count:,} pictures of people nobody learnt from; rank-1 with 95 % intervals", head, tuple(lines)
+    )

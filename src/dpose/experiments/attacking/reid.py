@@ -12,8 +12,8 @@ from rich.console import Console
 
 from dpose.attacks.ranking import (
     Found,
-    Ints,
     Interval,
+    Ints,
     chance_precision,
     chance_within,
     mean_over_people,
@@ -104,7 +104,9 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
     """The attack on an opened bench."""
     ask, crowd = bench.ask, bench.crowd
     gallery = crowd.album(0, how.gallery, bench.note("the gallery", len(crowd.people) * how.gallery))
-    queries = crowd.album(how.gallery, how.queries, bench.note("the queries", len(crowd.people) * how.queries))
+    queries = crowd.album(
+        how.gallery, how.queries, bench.note("the queries", len(crowd.people) * how.queries)
+    )
     plain = plain_embedder(bench.school, how.embedder)
     rows, released = [], []
     for one in shown:
@@ -115,7 +117,9 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
         if one.key != RAW.key and "adaptive" in ask.attackers:
             # who knows the mechanism passes the gallery through it too: like is compared with like
             known = one.album(gallery, ask.seed, "gallery")
-            rows.append(searched(one, "adaptive", adaptive_embedder(bench.school, one), known, seen, ask.seed))
+            rows.append(
+                searched(one, "adaptive", adaptive_embedder(bench.school, one), known, seen, ask.seed)
+            )
     chance = Chance.of(gallery.people, queries.people)
     return AttackReport(
         name="reid",
@@ -161,7 +165,9 @@ class Chance:
         """For these people."""
         right = [(gallery == who).sum() for who in queries]
         size = len(gallery)
-        cmc = [float(np.mean([chance_within(k, size, n) for n in right])) for k in range(1, min(DRAWN, size) + 1)]
+        cmc = [
+            float(np.mean([chance_within(k, size, n) for n in right])) for k in range(1, min(DRAWN, size) + 1)
+        ]
         return cls(tuple(cmc), float(np.mean([chance_precision(size, n) for n in right])))
 
     def within(self, k: int) -> float:
@@ -185,7 +191,9 @@ def strongest(rows: Sequence[Row]) -> list[Row]:
 
 def _headline(rows: Sequence[Row], chance: Chance) -> str:
     raw, *rest = strongest(rows)
-    said = f"Of raw pictures {percent(raw.within[1].value)} are recognised at the first guess; guessing finds "
+    said = (
+        f"Of raw pictures {percent(raw.within[1].value)} are recognised at the first guess; guessing finds "
+    )
     said += f"{percent(chance.cmc[0])}."
     for row in rest[:3]:
         said += f" {row.shown.title}: {percent(row.within[1].value)}."

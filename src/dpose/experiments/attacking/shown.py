@@ -130,7 +130,8 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
     return Shown(
         f"dp-b{block}-n{parts}-e{epsilon.replace('/', '_')}-{neighbours.replace(':', '').replace('/', '-')}",
         f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "") + f", epsilon {epsilon}",
-        f"epsilon {epsilon} for pictures that differ in at most {pixels}" + (f" of each {scope}" if scope else ""),
+        f"epsilon {epsilon} for pictures that differ in at most {pixels}"
+        + (f" of each {scope}" if scope else ""),
         apply,
     )
 
@@ -159,12 +160,16 @@ def public_view(name: str) -> Shown:
             return view(picture)
         return view(np.repeat(picture[:, :, None], 3, axis=2))[:, :, 0]
 
-    title = f"public view, {'Gaussian blur' if view.kind == 'blur' else 'pixelization'} of width {view.width:g}"
+    title = (
+        f"public view, {'Gaussian blur' if view.kind == 'blur' else 'pixelization'} of width {view.width:g}"
+    )
     return Shown(name.replace(":", "-"), title, "none: the public view is public", apply)
 
 
 def _blurred(picture: Picture, _: int) -> Picture:
-    return np.asarray(cv2.GaussianBlur(picture, (0, 0), PLAIN_SIGMA * picture.shape[0] / REFERENCE_HEIGHT), np.uint8)
+    return np.asarray(
+        cv2.GaussianBlur(picture, (0, 0), PLAIN_SIGMA * picture.shape[0] / REFERENCE_HEIGHT), np.uint8
+    )
 
 
 def _seed(text: str) -> int:
@@ -175,5 +180,3 @@ def epsilon_of_all(neighbours: str, epsilon: str, size: tuple[int, int]) -> floa
     """What the guarantee comes to for pictures of `size` that differ everywhere."""
     setting = Setting.of(epsilon, neighbours, 1)
     return float(setting.epsilon) * size[0] * size[1] / setting.m
-
-

@@ -75,7 +75,8 @@ def summary(ask: Ask, reports: Mapping[str, AttackReport]) -> dict[str, Any]:
         },
         "attributes": {
             kind: max(
-                (row for row in values["attributes"]["rows"] if row["key"] == key), key=lambda row: row["map"]["value"]
+                (row for row in values["attributes"]["rows"] if row["key"] == key),
+                key=lambda row: row["map"]["value"],
             )["ap"]
             for kind, key in keys.items()
         },

@@ -36,6 +36,10 @@ def labels_of(album: Album) -> NDArray[np.bool_]:
     """
     if not album.attributes:
         raise DposeError(
-            "nothing says what its people look like", "--data", "only rendered people carry attributes: synthetic:ward"
+            "nothing says what its people look like",
+            "--data",
+            "only rendered people carry attributes: synthetic:ward",
         )
-    return np.asarray([[true_of(said) for true_of in ATTRIBUTES.values()] for said in album.attributes], np.bool_)
+    return np.asarray(
+        [[true_of(said) for true_of in ATTRIBUTES.values()] for said in album.attributes], np.bool_
+    )

@@ -82,7 +82,14 @@ def markdown(report: AttackReport) -> str:
     for drawing in report.drawings:
         parts.append(f"\n![{drawing.caption}]({drawing.name}.png)")
     parts += ["", "## The attacker", "", *(f"* {line}" for line in report.threat)]
-    parts += ["", "## How it was made", "", f"    {report.command}", "", *(f"* {line}" for line in _made(report))]
+    parts += [
+        "",
+        "## How it was made",
+        "",
+        f"    {report.command}",
+        "",
+        *(f"* {line}" for line in _made(report)),
+    ]
     return "\n".join(parts) + "\n"
 
 
@@ -93,7 +100,9 @@ def page(report: AttackReport, now: datetime) -> str:
         "header",
         tag("p", f"dpose attack {report.name}", class_="eyebrow"),
         tag("h1", report.title),
-        tag("div", tag("p", report.headline, class_="lead"), paragraphs(*report.caveats), class_="panel none"),
+        tag(
+            "div", tag("p", report.headline, class_="lead"), paragraphs(*report.caveats), class_="panel none"
+        ),
         tag("dl", *facts, class_="facts"),
     )
     tables = [
