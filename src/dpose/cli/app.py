@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpose.cli import audit, clips, data, release, scene
+from dpose.cli import attack, audit, clips, data, release, scene
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, plain_console, typed
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.add_typer(scene.app, name="scene")
 app.add_typer(data.app, name="data")
 app.add_typer(audit.app, name="audit")
+app.add_typer(attack.app, name="attack")
 
 app.command(
     "train",

@@ -9,6 +9,7 @@ from pathlib import Path
 from dpose.files import write_atomic
 from dpose.report.curves import curves_section, diagnostics_section
 from dpose.report.document import document
+from dpose.report.given_away import given_away_section
 from dpose.report.guarantee import guarantee_section, plain_fact
 from dpose.report.markup import Html, paragraphs, tag, together
 from dpose.report.numbers import day
@@ -59,6 +60,7 @@ def render(run: RunRecord, pictures: Html, recomputed: float | None, now: dateti
     """
     sections = [
         ("guarantee", "What is guaranteed", guarantee_section(run)),
+        ("given-away", "What the public view gives away", given_away_section(run)),
         ("scores", "Scores", scores_section(run)),
         ("curves", "While it trained", curves_section(run)),
         ("joints", "Joint by joint", joints_section(run)),

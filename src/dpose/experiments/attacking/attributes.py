@@ -1,0 +1,197 @@
+"""Attribute inference: what a released picture tells of somebody besides who it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from dpose.action.metrics import average_precision, f1_score
+from dpose.attacks.ranking import Floats, Interval, Ints, over_people
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened
+from dpose.experiments.attacking.drawing import bars, samples
+from dpose.experiments.attacking.reid import percent, spread
+from dpose.experiments.attacking.shown import RAW, Shown
+from dpose.experiments.attacking.witness import ATTRIBUTES, labels_of
+from dpose.experiments.attacking.writing import AttackReport, write_attack
+from dpose.experiments.papers.experiment import Table
+from dpose.files import folder_beside
+
+PICTURES = 2
+"""Of each person who is attacked."""
+RESAMPLES = 100
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one attacker told from one release.
+
+    Attributes:
+        shown: The release.
+        attacker: "plain" or "adaptive".
+        precision: Mean over the attributes of the average precision.
+        f1: Mean over the attributes of F1.
+        each: Average precision by attribute.
+        each_f1: F1 by attribute.
+    """
+
+    shown: Shown
+    attacker: str
+    precision: Interval
+    f1: float
+    each: dict[str, float]
+    each_f1: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "release": self.shown.title,
+            "key": self.shown.key,
+            "guarantee": self.shown.guarantee,
+            "attacker": self.attacker,
+            "map": self.precision.to_dict(),
+            "f1": self.f1,
+            "ap": self.each,
+            "f1_each": self.each_f1,
+        }
+
+
+def attack_attributes(ask: Ask, out: Path, console: Console) -> AttackReport:
+    """Tell what everybody looks like from every release, and write the report.
+
+    Raises:
+        DposeError: the data have no attributes, a setting cannot be used, or `out` exists.
+    """
+    shown = ask.shown()
+    with folder_beside(out) as folder, opened(ask, PICTURES, console) as bench:
+        report = attributes_report(bench, shown)
+        write_attack(report, folder)
+    return report
+
+
+def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
+    """The attack on an opened bench."""
+    ask, crowd = bench.ask, bench.crowd
+    album = crowd.album(0, PICTURES, bench.note("the pictures", len(crowd.people) * PICTURES))
+    truth = labels_of(album)
+    known = {n: k for k, n in enumerate(ATTRIBUTES) if truth[:, k].any() and not truth[:, k].all()}
+    rows, released = [], []
+    for one in shown:
+        seen = one.album(album, ask.seed, "query")
+        released.append((one, seen))
+        descriptors = seen.described()
+        for attacker in ("plain", "adaptive"):
+            if (attacker not in ask.attackers and one.key != RAW.key) or (
+                one.key == RAW.key and attacker != "plain"
+            ):
+                continue
+            scorer = bench.school.scorer(RAW if attacker == "plain" else one, labels_of, tuple(ATTRIBUTES))
+            rows.append(_told(one, attacker, scorer(descriptors), truth, known, album.people, ask.seed))
+    share = {name: float(truth[:, k].mean()) for name, k in known.items()}
+    chance = {"map": float(np.mean(list(share.values()))), "f1": _always(share)}
+    return AttackReport(
+        name="attributes",
+        title="What do they look like? Attributes told from released pictures",
+        headline=_headline(rows, chance["map"]),
+        threat=(
+            f"The attacker gets {len(album):,} released pictures of {len(crowd.people):,} people and says of each "
+            f"which of {len(known)} attributes it has.",
+            "Plain: learnt from raw pictures. Adaptive: learnt from pictures that went through the mechanism.",
+            STRONGER,
+            f"Public: {min(ask.effort.people, len(crowd.public)):,} other people, whose attributes the attacker knows. "
+            "Descriptors are colours by place, weighed by ridge regression; thresholds are chosen on a quarter of the "
+            "public people who were not learnt from.",
+            TOLD_WHERE,
+            "Guessing: the share of pictures with the attribute is the average precision of a random order; always "
+            "saying yes has the F1 shown.",
+        ),
+        caveats=ask.caveats(),
+        facts=bench.facts(),
+        tables=(_summary(rows, chance, len(album)), _by_attribute(rows, share), guarantees(shown)),
+        drawings=(_figure(rows, share), samples(album, released)),
+        settings=ask.to_dict(),
+        values={"rows": [row.to_dict() for row in rows], "chance": {**chance, "share": share}},
+        command=ask.command,
+    )
+
+
+def _told(
+    shown: Shown,
+    attacker: str,
+    scores: Floats,
+    truth: NDArray[np.bool_],
+    known: dict[str, int],
+    people: Ints,
+    seed: int,
+) -> Told:
+    each = {n: average_precision(scores[:, k], truth[:, k]) for n, k in known.items()}
+    f1 = {n: f1_score(scores[:, k] > 0, truth[:, k]) for n, k in known.items()}
+    _, index = np.unique(people, return_inverse=True)
+
+    def mean(weights: Floats) -> float:
+        drawn = np.repeat(np.arange(len(index)), weights[index].astype(int))
+        found = [
+            average_precision(scores[drawn, k], truth[drawn, k])
+            for k in known.values()
+            if truth[drawn, k].any()
+        ]
+        return float(np.mean(found))
+
+    interval = over_people(mean, int(index.max()) + 1, seed, RESAMPLES)
+    return Told(shown, attacker, interval, float(np.mean(list(f1.values()))), each, f1)
+
+
+def strongest(rows: Sequence[Told]) -> list[Told]:
+    """Of the rows on each release the one with the higher mean average precision."""
+    best: dict[str, Told] = {}
+    for row in rows:
+        held = best.get(row.shown.key)
+        if held is None or row.precision.value > held.precision.value:
+            best[row.shown.key] = row
+    return list(best.values())
+
+
+def _always(share: dict[str, float]) -> float:
+    return float(np.mean([2 * p / (1 + p) for p in share.values()]))
+
+
+def _headline(rows: Sequence[Told], chance: float) -> str:
+    said = f"Mean average precision over the attributes: guessing {percent(chance)}"
+    for row in strongest(rows)[:4]:
+        said += f"; {row.shown.title} {percent(row.precision.value)}"
+    return said + "."
+
+
+def _summary(rows: Sequence[Told], chance: dict[str, float], count: int) -> Table:
+    lines = [(row.shown.title, row.attacker, spread(row.precision), percent(row.f1)) for row in rows]
+    lines.append(("guessing", "", percent(chance["map"]), percent(chance["f1"])))
+    title = f"Means over the attributes, {count:,} pictures; 95 % intervals by a bootstrap over people"
+    return Table(title, ("Release", "Attacker", "mAP", "F1"), tuple(lines))
+
+
+def _by_attribute(rows: Sequence[Told], share: dict[str, float]) -> Table:
+    best = strongest(rows)
+    lines = [
+        (
+            name,
+            percent(chance),
+            percent(2 * chance / (1 + chance)),
+            *(f"{percent(row.each[name])} / {percent(row.each_f1[name])}" for row in best),
+        )
+        for name, chance in share.items()
+    ]
+    head = ("Attribute", "AP of guessing", "F1 of always yes", *(row.shown.title for row in best))
+    return Table("Average precision / F1 of the stronger attacker, by attribute", head, tuple(lines))
+
+
+def _figure(rows: Sequence[Told], share: dict[str, float]) -> Any:
+    best = strongest(rows)
+    drawn = [(row.shown.title, list(row.each.values())) for row in best]
+    drawn.append(("guessing", list(share.values())))
+    caption = "Average precision of the stronger attacker on each attribute"
+    return bars("attributes", "What do they look like?", list(share), drawn, "average precision", caption)

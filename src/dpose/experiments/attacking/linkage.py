@@ -1,0 +1,207 @@
+"""Linkage of frames: do two releases from two places show the same person?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from dpose.attacks.pairs import Pairs
+from dpose.attacks.ranking import Floats, Interval
+from dpose.errors import DposeError
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened
+from dpose.experiments.attacking.attackers import Embedder, adaptive_embedder, plain_embedder
+from dpose.experiments.attacking.drawing import curves, samples
+from dpose.experiments.attacking.people import FRAME, Album
+from dpose.experiments.attacking.reid import percent, spread
+from dpose.experiments.attacking.shown import RAW, Shown, private
+from dpose.experiments.attacking.writing import AttackReport, write_attack
+from dpose.experiments.papers.experiment import Drawing, Table
+from dpose.files import folder_beside
+
+PLACES = 2
+FALSE_POSITIVES = (0.01, 0.001)
+LEAST = 1e-4
+"""Where the logarithmic axis begins."""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """One attacker on one release.
+
+    Attributes:
+        shown: How each frame is shown.
+        title: Of the release, with how many frames there are.
+        attacker: "plain" or "adaptive".
+        auc: Area under the ROC curve.
+        found: True positive rate by rate of false positives.
+        roc: False and true positive rates.
+    """
+
+    shown: Shown
+    title: str
+    attacker: str
+    auc: Interval
+    found: dict[float, Interval]
+    roc: tuple[Floats, Floats]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "release": self.title,
+            "key": self.shown.key,
+            "guarantee": self.shown.guarantee,
+            "attacker": self.attacker,
+            "auc": self.auc.to_dict(),
+            **{f"tpr_at_{rate:g}": value.to_dict() for rate, value in self.found.items()},
+        }
+
+
+def attack_linkage(ask: Ask, frames: int, out: Path, console: Console) -> AttackReport:
+    """Link everybody's releases from two places, and write the report.
+
+    Args:
+        ask: What is asked.
+        frames: Of each person at each place; several are released as a clip.
+        out: The folder to make.
+        console: For progress.
+
+    Raises:
+        DposeError: the data or a setting cannot be used, or `out` exists.
+    """
+    if not 1 <= frames <= 64:
+        raise DposeError(f"cannot link clips of {frames} frames", "--frames", "use 1 to 64")
+    shown = ask.shown()
+    with folder_beside(out) as folder, opened(ask, PLACES, console) as bench:
+        report = linkage_report(bench, shown, frames)
+        write_attack(report, folder)
+    return report
+
+
+def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> AttackReport:
+    """The attack on an opened bench."""
+    ask, crowd = bench.ask, bench.crowd
+    if frames > 1 and not crowd.look:
+        raise DposeError("has no clips", ask.data, "leave --frames at 1, or use synthetic:LOOK")
+    places = [_place(bench, place, frames) for place in range(PLACES)]
+    plain = plain_embedder(bench.school)
+    rows, pictures = [], []
+    for one, title in _all(ask, shown, frames):
+        seen = [one.album(album, ask.seed, "place") for album in places]
+        pictures.append((one, seen[0]))
+        if one.key == RAW.key or "plain" in ask.attackers:
+            rows.append(_linked(one, title, "plain", plain, seen, frames, ask.seed))
+        if one.key != RAW.key and "adaptive" in ask.attackers:
+            adaptive = adaptive_embedder(bench.school, one)
+            rows.append(_linked(one, title, "adaptive", adaptive, seen, frames, ask.seed))
+    count = len(crowd.people)
+    clip = f"{frames} frames" if frames > 1 else "one picture"
+    return AttackReport(
+        name="linkage",
+        title="Is it the same person? Linkage of released pictures",
+        headline=_headline(rows),
+        threat=(
+            f"The attacker gets a release ({clip}) of each of {count:,} people at each of two places, has no name "
+            f"and no raw picture of any of them, and says of pairs whether they show one person: {count:,} pairs do, "
+            f"{count * (count - 1):,} do not.",
+            "Plain: an embedder learnt from raw pictures. Adaptive: one learnt from pictures that went through the "
+            "mechanism. Of a clip the embeddings of its frames are averaged.",
+            STRONGER,
+            f"Public: {min(ask.effort.people, len(crowd.public)):,} other people.",
+            TOLD_WHERE,
+            "Guessing has an area of 50 %, and finds as many as it raises false alarms.",
+        ),
+        caveats=ask.caveats(),
+        facts={**bench.facts(), "At each place": clip},
+        tables=(_table(rows, count), guarantees([one for one, _ in pictures])),
+        drawings=(_figure(rows), samples(places[0], pictures)),
+        settings={**ask.to_dict(), "frames": frames},
+        values={"rows": [row.to_dict() for row in rows], "chance": {"auc": 0.5}},
+        command=ask.command,
+    )
+
+
+def _place(bench: Bench, place: int, frames: int) -> Album:
+    crowd = bench.crowd
+    note = bench.note(f"place {place + 1}", len(crowd.people) * frames)
+    return crowd.load([(who, place + FRAME * f) for who in crowd.people for f in range(frames)], note)
+
+
+def _all(ask: Ask, shown: Sequence[Shown], frames: int) -> list[tuple[Shown, str]]:
+    """Each release with its title; of clips both ways to count the pixels that neighbours differ in."""
+    if frames == 1:
+        return [(one, one.title) for one in shown]
+    found = [(one, f"{one.title}, {frames} frames") for one in shown if not one.key.startswith("dp-")]
+    if "dp" not in ask.releases:
+        return found
+    for block in ask.blocks:
+        for parts in ask.subdivisions:
+            for epsilon in ask.epsilons:
+                whole = private(epsilon, ask.neighbours, block, parts)
+                # m pixels in every frame: the frames' epsilons add up to the clip's
+                each = private(str(Fraction(epsilon) / frames), ask.neighbours, block, parts)
+                title = f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "")
+                title += f", {frames} frames, epsilon {epsilon} for the clip"
+                found.append((whole, f"{title}, {ask.neighbours} in all"))
+                found.append((each, f"{title}, {ask.neighbours} in every frame"))
+    return found
+
+
+def _linked(
+    shown: Shown, title: str, attacker: str, embedder: Embedder, seen: Sequence[Album], frames: int, seed: int
+) -> Linked:
+    one, other = (embedder.embed(album).reshape(len(album) // frames, frames, -1).mean(1) for album in seen)
+    people = [album.people[::frames] for album in seen]
+    lengths = [np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (one, other)]
+    pairs = Pairs.across((one / lengths[0]) @ (other / lengths[1]).T, people[0], people[1])
+    found = {rate: pairs.found_at(rate, seed) for rate in FALSE_POSITIVES}
+    return Linked(shown, title, attacker, pairs.auc(seed), found, pairs.roc())
+
+
+def strongest(rows: Sequence[Linked]) -> list[Linked]:
+    """Of the rows on each release the one with the larger area."""
+    best: dict[str, Linked] = {}
+    for row in rows:
+        held = best.get(row.title)
+        if held is None or row.auc.value > held.auc.value:
+            best[row.title] = row
+    return list(best.values())
+
+
+def _headline(rows: Sequence[Linked]) -> str:
+    said = "Area under the ROC curve: guessing 50 %"
+    for row in strongest(rows)[:4]:
+        said += f"; {row.title} {percent(row.auc.value)}"
+    return said + "."
+
+
+def _table(rows: Sequence[Linked], count: int) -> Table:
+    head = (
+        "Release",
+        "Attacker",
+        "AUC",
+        *(f"found at {100 * rate:g} % false alarms" for rate in FALSE_POSITIVES),
+    )
+    lines = [
+        (row.title, row.attacker, spread(row.auc), *(spread(value) for value in row.found.values()))
+        for row in rows
+    ]
+    lines.append(("guessing", "", percent(0.5), *(percent(rate) for rate in FALSE_POSITIVES)))
+    title = f"{count:,} pairs of one person, {count * (count - 1):,} of two; 95 % intervals by a bootstrap over people"
+    return Table(title, head, tuple(lines))
+
+
+def _figure(rows: Sequence[Linked]) -> Drawing:
+    drawn = [
+        (row.title, row.attacker, (np.maximum(row.roc[0], LEAST).tolist(), row.roc[1].tolist()))
+        for row in rows
+    ]
+    guess = np.geomspace(LEAST, 1, 50).tolist()
+    caption = "True against false positives, on a logarithmic axis: a threat lies where false alarms are rare"
+    titles = ("pairs of two people, taken for one", "pairs of one person, found")
+    return curves("roc", "Is it the same person?", drawn, (guess, guess), titles, caption, log_x=True)

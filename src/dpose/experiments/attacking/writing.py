@@ -1,0 +1,139 @@
+"""What an attack leaves in its folder: results.json, results.md, its figures, and one page with all of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpose.experiments.papers.experiment import Drawing, Table
+from dpose.files import write_atomic
+from dpose.media.images import decode_image
+from dpose.privacy.statement import software_versions
+from dpose.report.document import document
+from dpose.report.markup import Html, bullets, figure, paragraphs, scrolling_table, tag, together
+
+
+@dataclass(frozen=True)
+class AttackReport:
+    """What an attack found.
+
+    Attributes:
+        name: As on the command line.
+        title: Of the page.
+        headline: The result in a sentence.
+        threat: Who the attacker is, what they have, and who is public.
+        caveats: What the reader must know.
+        facts: For the head of the page.
+        tables: At least one.
+        drawings: Figures and pictures.
+        settings: What was asked, as JSON.
+        values: What was measured, as JSON.
+        command: As it was typed.
+    """
+
+    name: str
+    title: str
+    headline: str
+    threat: tuple[str, ...]
+    caveats: tuple[str, ...]
+    facts: Mapping[str, str]
+    tables: tuple[Table, ...]
+    drawings: tuple[Drawing, ...]
+    settings: Mapping[str, Any]
+    values: Mapping[str, Any]
+    command: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "attack": self.name,
+            "command": self.command,
+            "settings": dict(self.settings),
+            "software": software_versions(),
+            "caveats": list(self.caveats),
+            "results": dict(self.values),
+        }
+
+
+def write_attack(report: AttackReport, folder: Path) -> None:
+    """Write everything into `folder`.
+
+    Raises:
+        DposeError: the disk is full or may not be written to.
+    """
+    write_atomic(folder / "results.json", json.dumps(report.to_dict(), indent=1, allow_nan=False) + "\n")
+    write_atomic(folder / "results.md", markdown(report))
+    for drawing in report.drawings:
+        write_atomic(folder / f"{drawing.name}.png", drawing.png)
+    write_atomic(folder / "index.html", page(report, datetime.now(UTC)))
+
+
+def markdown(report: AttackReport) -> str:
+    """Tables and notes as Markdown."""
+    parts = [f"# {report.title}", "", report.headline, "", *(f"* {line}" for line in report.caveats)]
+    for table in report.tables:
+        parts += ["", f"## {table.title}", "", _row(table.head), _row(("---",) * len(table.head))]
+        parts += [_row(row) for row in table.rows]
+    for drawing in report.drawings:
+        parts.append(f"\n![{drawing.caption}]({drawing.name}.png)")
+    parts += ["", "## The attacker", "", *(f"* {line}" for line in report.threat)]
+    parts += [
+        "",
+        "## How it was made",
+        "",
+        f"    {report.command}",
+        "",
+        *(f"* {line}" for line in _made(report)),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def page(report: AttackReport, now: datetime) -> str:
+    """One HTML file that needs no other and loads nothing."""
+    facts = [tag("div", tag("dt", k), tag("dd", v)) for k, v in report.facts.items()]
+    header = tag(
+        "header",
+        tag("p", f"dpose attack {report.name}", class_="eyebrow"),
+        tag("h1", report.title),
+        tag(
+            "div", tag("p", report.headline, class_="lead"), paragraphs(*report.caveats), class_="panel none"
+        ),
+        tag("dl", *facts, class_="facts"),
+    )
+    tables = [
+        together(
+            [tag("h3", table.title), scrolling_table("", table.head, table.rows, class_="numbers tight")]
+        )
+        for table in report.tables
+    ]
+    made = together([tag("pre", report.command, class_="command"), bullets(_made(report))])
+    sections = [
+        ("found", "What was found", together(tables)),
+        ("figures", "Figures", together(tag("div", _figure(d), class_="beside") for d in report.drawings)),
+        ("attacker", "The attacker", bullets(report.threat)),
+        ("made", "How it was made", made),
+    ]
+    return document(report.title, header, sections, now, f"the command {report.command}")
+
+
+def _figure(drawing: Drawing) -> Html:
+    height, width = decode_image(drawing.png, drawing.name).shape[:2]
+    uri = "data:image/png;base64," + base64.b64encode(drawing.png).decode("ascii")
+    style = "max-width:100%;height:auto"
+    return figure(
+        tag("img", src=uri, alt=drawing.caption, width=width, height=height, style=style), drawing.caption
+    )
+
+
+def _made(report: AttackReport) -> list[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in software_versions().items())
+    return [f"Seed {report.settings['seed']}", f"Versions: {versions}"]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

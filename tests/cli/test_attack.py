@@ -1,0 +1,132 @@
+"""`dpose attack` as it is typed: a folder with a page each time, mistakes in one line, nothing half-written."""
+
+import json
+
+import pytest
+
+from dpose.cli import main
+from dpose.experiments.attacking import reid as reid_module
+
+SMALL = [
+    "--data",
+    "synthetic:ward",
+    "--identities",
+    "4",
+    "--learn-from",
+    "12",
+    "--learn-pictures",
+    "2",
+    "--size",
+    "64x64",
+]
+FILES = {"index.html", "results.json", "results.md", "pictures.png"}
+
+
+@pytest.fixture(autouse=True)
+def _local(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+
+
+def refused(capsys, arguments, *words):
+    capsys.readouterr()
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    for word in words:
+        assert word in line
+
+
+def results(name):
+    with open(f"{name}/results.json") as file:
+        return json.load(file)
+
+
+def test_reid_by_both_attackers_over_a_grid(capsys, tmp_path):
+    grid = ["--block", "8,16", "--epsilon", "0.5", "--epsilon", "5", "--subdivide", "1,2"]
+    assert main(["attack", "reid", *SMALL, *grid, "--out", "r"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "An attack that fails proves nothing" in told
+    assert "do not promise that a person is not recognised" in told
+    assert "epsilon 0.5 comes to 2,048 and epsilon 5 comes to 20,480" in told
+    assert "Pictures made so protect nobody" in told
+    assert {"cmc.png"} | FILES == {path.name for path in (tmp_path / "r").iterdir()}
+    found = results("r")
+    rows = [(row["key"], row["attacker"]) for row in found["results"]["rows"]]
+    assert len(rows) == 1 + 2 * 8
+    assert rows[0] == ("raw", "plain")
+    assert found["results"]["chance"]["rank1"] == 0.25
+    assert found["software"]["dpose"]
+    page = (tmp_path / "r" / "index.html").read_text()
+    assert "the stronger one counts" in page
+    assert 'src="data:' in page
+    assert "http" not in page.split("</head>")[1]
+    refused(capsys, ["attack", "reid", *SMALL, "--out", "r"], "already exists")
+
+
+def test_all_four_on_the_public_view(capsys, tmp_path):
+    assert main(["attack", "view", *SMALL[:-2], "--epochs", "1", "--size", "128x96", "--out", "v"]) == 0
+    assert {path.name for path in (tmp_path / "v").iterdir()} == {
+        "attributes", "linkage", "public-view.json", "reconstruct", "reid",
+    }  # fmt: skip
+    for name in ("attributes", "linkage", "reconstruct", "reid"):
+        assert {path.name for path in (tmp_path / "v" / name).iterdir()} >= FILES
+    found = json.loads((tmp_path / "v" / "public-view.json").read_text())
+    assert set(found["figures"]) == {"rank1", "attributes", "auc"}
+    for line in found["figures"].values():
+        assert {"raw", "chance", "blur", "pixelize"} == set(line)
+        for view in ("raw", "blur", "pixelize"):
+            assert 0 <= line[view]["low"] <= line[view]["value"] <= line[view]["high"] <= 1
+
+
+def test_clips_are_linked_both_ways_of_counting_pixels(capsys):
+    asked = [
+        "attack",
+        "linkage",
+        *SMALL,
+        "--frames",
+        "2",
+        "--epsilon",
+        "1",
+        "--attacker",
+        "plain",
+        "--out",
+        "l",
+    ]
+    assert main(asked) == 0
+    _, whole, each = results("l")["results"]["rows"]
+    assert whole["guarantee"].startswith("epsilon 1 ")
+    assert "pixels:1 in all" in whole["release"]
+    assert each["guarantee"].startswith("epsilon 1/2 ")
+    assert "pixels:1 in every frame" in each["release"]
+
+
+def test_stopped_by_ctrl_c_nothing_is_left(monkeypatch, capsys, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reid_module, "search", stop)
+    assert main(["attack", "reid", *SMALL, "--out", "s"]) == 130
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--data", "lspet:/data/lspet"], ("does not say who is in its pictures",)),
+        (["--data", "synthetic:ward:train"], ("cannot attack the split", "the attacker knows the rest")),
+        (["--data", "synthetic:street"], ("street", "ward")),
+        (["--data", "folder:nowhere"], ("no such folder",)),
+        ([*SMALL, "--release", "blur"], ("no release called 'blur'", "gaussian-blur")),
+        ([*SMALL, "--attacker", "lazy"], ("plain, adaptive",)),
+        ([*SMALL, "--block", "8,x"], ("--block", "whole numbers")),
+        ([*SMALL, "--block", "8", "--subdivide", "3"], ("cannot be divided",)),
+        ([*SMALL, "--epsilon", "0"], ("epsilon",)),
+        ([*SMALL, "--neighbours", "pixels:1/frame"], ("no frames",)),
+        ([*SMALL[:-1], "63x64"], ("multiples of 8",)),
+        ([*SMALL[:-1], "big"], ("HEIGHTxWIDTH",)),
+        ([*SMALL, "--embedder", "nothing.onnx"], ("nothing.onnx",)),
+    ],
+)
+def test_mistakes_are_one_line(capsys, tmp_path, arguments, words):
+    refused(capsys, ["attack", "reid", *arguments, "--out", "x"], *words)
+    assert not list(tmp_path.iterdir())
