@@ -116,9 +116,11 @@ def projection(case: Case, subspace: SubspaceConfig) -> tuple[float, float]:
     torch.manual_seed(1)  # other pictures in each batch, or the gradients would have the rank of one
 
     def public():
-        for _ in range(repeats):
-            inputs = torch.randint_like(units.inputs, 0, 256)
-            yield UnitBatch(inputs, units.targets, units.weights)
+        for at in range(repeats):
+            count = min(len(units), subspace.units - at * len(units))  # m in all, and not whole batches
+            inputs = torch.randint_like(units.inputs[:count], 0, 256)
+            targets = {name: t[:count] for name, t in units.targets.items()}
+            yield UnitBatch(inputs, targets, units.weights[:count])
 
     started = time.perf_counter()
     basis = fit_subspace(task, model, params, public(), subspace.rank)

@@ -26,7 +26,7 @@ def kernel(function: F) -> F:
 
 def inlined(function: F) -> F:
     """A kernel that is copied into its caller: passing a dozen arrays costs more than a short function."""
-    compiled = numba.njit(
-        cache=True, nogil=True, fastmath=VALUES_STAY, error_model="numpy", inline="always"
-    )(function)
+    compiled = numba.njit(cache=True, nogil=True, fastmath=VALUES_STAY, error_model="numpy", inline="always")(
+        function
+    )
     return cast(F, compiled)

@@ -157,7 +157,8 @@ def _book(
         return track(unit_loss(task, model), params, batch, products=products and exact)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError as error:
-        # of the loss itself, and then the plain way raises it again, or of something that only this way cannot do
+    except (RuntimeError, TypeError) as error:
+        # of the loss itself, and then the plain way raises it again, or of something that only this way cannot do, such
+        # as a torch whose inner functions take other arguments
         warnings.warn(f"per-unit gradients are taken the plain, slower way: {error}", stacklevel=3)
         return None
