@@ -2,6 +2,7 @@
 
     python benchmarks/private_step.py                       # nano and 5m, finetune and full, one and four views
     python benchmarks/private_step.py --preset nano --strategy full --views 4 --no-compile
+    python benchmarks/private_step.py --device cuda --batch 64
 
 All steps do the same work on the same pictures: forward, backward, and (private) per-unit clipping. The private one
 also pays its share of the one draw of noise that a step of `--logical-batch` units has. With several views a unit has
@@ -12,7 +13,9 @@ span is of the rounds' own ratios. Memory is measured in fresh processes, one a 
 the size before the first step.
 
 A second table prices the projection: one product with the basis a step, and one fit on 100 public units every 20
-steps, over the time of a private step of `--logical-batch` units.
+steps, over the time of a private step of `--logical-batch` units, and which part of that the public gradients would be
+if each took as long as a unit of the private step. A third stands beside Opacus, where it is installed, on a model that
+Opacus accepts (benchmarks/opacus_step.py, CPU only).
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from rich.table import Table
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose, add_gaussian
+from dpose.training.allocator import keep_freed_memory
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
 from dpose.training.methods import SubspaceConfig
 from dpose.training.subspace import fit_subspace, project
@@ -55,6 +59,7 @@ class Case:
     strategy: str
     views: int
     batch: int
+    device: str
 
     def __str__(self) -> str:
         return f"{self.preset}, {self.strategy}, {self.batch // self.views} units x {self.views} views"
@@ -68,7 +73,7 @@ def setup(case: Case, channels_last: bool):
     model = fold_batchnorm(task.build_model(PoseConfig(preset=preset)))
     apply_strategy(model, strategy)
     model.train()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(case.device)
     model.to(device=device, memory_format=torch.channels_last if channels_last else torch.contiguous_format)
     height, width = model.config.input_size
     units = UnitBatch(
@@ -122,15 +127,21 @@ def projection(case: Case, subspace: SubspaceConfig) -> tuple[float, float]:
             targets = {name: t[:count] for name, t in units.targets.items()}
             yield UnitBatch(inputs, targets, units.weights[:count])
 
-    started = time.perf_counter()
-    basis = fit_subspace(task, model, params, public(), subspace.rank)
-    fitted = time.perf_counter() - started
+    bases = []
+
+    def fit():
+        bases[:] = [fit_subspace(task, model, params, public(), subspace.rank)]
+
+    fitted = timed(fit)
+    basis = bases[0]
     gradient = {name: torch.randn_like(p) for name, p in params.items()}
     project(gradient, basis)
     return statistics.median(timed(lambda: project(gradient, basis)) for _ in range(7)), fitted
 
 
 def timed(step: Callable[[], object]) -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     started = time.perf_counter()
     step()
     if torch.cuda.is_available():
@@ -148,7 +159,7 @@ def peak_memory(case: Case, which: str) -> float:
 
 def measure_memory(case: Case, which: str) -> None:
     step = private_step(case) if which == "private" else plain_step(case, True)
-    if torch.cuda.is_available():
+    if case.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         for _ in range(3):
@@ -204,6 +215,15 @@ def measure(case: Case, logical_batch: int, rounds: int, compiled: bool, console
     return medians["private"]
 
 
+def beside_opacus(rounds: int, console: Console) -> None:
+    try:
+        import opacus_step
+    except ImportError as error:
+        console.print(f"not beside Opacus: {error} (pip install opacus)")
+        return
+    opacus_step.compare(16, rounds, console)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -216,13 +236,16 @@ def main() -> None:
         "--logical-batch", type=int, default=256, help="units in a step, for noise and projection"
     )
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--no-opacus", action="store_true", help="leave the comparison with Opacus out")
     parser.add_argument(
         "--no-compile", action="store_true", help="leave the compiled reference out (it takes minutes)"
     )
     parser.add_argument("--memory-of", choices=("plain", "private"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    keep_freed_memory()  # for the plain steps as well, or they would be measured with it only after a private one
     cases = [
-        Case(preset, strategy, views, arguments.batch or BATCH[preset])
+        Case(preset, strategy, views, arguments.batch or BATCH[preset], arguments.device)
         for preset in arguments.preset
         for strategy in arguments.strategy
         for views in arguments.views
@@ -236,7 +259,14 @@ def main() -> None:
         title=f"projection, k = {subspace.rank}, m = {subspace.units}, "
         f"fitted every {subspace.refresh} steps of {arguments.logical_batch} units"
     )
-    for column in ("model", "private step, s", "one projection, s", "one fit, s", "on top of the step"):
+    for column in (
+        "model",
+        "private step, s",
+        "one projection, s",
+        "one fit, s",
+        "on top of the step",
+        "gradients alone",
+    ):
         prices.add_column(column, justify="left" if column == "model" else "right")
     for case in cases:
         seconds = measure(case, arguments.logical_batch, arguments.rounds, not arguments.no_compile, console)
@@ -245,12 +275,22 @@ def main() -> None:
             once, fit = projection(case, subspace)
             share = (once + fit / subspace.refresh) / step
             name = f"{case.preset}, {case.strategy}"
-            prices.add_row(name, f"{step:.2f}", f"{once:.4f}", f"{fit:.2f}", f"{100 * share:.1f} %")
+            least = subspace.units / subspace.refresh / arguments.logical_batch
+            prices.add_row(
+                name,
+                f"{step:.2f}",
+                f"{once:.4f}",
+                f"{fit:.2f}",
+                f"{100 * share:.1f} %",
+                f"{100 * least:.2f} %",
+            )
     if prices.row_count:
         console.print(prices)
+    if arguments.device == "cpu" and not arguments.no_opacus:
+        beside_opacus(arguments.rounds, console)
     device = (
         torch.cuda.get_device_name()
-        if torch.cuda.is_available()
+        if arguments.device == "cuda"
         else f"{torch.get_num_threads()} CPU threads"
     )
     console.print(
