@@ -1,7 +1,7 @@
 """The private step beside Opacus' on a model that Opacus accepts, and what Opacus says of TinyViT.
 
     pip install opacus
-    python benchmarks/opacus_step.py
+    python benchmarks/opacus_step.py        # also the last table of benchmarks/private_step.py
 
 The model is eight convolutions with GroupNorm (1.2 M parameters), the task a regression, one view a unit. Both steps do
 a forward, a backward, per-unit clipping and one draw of noise over the same batch.
@@ -62,19 +62,17 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(*layers).train()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    console = Console(width=100)
+def compare(batch: int, rounds: int, console: Console) -> None:
+    """Print the table, and what Opacus says of TinyViT."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _compare(batch, rounds, console)
 
-    inputs = torch.randint(0, 256, (arguments.batch, 1, 3, 128, 96), dtype=torch.uint8)
-    points = torch.rand(arguments.batch, 1, 32)
-    units = UnitBatch(inputs, {"points": points}, torch.ones(arguments.batch, 1))
+
+def _compare(batch: int, rounds: int, console: Console) -> None:
+    inputs = torch.randint(0, 256, (batch, 1, 3, 128, 96), dtype=torch.uint8)
+    points = torch.rand(batch, 1, 32)
+    units = UnitBatch(inputs, {"points": points}, torch.ones(batch, 1))
 
     plain = network()
     plain_params = trainable_params(plain)
@@ -92,7 +90,7 @@ def main() -> None:
         torch.optim.SGD(theirs.parameters(), lr=0.0),
         noise_multiplier=1.0,
         max_grad_norm=1.0,
-        expected_batch_size=arguments.batch,
+        expected_batch_size=batch,
     )
 
     def opacus_step() -> object:
@@ -106,16 +104,16 @@ def main() -> None:
         "dpose": dpose_step,
         f"Opacus {opacus.__version__}": opacus_step,
     }
-    rounds: dict[str, list[float]] = {name: [] for name in steps}
+    found: dict[str, list[float]] = {name: [] for name in steps}
     for step in steps.values():
         step()
-    for _ in range(arguments.rounds):
+    for _ in range(rounds):
         for name, step in steps.items():
             started = time.perf_counter()
             step()
-            rounds[name].append(time.perf_counter() - started)
-    medians = {name: statistics.median(times) for name, times in rounds.items()}
-    table = Table(title=f"eight convolutions with GroupNorm, 128x96, {arguments.batch} units")
+            found[name].append(time.perf_counter() - started)
+    medians = {name: statistics.median(times) for name, times in found.items()}
+    table = Table(title=f"eight convolutions with GroupNorm, 128x96, {batch} units")
     for column in ("step", "seconds", "to non-private"):
         table.add_column(column, justify="left" if column == "step" else "right")
     for name, seconds in medians.items():
@@ -133,6 +131,17 @@ def main() -> None:
             f"  GradSampleModule: {type(error).__name__}: {' '.join(str(error).split())[:300]}",
             highlight=False,
         )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    console = Console(width=100)
+    compare(arguments.batch, arguments.rounds, console)
     console.print(
         f"\n{torch.get_num_threads()} CPU threads, torch {torch.__version__}, Python {platform.python_version()}, "
         f"seed 0, {arguments.rounds} rounds",

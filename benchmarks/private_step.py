@@ -2,6 +2,7 @@
 
     python benchmarks/private_step.py                       # nano and 5m, finetune and full, one and four views
     python benchmarks/private_step.py --preset nano --strategy full --views 4 --no-compile
+    python benchmarks/private_step.py --device cuda --batch 64
 
 All steps do the same work on the same pictures: forward, backward, and (private) per-unit clipping. The private one
 also pays its share of the one draw of noise that a step of `--logical-batch` units has. With several views a unit has
@@ -12,7 +13,9 @@ span is of the rounds' own ratios. Memory is measured in fresh processes, one a 
 the size before the first step.
 
 A second table prices the projection: one product with the basis a step, and one fit on 100 public units every 20
-steps, over the time of a private step of `--logical-batch` units.
+steps, over the time of a private step of `--logical-batch` units, and which part of that the public gradients would be
+if each took as long as a unit of the private step. A third stands beside Opacus, where it is installed, on a model that
+Opacus accepts (benchmarks/opacus_step.py, CPU only).
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from rich.table import Table
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose, add_gaussian
+from dpose.training.allocator import keep_freed_memory
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
 from dpose.training.methods import SubspaceConfig
 from dpose.training.subspace import fit_subspace, project
@@ -55,6 +59,7 @@ class Case:
     strategy: str
     views: int
     batch: int
+    device: str
 
     def __str__(self) -> str:
         return f"{self.preset}, {self.strategy}, {self.batch // self.views} units x {self.views} views"
@@ -68,7 +73,7 @@ def setup(case: Case, channels_last: bool):
     model = fold_batchnorm(task.build_model(PoseConfig(preset=preset)))
     apply_strategy(model, strategy)
     model.train()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(case.device)
     model.to(device=device, memory_format=torch.channels_last if channels_last else torch.contiguous_format)
     height, width = model.config.input_size
     units = UnitBatch(
@@ -109,31 +114,42 @@ def noise_draw(case: Case) -> Callable[[], object]:
     return lambda: add_gaussian(params, 1.0, noise.stream(Purpose.NOISE, next(count)))
 
 
-def projection(case: Case, subspace: SubspaceConfig) -> tuple[float, float]:
+def projection(case: Case, subspace: SubspaceConfig, clock: str) -> tuple[float, float]:
     """Seconds of one projection and of one fit."""
     task, model, params, units = setup(replace(case, views=1), True)
     repeats = math.ceil(subspace.units / len(units))
     torch.manual_seed(1)  # other pictures in each batch, or the gradients would have the rank of one
 
     def public():
-        for _ in range(repeats):
-            inputs = torch.randint_like(units.inputs, 0, 256)
-            yield UnitBatch(inputs, units.targets, units.weights)
+        for at in range(repeats):
+            count = min(len(units), subspace.units - at * len(units))  # m in all, and not whole batches
+            inputs = torch.randint_like(units.inputs[:count], 0, 256)
+            targets = {name: t[:count] for name, t in units.targets.items()}
+            yield UnitBatch(inputs, targets, units.weights[:count])
 
-    started = time.perf_counter()
-    basis = fit_subspace(task, model, params, public(), subspace.rank)
-    fitted = time.perf_counter() - started
+    bases = []
+
+    def fit():
+        bases[:] = [fit_subspace(task, model, params, public(), subspace.rank)]
+
+    fitted = timed(fit, clock)
+    basis = bases[0]
     gradient = {name: torch.randn_like(p) for name, p in params.items()}
     project(gradient, basis)
-    return statistics.median(timed(lambda: project(gradient, basis)) for _ in range(7)), fitted
+    return statistics.median(timed(lambda: project(gradient, basis), clock) for _ in range(7)), fitted
 
 
-def timed(step: Callable[[], object]) -> float:
-    started = time.perf_counter()
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def timed(step: Callable[[], object], clock: str) -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    started = CLOCKS[clock]()
     step()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
-    return time.perf_counter() - started
+    return CLOCKS[clock]() - started
 
 
 def peak_memory(case: Case, which: str) -> float:
@@ -146,7 +162,7 @@ def peak_memory(case: Case, which: str) -> float:
 
 def measure_memory(case: Case, which: str) -> None:
     step = private_step(case) if which == "private" else plain_step(case, True)
-    if torch.cuda.is_available():
+    if case.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         for _ in range(3):
@@ -166,7 +182,9 @@ def memory(field: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
-def measure(case: Case, logical_batch: int, rounds: int, compiled: bool, console: Console) -> float:
+def measure(
+    case: Case, logical_batch: int, rounds: int, compiled: bool, clock: str, console: Console
+) -> float:
     """Print the case's table; the seconds of a private micro-batch with its share of the noise."""
     references = {"eager": plain_step(case, False), "eager, channels last": plain_step(case, True)}
     if compiled:
@@ -180,7 +198,7 @@ def measure(case: Case, logical_batch: int, rounds: int, compiled: bool, console
     share = max(1, case.batch // case.views) / logical_batch
     for _ in range(rounds):
         for name, step in steps.items():
-            times[name].append(timed(step) + (share * timed(draw) if name == "private" else 0))
+            times[name].append(timed(step, clock) + (share * timed(draw, clock) if name == "private" else 0))
     medians = {name: statistics.median(found) for name, found in times.items()}
     fastest = min(references, key=lambda name: medians[name])
     peaks = {which: peak_memory(case, which) for which in ("plain", "private")}
@@ -202,6 +220,15 @@ def measure(case: Case, logical_batch: int, rounds: int, compiled: bool, console
     return medians["private"]
 
 
+def beside_opacus(rounds: int, console: Console) -> None:
+    try:
+        import opacus_step
+    except ImportError as error:
+        console.print(f"not beside Opacus: {error} (pip install opacus)")
+        return
+    opacus_step.compare(16, rounds, console)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -215,12 +242,21 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument(
+        "--clock",
+        choices=list(CLOCKS),
+        default="wall",
+        help="cpu: the processor time of all threads, for a machine that is shared, with OMP_NUM_THREADS=1",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--no-opacus", action="store_true", help="leave the comparison with Opacus out")
+    parser.add_argument(
         "--no-compile", action="store_true", help="leave the compiled reference out (it takes minutes)"
     )
     parser.add_argument("--memory-of", choices=("plain", "private"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    keep_freed_memory()  # for the plain steps as well, or they would be measured with it only after a private one
     cases = [
-        Case(preset, strategy, views, arguments.batch or BATCH[preset])
+        Case(preset, strategy, views, arguments.batch or BATCH[preset], arguments.device)
         for preset in arguments.preset
         for strategy in arguments.strategy
         for views in arguments.views
@@ -234,25 +270,50 @@ def main() -> None:
         title=f"projection, k = {subspace.rank}, m = {subspace.units}, "
         f"fitted every {subspace.refresh} steps of {arguments.logical_batch} units"
     )
-    for column in ("model", "private step, s", "one projection, s", "one fit, s", "on top of the step"):
+    for column in (
+        "model",
+        "private step, s",
+        "one projection, s",
+        "one fit, s",
+        "on top of the step",
+        "gradients alone",
+    ):
         prices.add_column(column, justify="left" if column == "model" else "right")
     for case in cases:
-        seconds = measure(case, arguments.logical_batch, arguments.rounds, not arguments.no_compile, console)
+        seconds = measure(
+            case,
+            arguments.logical_batch,
+            arguments.rounds,
+            not arguments.no_compile,
+            arguments.clock,
+            console,
+        )
         if case.views == 1:
             step = seconds / case.batch * arguments.logical_batch
-            once, fit = projection(case, subspace)
+            once, fit = projection(case, subspace, arguments.clock)
             share = (once + fit / subspace.refresh) / step
             name = f"{case.preset}, {case.strategy}"
-            prices.add_row(name, f"{step:.2f}", f"{once:.4f}", f"{fit:.2f}", f"{100 * share:.1f} %")
+            least = subspace.units / subspace.refresh / arguments.logical_batch
+            prices.add_row(
+                name,
+                f"{step:.2f}",
+                f"{once:.4f}",
+                f"{fit:.2f}",
+                f"{100 * share:.1f} %",
+                f"{100 * least:.2f} %",
+            )
     if prices.row_count:
         console.print(prices)
+    if arguments.device == "cpu" and not arguments.no_opacus:
+        beside_opacus(arguments.rounds, console)
     device = (
         torch.cuda.get_device_name()
-        if torch.cuda.is_available()
+        if arguments.device == "cuda"
         else f"{torch.get_num_threads()} CPU threads"
     )
     console.print(
-        f"{device}, torch {torch.__version__}, Python {platform.python_version()}, seed 0, {arguments.rounds} rounds",
+        f"{device}, torch {torch.__version__}, Python {platform.python_version()}, seed 0, {arguments.rounds} rounds, "
+        f"{arguments.clock} clock",
         highlight=False,
     )
 

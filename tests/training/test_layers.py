@@ -1,5 +1,8 @@
 """The fast way is the plain way: every known layer, in every shape it may be met in, against `vmap(grad(...))`."""
 
+import importlib.util
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +10,7 @@ from torch.func import functional_call
 
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
+from dpose.training import gradients, tracking
 from dpose.training.book import Book, ghost_pays
 from dpose.training.gradients import (
     CLIP_MARGIN,
@@ -72,6 +76,36 @@ def test_what_only_the_plain_way_can_do_is_left_to_it():
 
     with pytest.warns(UserWarning, match="plain, slower way"):
         same(*setup(Written()), torch.float64)
+
+
+class Lacking:
+    """Torch's private module without one of its names."""
+
+    def __getattr__(self, name):
+        if name == "_unwrap_batched":
+            raise AttributeError(name)
+        return getattr(torch._C._functorch, name)
+
+
+@pytest.mark.parametrize("found", [None, Lacking()], ids=["no module", "a name gone"])
+def test_a_torch_without_the_private_functions_has_the_plain_way(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch._C._functorch", found)
+    spec = importlib.util.spec_from_file_location("tracking_elsewhere", tracking.__file__)
+    elsewhere = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, elsewhere)  # dataclasses look themselves up
+    spec.loader.exec_module(elsewhere)
+    monkeypatch.setattr(gradients, "track", elsewhere.track)
+    task, model, params, batch = setup(MODELS["windows"](), views=2)
+    plain = clipped_sum(task, model, params, batch, 0.3, way="plain")
+    with pytest.warns(UserWarning, match="plain, slower way: torch .* beneath vmap"):
+        got = clipped_sum(task, model, params, batch, 0.3)
+    assert all(torch.equal(got[name], value) for name, value in plain.items())
+
+
+def test_a_torch_whose_private_functions_take_other_arguments_has_the_plain_way(monkeypatch):
+    monkeypatch.setattr(tracking, "_unwrap_batched", lambda tensor, level, more: None)
+    with pytest.warns(UserWarning, match="plain, slower way"):
+        same(*setup(MODELS["windows"](), views=2), torch.float64)
 
 
 @pytest.mark.parametrize("frozen", ["0.weight", "0.bias", "2"])

@@ -10,6 +10,7 @@ import torch
 from torch.func import functional_call
 
 from dpose.errors import DposeError
+from dpose.training import subspace as subspace_module
 from dpose.training.gradients import trainable_params
 from dpose.training.subspace import fit_subspace, project, random_subspace
 from dpose.units import UnitBatch
@@ -277,3 +278,95 @@ def test_memory_stays_near_that_of_the_basis():
     bounded, whole = (int(word) for word in done.stdout.split())
     assert 40e6 < bounded < 75e6
     assert whole > 120e6
+
+
+def spread(units=24, size=1 << 17, least=1.0):
+    """Singular values from 1 down to about `least`, in more parameters than float64 products are taken for."""
+    return linear(units, size, scale=lambda u: least ** (u / (units - 1)))
+
+
+def asked(monkeypatch):
+    """How each of the subspace's products was asked for, from now on."""
+    found, real = [], subspace_module._products
+
+    def watched(a, b, *, quick=False):
+        found.append(quick)
+        return real(a, b, quick=quick)
+
+    monkeypatch.setattr(subspace_module, "_products", watched)
+    return found
+
+
+@pytest.mark.parametrize("least", [1.0, 0.1, 1e-2, 2e-3])
+def test_many_parameters_give_the_same_directions_from_cheaper_products(least, monkeypatch):
+    task, model, params, batch = spread(least=least)
+    exact = torch.linalg.svd(batch.inputs[:, 0].double(), full_matrices=False)
+    kinds = asked(monkeypatch)
+    got = fit_subspace(task, model, params, [batch], 12)
+    assert all(kinds)
+    v = matrix(got)
+    assert (v @ v.T - torch.eye(12, dtype=torch.float64)).abs().max() <= 1e-6
+    # nothing of v lies outside of the gradients' span, and what it holds of their energy is what it may hold
+    assert ((v @ exact.Vh.T).norm(dim=1) - 1).abs().max() <= 1e-6
+    energy = float(exact.S[:12].square().sum() / exact.S.square().sum())
+    assert got.energy == pytest.approx(energy, rel=1e-6)
+    caught = (v @ batch.inputs[:, 0].double().T).square().sum() / exact.S.square().sum()
+    assert float(caught) == pytest.approx(energy, rel=1e-6)
+    assert got.rank == 24
+
+
+@pytest.mark.parametrize("least", [5e-4, 2e-5])
+def test_where_float32_products_do_not_tell_the_rank_float64_ones_do(least, monkeypatch):
+    task, model, params, batch = spread(least=least)
+    values = torch.linalg.svdvals(batch.inputs[:, 0].double())
+    kinds = asked(monkeypatch)
+    got = fit_subspace(task, model, params, [batch], 20)
+    assert kinds[:2] == [True, False]
+    assert got.rank == int((values > subspace_module.RANK_TOLERANCE * values[0]).sum())
+    v = matrix(got)
+    assert (v @ v.T - torch.eye(len(v), dtype=torch.float64)).abs().max() <= 1e-6
+
+
+def test_repeated_units_and_empty_ones_are_no_directions_among_many_parameters():
+    task, model, params, batch = spread(8)
+    inputs = torch.cat([batch.inputs, batch.inputs, torch.zeros_like(batch.inputs[:1])])
+    got = fit_subspace(task, model, params, [UnitBatch(inputs, {}, torch.ones(17, 1))], 12)
+    assert (got.rank, got.directions) == (8, 8)
+
+
+def test_products_that_overflow_are_taken_in_float64():
+    task, model, params, batch = spread(6)
+    large = UnitBatch(
+        batch.inputs * 1e16, {}, batch.weights
+    )  # norms of 4e18: their squares are not below 3.4e38
+    large.inputs[0] *= 3
+    got = fit_subspace(task, model, params, [large], 3)
+    assert (got.rank, got.directions, got.dropped) == (6, 3, 0)
+
+
+def test_a_shorter_matmul_precision_is_not_used(monkeypatch):
+    task, model, params, batch = spread()
+    kinds = asked(monkeypatch)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        fit_subspace(task, model, params, [batch], 12)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert kinds
+    assert not any(kinds)
+
+
+def test_random_directions_in_many_dimensions_are_orthonormal():
+    v = matrix(
+        random_subspace({"a": torch.zeros(300, 400), "b": torch.zeros(31)}, 30, np.random.default_rng(0))
+    )
+    assert (v @ v.T - torch.eye(30, dtype=torch.float64)).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("slice_bytes", [0, 3 << 19])
+def test_slices_are_put_together_and_none_is_lost(slice_bytes):
+    task, model, params, batch = spread(21)
+    whole = fit_subspace(task, model, params, [batch], 9)
+    sliced = fit_subspace(task, model, params, [batch], 9, hold_bytes=0, slice_bytes=slice_bytes)
+    singular = torch.linalg.svdvals(matrix(whole) @ matrix(sliced).T)
+    torch.testing.assert_close(singular, torch.ones(9, dtype=torch.float64), atol=1e-5, rtol=0)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from dpose.training.allocator import keep_freed_memory
 from dpose.training.book import Book, square_norms
 from dpose.training.tracking import Params as Params
 from dpose.training.tracking import UnitLoss, track
@@ -97,6 +98,7 @@ def clipped_sum(
     as zero), and for both ways: the norm by which a unit is scaled is that of the gradient that is summed, or above it.
     No noise is added here: the result is private and must not leave the step un-noised.
     """
+    keep_freed_memory()
     book = _book(task, model, params, batch, products=True) if way == "fast" else None
     if book is None:
         gradients = per_unit_gradients(task, model, params, batch, "plain")
@@ -157,7 +159,8 @@ def _book(
         return track(unit_loss(task, model), params, batch, products=products and exact)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError as error:
-        # of the loss itself, and then the plain way raises it again, or of something that only this way cannot do
+    except (RuntimeError, TypeError) as error:
+        # of the loss itself, and then the plain way raises it again, or of something that only this way cannot do, such
+        # as a torch whose inner functions take other arguments
         warnings.warn(f"per-unit gradients are taken the plain, slower way: {error}", stacklevel=3)
         return None

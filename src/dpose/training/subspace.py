@@ -13,12 +13,17 @@ already: projection is post-processing (docs/proofs/projection.md). It needs the
 the private data are, and never taken from them. They get no protection.
 
 **Memory.** With P trainable parameters the m gradients G take 4mP bytes and the basis V takes 4kP: 2.10 GB and 1.05 GB
-for `full` on preset `5m` (P = 5.24 M, m = 100, k = 50). So G is held whole only up to `HOLD_BYTES`. Beyond that its
-Gram matrix is computed group by group: k rows are held, all later rows are computed, multiplied and dropped. Then V
-grows from a last pass over slices of G. With c = ceil(m / k) groups that makes (c + 1) / 2 + 1 passes of gradients
-instead of one, and the peak is max(held rows, V) = 4kP and the gradients and activations of one slice: 1.05 GB and 0.2
-GB there, one unit at a time (measured: 1.32 GB above what was resident before). V stays, the rest goes. Nothing is
-rounded to a shorter type. With G whole the peak is 4(m + k)P, at most 1.5 `HOLD_BYTES` where k <= m / 2.
+for `full` on preset `5m` (P = 5.24 M, m = 100, k = 50). So G is held whole only up to `HOLD_BYTES`; V then takes its
+place parameter by parameter, and the peak is G. Beyond that the Gram matrix of G is computed group by group: as many
+rows are held as fit, at least k, all later rows are computed, multiplied and dropped. Then V grows from a last pass
+over slices of G. Groups of n rows make about (m / n + 1) / 2 + 1 passes of gradients instead of one, and the peak is
+max(held rows, V) and the gradients and activations of some units. V stays, the rest goes.
+
+**Precision.** Nothing is stored in a shorter type than the gradients'. Of many float32 parameters on a CPU, products
+are taken in float32 over blocks whose results are added in float64, at half the price of float64. That leaves the Gram
+matrix with an error of about 1e-7 of its largest eigenvalue. Where an eigenvalue is so small that this might matter
+(`CLEAR`), and where G is not held whole, float64 does it all again. V is measured afterwards, and made orthonormal to
+`ORTHONORMAL` whatever the error was.
 """
 
 from __future__ import annotations
@@ -31,21 +36,30 @@ import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
+from dpose.training.book import square_norms
 from dpose.training.gradients import Params, clip_scales, per_unit_gradients
 from dpose.units import Task, UnitBatch
 
-HOLD_BYTES = 512 * 2**20
-"""Gradients that may be held all at once; `finetune` and `full` on `nano` stay below it with 100 units."""
-SLICE_BYTES = 32 * 2**20
+HOLD_BYTES = 1152 * 2**20
+"""Gradients that may be held all at once; all but `full` on `5m` and above stay below it with 100 units."""
+SLICE_BYTES = 64 * 2**20
 """Gradients computed at once; at least one unit's."""
 RANK_TOLERANCE = 1e-4
 """Directions with a singular value below this share of the largest are rounding, not gradient. Where there should be
 none, float32 left up to 2e-7 (TF32 convolutions leave more); what is lost below 1e-4 is 1e-8 of the energy."""
 ORTHONORMAL = 1e-6
-"""How far V V^T may be from the identity, for each direction."""
+"""How far any entry of V V^T may be from the identity's."""
+CLEAR = 1e-6
+"""Eigenvalues of a Gram matrix from float32 products are believed where all are above this share of the largest."""
 
 _BLOCK = 1 << 14
 _ROUNDS = 4
+_LARGE = 1 << 16
+"""Parameters from which on float32 products are worth it."""
+_NEAR = 0.1
+_TOGETHER = 1 / 6
+"""Rows that a basis is updated with at once, over its own, where gradients come in slices: each update reads and writes
+the whole basis."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +129,25 @@ def fit_subspace(
             fix="give more public data, or fewer directions",
         )
     whole = units * row_bytes <= hold_bytes
+    rows = units if whole else max(k, hold_bytes // row_bytes)
     held: Params = {}
-    gram, dropped = _gram(task, model, params, _groups(slices, units if whole else k), held)
-    if not whole:
-        held.clear()  # before the basis is allocated
+    quick = whole and _quick(params, 1)
+    gram, dropped = _gram(task, model, params, _groups(slices, rows), held, quick)
+    if quick and not _is_clear(gram):
+        gram = _products(held, held)
     weights, rank, energy = _right_factors(gram, k)
-    basis = {name: p.new_zeros((len(weights), *p.shape)) for name, p in params.items()}
-    source = [(0, held, 0)] if whole else _gradients(task, model, params, slices)
-    for at, gradients, _ in source:
-        for name, value in gradients.items():
-            share = weights[:, at : at + len(value)].to(value)
-            basis[name].view(len(weights), -1).addmm_(share, value.flatten(1))
+    basis: Params = {}
+    if whole:
+        for name in params:
+            rows_held = held.pop(name)
+            basis[name] = (weights.to(rows_held) @ rows_held.flatten(1)).view(-1, *rows_held.shape[1:])
+    else:
+        held.clear()  # before the basis is allocated
+        basis = {name: p.new_zeros((len(weights), *p.shape)) for name, p in params.items()}
+        for at, gradients in _together(_gradients(task, model, params, slices), int(k * _TOGETHER)):
+            for name, value in gradients.items():
+                share = weights[:, at : at + len(value)].to(value)
+                basis[name].view(len(weights), -1).addmm_(share, value.flatten(1))
     _orthonormalise(basis)
     return Subspace(basis, rank, energy, units, dropped)
 
@@ -174,8 +196,7 @@ def project(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
         name: torch.mv(basis[name].view(k, -1).t(), coefficients.to(g)).view(g.shape)
         for name, g in gradient.items()
     }
-    row = {name: g[None] for name, g in gradient.items()}
-    norm = float(_products(row, row)) ** 0.5
+    norm = float(torch.stack([square_norms(g.reshape(1, -1)) for g in gradient.values()]).sum()) ** 0.5
     return projected, float(coefficients.norm()) / norm if norm else 0.0
 
 
@@ -223,8 +244,37 @@ def _gradients(
         at += len(batch)
 
 
+def _together(slices: Iterable[tuple[int, Params, int]], rows: int) -> Iterator[tuple[int, Params]]:
+    """The first row and the gradients of `rows` or more rows at a time."""
+    waiting: list[Params] = []
+    start = at = 0
+    for at, gradients, _ in slices:
+        waiting.append(gradients)
+        end = at + len(next(iter(gradients.values())))
+        if end - start >= rows:
+            yield start, _stacked(waiting)
+            waiting, start = [], end
+    if waiting:
+        yield start, _stacked(waiting)
+
+
+def _stacked(parts: list[Params]) -> Params:
+    """All rows of `parts`, which is emptied: no more than one parameter's stand twice in memory."""
+    if len(parts) == 1:
+        return parts.pop()
+    names = list(parts[0])
+    stacked = {name: torch.cat([part.pop(name) for part in parts]) for name in names}
+    parts.clear()
+    return stacked
+
+
 def _gram(
-    task: Task, model: torch.nn.Module, params: Params, groups: Sequence[Sequence[UnitBatch]], held: Params
+    task: Task,
+    model: torch.nn.Module,
+    params: Params,
+    groups: Sequence[Sequence[UnitBatch]],
+    held: Params,
+    quick: bool,
 ) -> tuple[Tensor, int]:
     """G G^T (m, m) float64, and how many rows were not finite; `held` is left with the rows of the last group."""
     sizes = [sum(len(batch) for batch in group) for group in groups]
@@ -239,13 +289,21 @@ def _gram(
                 held[name][at : at + len(value)] = value
         own = slice(start, start + sizes[g])
         start = own.stop
-        gram[own, own] = _products(held, held)
+        gram[own, own] = _products(held, held, quick=quick)
         later = [batch for other in groups[g + 1 :] for batch in other]
         for at, gradients, _ in _gradients(task, model, params, later):
             products = _products(held, gradients)
             columns = slice(start + at, start + at + products.shape[1])
             gram[own, columns], gram[columns, own] = products, products.T
     return gram, dropped
+
+
+def _is_clear(gram: Tensor) -> bool:
+    """Whether rounding in float32 products can have changed nothing that matters."""
+    if not gram.isfinite().all():  # overflow of products, not of gradients
+        return False
+    values = torch.linalg.eigvalsh(gram)
+    return bool(values[0] > CLEAR * values[-1])
 
 
 def _right_factors(gram: Tensor, k: int) -> tuple[Tensor, int, float]:
@@ -267,33 +325,50 @@ def _orthonormalise(basis: Params) -> None:
     """Make the rows orthonormal over all tensors together, in place, one block of columns at a time.
 
     V <- L^-1 V with V V^T = L L^T (Cholesky QR), again where one round was not enough. Row j stays in the
-    span of the rows up to j.
+    span of the rows up to j. Near the identity, rounding of L^-1 V to float32 is all that float32 costs.
     """
     k = len(next(iter(basis.values())))
     identity = torch.eye(k, dtype=torch.float64)
+    quick = _quick(basis, k)
     for _ in range(_ROUNDS):
-        gram = _products(basis, basis)
-        if float((gram - identity).norm()) <= ORTHONORMAL * k:
+        gram = _products(basis, basis, quick=quick)
+        away = float((gram - identity).abs().max())
+        if away <= ORTHONORMAL:
             return
+        near = quick and away <= _NEAR
+        if quick and not near:
+            gram = _products(basis, basis)
         lower = torch.linalg.cholesky(gram)
         inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
         for value in basis.values():
             rows = value.view(k, -1)
             for block in torch.split(rows, _BLOCK, dim=1):
-                wide = _wide(block)
-                block.copy_(inverse.to(wide.device) @ wide)
+                wide = block if near else _wide(block)
+                block.copy_(inverse.to(wide) @ wide)
     raise RuntimeError("the basis of a subspace cannot be made orthonormal")
 
 
-def _products(a: Params, b: Params) -> Tensor:
-    """A b^T over all tensors together, (rows of a, rows of b) float64 on the CPU, without a float64 copy of either."""
+def _quick(tensors: Params, rows: int) -> bool:
+    """Whether products of rows like these may be taken in float32: long ones, on a CPU, and exact to rounding."""
+    return (
+        all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors.values())
+        and torch.get_float32_matmul_precision() == "highest"
+        and sum(t.numel() for t in tensors.values()) >= rows * _LARGE
+    )
+
+
+def _products(a: Params, b: Params, *, quick: bool = False) -> Tensor:
+    """A b^T over all tensors together, (rows of a, rows of b) float64 on the CPU.
+
+    Without a float64 copy of either; `quick`: see **Precision** above.
+    """
     first = next(iter(a.values()))
     total = torch.zeros(len(first), len(b[next(iter(a))]), dtype=torch.float64)
     for name, left in a.items():
         pairs = (torch.split(side.flatten(1), _BLOCK, dim=1) for side in (left, b[name]))
         for one, other in zip(*pairs, strict=True):
-            wide = _wide(one)
-            total += (wide @ (wide if b is a else _wide(other)).T).cpu()
+            wide = one if quick else _wide(one)
+            total += (wide @ (wide if b is a else other if quick else _wide(other)).T).cpu()
     return total
 
 

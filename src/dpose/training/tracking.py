@@ -18,7 +18,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._C import _functorch as functorch
 from torch.func import vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
@@ -27,6 +26,21 @@ from dpose.training import layers
 from dpose.training.book import Book
 from dpose.training.layers import Layer, Use
 from dpose.units import UnitBatch
+
+try:  # private to torch: a version that names them otherwise has the plain way
+    from torch._C._functorch import (
+        _add_batch_dim,
+        _unwrap_batched,
+        is_batchedtensor,
+        maybe_current_level,
+        maybe_get_level,
+        pop_dynamic_layer_stack,
+        push_dynamic_layer_stack,
+    )
+except ImportError:
+    _BENEATH = False
+else:
+    _BENEATH = True
 
 Params = dict[str, Tensor]
 UnitLoss = Callable[[Mapping[str, Tensor], Tensor, Mapping[str, Tensor], Tensor], Tensor]
@@ -43,7 +57,12 @@ def track(loss: UnitLoss, params: Params, batch: UnitBatch, *, products: bool) -
 
     Returns:
         The book with every unit's gradient, or None: a use of a parameter escaped.
+
+    Raises:
+        RuntimeError: Not of a user's making: the plain way is to be taken.
     """
+    if not _BENEATH:
+        raise RuntimeError(f"torch {torch.__version__} does not give access to what is beneath vmap")
     units = len(batch)
     book = Book({name: p.shape for name, p in params.items()}, units, products=products)
     with torch.enable_grad():
@@ -73,14 +92,14 @@ class _Uses(TorchFunctionMode):
         super().__init__()
         self._book, self._units, self._copies = book, units, copies
         self._names = {id(p): name for name, p in own.items()}
-        self._level = functorch.maybe_get_level(any_batched)
+        self._level = maybe_get_level(any_batched)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         # inside a transform of the loss's own (vmap, grad) the units are not the innermost level
-        known = func in _KNOWN and functorch.maybe_current_level() == self._level
+        known = func in _KNOWN and maybe_current_level() == self._level
         call = _KNOWN[func](*args, **kwargs) if known else None
         if not (self._touched(args) or self._touched(kwargs.values())):
             if call is not None and self._is_frozen(call):
@@ -113,21 +132,21 @@ class _Uses(TorchFunctionMode):
 
     def _is_frozen(self, call: _Call) -> bool:
         """Whether the weights are the same for every unit: `vmap` would take the call apart for nothing."""
-        return functorch.is_batchedtensor(call.x) and not any(map(functorch.is_batchedtensor, call.weights))
+        return is_batchedtensor(call.x) and not any(map(is_batchedtensor, call.weights))
 
     def _beneath(self, call: _Call, run: Callable[..., Any]) -> Tensor:
         """A layer on the tensors beneath `vmap`, where the units are a dimension like any other."""
-        rows, place = functorch._unwrap_batched(call.x, self._level)
+        rows, place = _unwrap_batched(call.x, self._level)
         if place is None:
             rows = rows.expand(self._units, *rows.shape)
         elif place:
             rows = rows.movedim(place, 0)
-        level = functorch.pop_dynamic_layer_stack()
+        level = pop_dynamic_layer_stack()
         try:
             output = run(rows, call.weight, call.bias)
         finally:
-            functorch.push_dynamic_layer_stack(level)
-        return functorch._add_batch_dim(output if isinstance(output, Tensor) else output[0], 0, self._level)
+            push_dynamic_layer_stack(level)
+        return _add_batch_dim(output if isinstance(output, Tensor) else output[0], 0, self._level)
 
 
 @dataclass(frozen=True)
