@@ -127,6 +127,8 @@ class Ask:
             f"All noise came from seed {self.seed}, so that the figures can be repeated. Pictures made so protect "
             "nobody; dpose pixelize draws its noise from the operating system."
         )
+        if not self.data.startswith("synthetic:"):
+            said.append("This report shows raw pictures of some of the people: keep it where they may be seen.")
         return tuple(said)
 
 
