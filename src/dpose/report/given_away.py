@@ -80,7 +80,8 @@ def _table(kind: str, found: Mapping[str, Any]) -> Html:
     ]
     rebuilt = found["reconstruction"]
     quality = (f"{rebuilt[name]['reconstructed']['psnr']['value']:.1f} dB" for name in (kind, other))
-    rows.append(("Raw pictures rebuilt from it by a small network (PSNR)", *quality, "", ""))
+    mine, others = quality
+    rows.append(("Raw pictures rebuilt from it by a small network (PSNR)", mine, others, "", ""))
     head = ("The stronger attacker", f"{NAMES[kind]} (this run)", NAMES[other], "Raw pictures", "Guessing")
     return scrolling_table("", head, rows, class_="numbers tight")
 

@@ -113,8 +113,8 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
     setting = Setting.of(epsilon, neighbours, block, 0, parts, regions)
 
     @lru_cache(maxsize=8)
-    def plan(*sizes: int) -> Plan:
-        bound = bind(setting, *sizes, 255)
+    def plan(height: int, width: int, channels: int) -> Plan:
+        bound = bind(setting, height, width, channels, 255)
         assert isinstance(bound, Plan)
         return bound
 
