@@ -6,9 +6,17 @@ import pytest
 from scipy.stats import binom
 
 from dpose import pixelize
+from dpose.attacks.appearance import SIZE as SIZE_OF_DESCRIPTOR
 from dpose.attacks.ranking import search
 from dpose.errors import DposeError
-from dpose.experiments.attacking.attackers import Effort, School, adaptive_embedder, plain_embedder
+from dpose.experiments.attacking.asking import Ask
+from dpose.experiments.attacking.attackers import (
+    Effort,
+    School,
+    adaptive_embedder,
+    onnx_embedder,
+    plain_embedder,
+)
 from dpose.experiments.attacking.people import FRAME, open_crowd
 from dpose.experiments.attacking.shown import RAW, all_shown, pixelated, private, public_view
 from dpose.experiments.attacking.witness import ATTRIBUTES, labels_of
@@ -122,9 +130,14 @@ def folder(tmp_path):
     return tmp_path / "people"
 
 
-def test_a_folder_of_people(folder):
+def test_a_folder_of_people(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert any("keep it where" in line for line in Ask(f"folder:{folder}").caveats())
     crowd = open_crowd(f"folder:{folder}", SIZE, in_grey=True).chosen(3, 2)
     assert (crowd.people, crowd.public) == ((0, 1, 2), tuple(range(3, 14)))
+    school = School(crowd, Effort(people=11, pictures=3), quiet)
+    assert school.embedder(RAW).matrix.shape[0] == SIZE_OF_DESCRIPTOR
+    assert not list(tmp_path.rglob("*.safetensors"))  # what was learnt from files is not kept
     album = crowd.album(1, 5, quiet())
     assert album.people.tolist() == [0, 0, 1, 1, 2, 2]
     assert album.pictures[2].shape == (40, 31)
@@ -135,3 +148,38 @@ def test_a_folder_of_people(folder):
         open_crowd(f"folder:{folder}", SIZE).chosen(12, 2).teaching(500, 5, quiet())
     with pytest.raises(DposeError, match="fewer than two people"):
         open_crowd(f"folder:{folder}", SIZE).chosen(12, 4)
+
+
+def test_celeba_is_grey_and_goes_by_its_list(tmp_path):
+    (tmp_path / "img_align_celeba").mkdir()
+    lines = []
+    for k in range(12):
+        cv2.imwrite(str(tmp_path / "img_align_celeba" / f"{k}.png"), np.full((30, 20, 3), 20 * k, np.uint8))
+        lines.append(f"{k}.png {7 - k % 4}")
+    (tmp_path / "identity_CelebA.txt").write_text("\n".join(lines))
+    crowd = open_crowd(f"celeba:{tmp_path}", SIZE).chosen(2, 3)
+    album = crowd.album(0, 3, quiet())
+    assert album.people.tolist() == [7, 7, 7, 6, 6, 6]
+    assert [int(picture[0, 0]) for picture in album.pictures] == [0, 80, 160, 20, 100, 180]
+    assert album.pictures[0].shape == (30, 20)
+
+
+@pytest.mark.parametrize("suffix", ["", ",imagenet"])
+def test_an_embedder_of_ones_own(tmp_path, folder, suffix):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper
+
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
+    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[2, 3], keepdims=0)
+    graph = helper.make_graph([node], "mean", [given], [made])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "mean.onnx")
+    album = open_crowd(f"folder:{folder}", SIZE).chosen(2, 2).album(0, 1, quiet())
+    vectors = onnx_embedder(f"{tmp_path / 'mean.onnx'}{suffix}").embed(album)
+    means = np.stack([picture.reshape(-1, 3).mean(0) for picture in album.pictures])
+    mean, deviation = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]) if suffix else (0.5, 0.5)
+    wanted = (means / 255 - mean) / deviation
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors, wanted, atol=1e-5)

@@ -128,7 +128,9 @@ class Ask:
             "nobody; dpose pixelize draws its noise from the operating system."
         )
         if not self.data.startswith("synthetic:"):
-            said.append("This report shows raw pictures of some of the people: keep it where they may be seen.")
+            said.append(
+                "This report shows raw pictures of some of the people: keep it where they may be seen."
+            )
         return tuple(said)
 
 

@@ -1,4 +1,4 @@
-"""What the attackers learnt from public people, kept in the user's cache under its recipe's hash."""
+"""What the attackers learnt from public people; of rendered ones kept in the user's cache under its recipe's hash."""
 
 from __future__ import annotations
 
@@ -128,6 +128,8 @@ class School:
         return shown.album(album, self.effort.seed, TEACHING, progress)
 
     def _kept(self, what: str, shown: Shown, learn: Callable[[], Arrays]) -> Arrays:
+        if not self.crowd.look:
+            return learn()  # what was learnt from somebody's files stays nowhere
         versions = software_versions()
         effort = {name: value for name, value in asdict(self.effort).items() if name != "epochs"}
         recipe = {

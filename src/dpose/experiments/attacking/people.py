@@ -196,8 +196,12 @@ def _render_all(
         progress()
         return (grey(scene.image) if in_grey else scene.image), box, scene.attributes
 
-    with ThreadPoolExecutor() as pool:
+    pool = ThreadPoolExecutor()
+    try:
         made = list(pool.map(one, wanted))
+    finally:
+        # whoever stops it does not wait for what was not begun
+        pool.shutdown(cancel_futures=True)
     return Album(
         tuple(picture for picture, _, _ in made),
         np.asarray([who for who, _ in wanted], np.int64),
