@@ -18,7 +18,7 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.experiments.papers.cells import read_cell, run_cell, unmet
-from dpose.experiments.papers.experiment import Bound, Cell, Outcome, Request
+from dpose.experiments.papers.experiment import Bound, Cell, Experiment, Outcome, Request
 
 PARENT_SECONDS = 1.0
 """How often a process looks whether the one that started it is still there."""
@@ -134,18 +134,23 @@ def _work(name: str, request: Request, folder: Path, key: str, place: int, told:
         torch.cuda.set_device(place % torch.cuda.device_count())
     from dpose.experiments.papers.registry import EXPERIMENTS
 
+    with contextlib.suppress(BrokenPipeError):  # nobody listens any more: the result is on disk all the same
+        told.send(_answer(EXPERIMENTS[name], request, folder, key))
+
+
+def _answer(experiment: Experiment, request: Request, folder: Path, key: str) -> tuple[str, str]:
+    """What became of a cell, "done", "failed", "full" (the disk) or "stopped", and its error."""
     try:
-        bound = EXPERIMENTS[name].bind(request)
+        bound = experiment.bind(request)
     except DposeError as error:
-        told.send(("failed", error.line()))
-        return
+        return "failed", error.line()
     try:
         outcome = run_cell(bound, folder, next(cell for cell in bound.cells if cell.key == key))
-        told.send((outcome.status, outcome.error))
     except DposeError as error:
-        told.send(("full", error.line()))
+        return "full", error.line()
     except KeyboardInterrupt:
-        told.send(("stopped", ""))
+        return "stopped", ""
+    return outcome.status, outcome.error
 
 
 def _leave_with(parent: int) -> None:
