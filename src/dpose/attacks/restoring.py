@@ -29,8 +29,8 @@ class Restorer(nn.Module):
         self.second = nn.Sequential(_step(32, 64, 2), _step(64, 64, 1))
         self.up = _step(64 + 32, 48, 1)
         self.last = nn.Conv2d(48, 48, 3, padding=1)
-        for zero in self.last.parameters():
-            nn.init.zeros_(zero)
+        for parameter in self.last.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """From (N, 3, H, W), float about 0, to the same; H and W are multiples of 8."""
@@ -81,7 +81,9 @@ def learn_restoring(
             optimizer, lambda k: 0.5 + 0.5 * math.cos(math.pi * k / total)
         )
         for _ in range(epochs):
-            for rows in torch.split(torch.randperm(len(given)), BATCH):
+            order = torch.randperm(len(given))
+            for start in range(0, len(given), BATCH):
+                rows = order[start : start + BATCH]
                 one, other = given[rows], wanted[rows]
                 if torch.rand(()) < 0.5:
                     one, other = one.flip(3), other.flip(3)
@@ -101,7 +103,8 @@ def steps_of(pictures: int, epochs: int) -> int:
 @torch.no_grad()
 def restored(net: Restorer, shown: Sequence[Picture]) -> list[Picture]:
     """What the network makes of released pictures: uint8 (H, W, 3)."""
-    found = torch.cat([net(rows) for rows in torch.split(_tensor(shown), 4 * BATCH)])
+    given = _tensor(shown)
+    found = torch.cat([net(given[k : k + 4 * BATCH]) for k in range(0, len(given), 4 * BATCH)])
     levels = ((found + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
     return list(levels.permute(0, 2, 3, 1).contiguous().numpy())
 

@@ -68,7 +68,7 @@ def _lead(kind: str, found: Mapping[str, Any]) -> str:
 
 def _table(kind: str, found: Mapping[str, Any]) -> Html:
     other = next(name for name in NAMES if name != kind)
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             title.format(**found["settings"]),
             _spread(line[kind]),

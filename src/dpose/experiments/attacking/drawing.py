@@ -82,10 +82,16 @@ def samples(originals: Album, shown: Sequence[tuple[Shown, Album]]) -> Drawing:
     chosen = sorted(first.tolist())[:SAMPLES]
     panels: list[tuple[str, Picture]] = []
     for k in chosen:
-        panels += [(_short(one), album.pictures[k]) for one, album in shown]
+        panels += [(short_title(one), album.pictures[k]) for one, album in shown]
     caption = "Pictures that are looked for: " + "; ".join(one.title for one, _ in shown)
     return Drawing("pictures", pictures(panels, len(shown)), caption)
 
 
-def _short(one: Shown) -> str:
-    return one.title.replace("dpose pixelize, ", "dp ").replace("public view, ", "view: ").split(", sigma")[0]
+def short_title(one: Shown) -> str:
+    """A release's title, for above a small picture."""
+    return (
+        one.title.replace("dpose pixelize, ", "dp ")
+        .replace("public view, ", "")
+        .replace("Gaussian blur of", "blur of")
+        .split(", sigma")[0]
+    )

@@ -14,7 +14,7 @@ from dpose.attacks.ranking import Interval, mean_over_people
 from dpose.attacks.restoring import each, psnr, resized, restored, ssim
 from dpose.experiments.attacking.asking import Ask, Bench, guarantees, opened
 from dpose.experiments.attacking.attackers import plain_embedder
-from dpose.experiments.attacking.drawing import SAMPLES
+from dpose.experiments.attacking.drawing import SAMPLES, short_title
 from dpose.experiments.attacking.people import Album, Picture
 from dpose.experiments.attacking.reid import Chance, Row, percent, searched, spread
 from dpose.experiments.attacking.shown import RAW, Shown
@@ -96,7 +96,7 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             )
         )
         for k in range(min(SAMPLES, len(raw))):
-            panels += [("raw", raw[k]), (one.title[:28], given[k]), ("reconstructed", made[k])]
+            panels += [("raw", raw[k]), (short_title(one), given[k]), ("reconstructed", made[k])]
     chance = Chance.of(gallery.people, queries.people)
     first = rows[0] if rows else None
     headline = "No release was attacked."

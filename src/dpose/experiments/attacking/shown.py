@@ -120,9 +120,8 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
 
     def apply(picture: Picture, seed: int) -> Picture:
         channels = picture.shape[2] if picture.ndim == 3 else 1
-        shape = (picture.shape[0], picture.shape[1], channels)
         source = AesNoise(Key.from_seed(seed))
-        released = plan(*shape).release(picture, source).picture()
+        released = plan(picture.shape[0], picture.shape[1], channels).release(picture, source).picture()
         return np.asarray(released, np.uint8).reshape(picture.shape)
 
     m, _, scope = neighbours.removeprefix("pixels:").partition("/")
