@@ -15,8 +15,9 @@ from functools import cache
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 _OWN = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 
-BLOCK = 256 * 2**20
-"""Blocks up to this size, in bytes, are kept; larger ones go back to the kernel as before."""
+BLOCK = 32 * 2**20
+"""Blocks up to this size, in bytes, are kept; larger ones go back to the kernel as before, so that a
+gigabyte of gradients leaves no holes."""
 KEPT = 1024 * 2**20
 """Free memory at the end of the heap, in bytes, above which it goes back after all."""
 

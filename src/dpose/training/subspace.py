@@ -14,10 +14,11 @@ the private data are, and never taken from them. They get no protection.
 
 **Memory.** With P trainable parameters the m gradients G take 4mP bytes and the basis V takes 4kP: 2.10 GB and 1.05 GB
 for `full` on preset `5m` (P = 5.24 M, m = 100, k = 50). So G is held whole only up to `HOLD_BYTES`; V then takes its
-place parameter by parameter, and the peak is G. Beyond that the Gram matrix of G is computed group by group: as many
-rows are held as fit, at least k, all later rows are computed, multiplied and dropped. Then V grows from a last pass
-over slices of G. Groups of n rows make about (m / n + 1) / 2 + 1 passes of gradients instead of one, and the peak is
-max(held rows, V) and the gradients and activations of some units. V stays, the rest goes.
+place parameter by parameter, and the peak is G. Beyond that the Gram matrix of G is computed group by group: k rows
+are held, all later rows are computed, multiplied and dropped. Then V grows from a last pass over slices of G. With
+c = ceil(m / k) groups that makes (c + 1) / 2 + 1 passes of gradients instead of one, and the peak is
+max(held rows, V) = 4kP and the gradients and activations of some units: 1.05 GB and PEAKPEAK
+there (docs/performance.md). V stays, the rest goes.
 
 **Precision.** Nothing is stored in a shorter type than the gradients'. Of many float32 parameters on a CPU, products
 are taken in float32 over blocks whose results are added in float64, at half the price of float64. That leaves the Gram
@@ -42,7 +43,7 @@ from dpose.units import Task, UnitBatch
 
 HOLD_BYTES = 1152 * 2**20
 """Gradients that may be held all at once; all but `full` on `5m` and above stay below it with 100 units."""
-SLICE_BYTES = 64 * 2**20
+SLICE_BYTES = 32 * 2**20
 """Gradients computed at once; at least one unit's."""
 RANK_TOLERANCE = 1e-4
 """Directions with a singular value below this share of the largest are rounding, not gradient. Where there should be
@@ -57,7 +58,7 @@ _ROUNDS = 4
 _LARGE = 1 << 16
 """Parameters from which on float32 products are worth it."""
 _NEAR = 0.1
-_TOGETHER = 1 / 6
+_TOGETHER = 1 / 12
 """Rows that a basis is updated with at once, over its own, where gradients come in slices: each update reads and writes
 the whole basis."""
 
@@ -129,8 +130,9 @@ def fit_subspace(
             fix="give more public data, or fewer directions",
         )
     whole = units * row_bytes <= hold_bytes
-    rows = units if whole else max(k, hold_bytes // row_bytes)
-    held: Params = {}
+    rows = units if whole else k
+    places = max(rows, *(len(batch) for batch in slices))
+    held = {name: p.new_empty((places, *p.shape)) for name, p in params.items()}
     quick = whole and _quick(params, 1)
     gram, dropped = _gram(task, model, params, _groups(slices, rows), held, quick)
     if quick and not _is_clear(gram):
@@ -142,8 +144,9 @@ def fit_subspace(
             rows_held = held.pop(name)
             basis[name] = (weights.to(rows_held) @ rows_held.flatten(1)).view(-1, *rows_held.shape[1:])
     else:
-        held.clear()  # before the basis is allocated
-        basis = {name: p.new_zeros((len(weights), *p.shape)) for name, p in params.items()}
+        for name in params:  # in the place of the rows: memory that is freed and taken again has holes
+            place = held.pop(name)
+            basis[name] = (place if len(place) == len(weights) else place[: len(weights)].clone()).zero_()
         for at, gradients in _together(_gradients(task, model, params, slices), int(k * _TOGETHER)):
             for name, value in gradients.items():
                 share = weights[:, at : at + len(value)].to(value)
@@ -276,23 +279,22 @@ def _gram(
     held: Params,
     quick: bool,
 ) -> tuple[Tensor, int]:
-    """G G^T (m, m) float64, and how many rows were not finite; `held` is left with the rows of the last group."""
+    """G G^T (m, m) float64, and how many rows were not finite; `held` begins with the rows of the last group then."""
     sizes = [sum(len(batch) for batch in group) for group in groups]
     gram = torch.zeros(sum(sizes), sum(sizes), dtype=torch.float64)
     dropped = start = 0
     for g, group in enumerate(groups):
-        held.clear()  # before the next group is allocated
-        held.update({name: p.new_empty((sizes[g], *p.shape)) for name, p in params.items()})
+        rows = {name: value[: sizes[g]] for name, value in held.items()}
         for at, gradients, bad in _gradients(task, model, params, group):
             dropped += bad
             for name, value in gradients.items():
-                held[name][at : at + len(value)] = value
+                rows[name][at : at + len(value)] = value
         own = slice(start, start + sizes[g])
         start = own.stop
-        gram[own, own] = _products(held, held, quick=quick)
+        gram[own, own] = _products(rows, rows, quick=quick)
         later = [batch for other in groups[g + 1 :] for batch in other]
         for at, gradients, _ in _gradients(task, model, params, later):
-            products = _products(held, gradients)
+            products = _products(rows, gradients)
             columns = slice(start + at, start + at + products.shape[1])
             gram[own, columns], gram[columns, own] = products, products.T
     return gram, dropped
