@@ -16,9 +16,9 @@ from dpose.training.public_view import WIDTHS
 FILE = "public_view.json"
 NAMES = {"blur": "Gaussian blur", "pixelize": "pixelization"}
 LINES = {
-    "rank1": "Recognised at the first guess, among {identities} people whose raw pictures the attacker has",
-    "attributes": "Told of age, build, clothes, skin and hair (mean average precision)",
-    "auc": "Same person or two: area under the ROC curve",
+    "rank1": "Recognised, first guess of {identities} names",
+    "attributes": "Looks told (mean average precision)",
+    "auc": "Same person or two (area under ROC)",
 }
 TELLING = 4
 """Attributes that are named: those most above guessing."""
@@ -51,8 +51,8 @@ def given_away_section(run: RunRecord) -> Html:
 
 
 PROVES = (
-    "These attackers are small and learnt quickly; better ones find more. Where they fail, that proves nothing. The "
-    "guarantee of this run covers what a picture holds beyond its public view, and nothing in this section."
+    "These attackers are small and learnt quickly; better ones find more. Where they fail, that proves nothing. What "
+    "a guarantee of feature privacy covers is what a picture holds beyond its public view, and nothing in this section."
 )
 
 
@@ -80,8 +80,7 @@ def _table(kind: str, found: Mapping[str, Any]) -> Html:
     ]
     rebuilt = found["reconstruction"]
     quality = (f"{rebuilt[name]['reconstructed']['psnr']['value']:.1f} dB" for name in (kind, other))
-    mine, others = quality
-    rows.append(("Raw pictures rebuilt from it by a small network (PSNR)", mine, others, "", ""))
+    rows.append(("Rebuilt by a small network (PSNR)", *quality, "", ""))
     head = ("The stronger attacker", f"{NAMES[kind]} (this run)", NAMES[other], "Raw pictures", "Guessing")
     return scrolling_table("", head, rows, class_="numbers tight")
 

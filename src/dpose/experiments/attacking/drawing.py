@@ -40,7 +40,7 @@ def curves(
         caption: What it shows.
         log_x: Whether the lower axis is logarithmic.
     """
-    figure, axes = sheet(1, 1, title, width=7.0, height=4.4)
+    figure, axes = sheet(1, 1, title, width=10.0, height=4.4)
     panel = axes[0, 0]
     releases = list(dict.fromkeys(release for release, _, _ in rows))
     for release, attacker, (x, y) in rows:
@@ -48,7 +48,8 @@ def curves(
         style = "--" if attacker == "plain" else "-"
         panel.plot(x, y, style, color=colour, lw=1.7, label=f"{release}; {attacker}")
     panel.plot(*chance, ":", color=CHANCE, lw=1.6, label="guessing")
-    finish(panel, *axes_titles, legend=True)
+    finish(panel, *axes_titles)
+    panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False, labelcolor=INK)
     if log_x:
         panel.set_xscale("log")
     panel.set_ylim(-0.01, 1.02)
