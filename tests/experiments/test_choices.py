@@ -95,6 +95,16 @@ class TestSeveralData:
         chosen = config("synthetic:ward", "lspet:/data/lspet:public", plan=PRIVATE)
         assert "near copies" in conditions(chosen)[0]
 
+    def test_a_subspace_of_chosen_data_is_conditional_on_the_choice(self):
+        chosen = RunConfig.from_dict(
+            {
+                "data": {"private": "lspet:x:private", "public": "lspet:x:public", "watch": "none"},
+                "model": {"strategy": "scratch"},
+                "plan": {"method": "pdp-sgd", "epsilon": 8, "delta": 1e-5},
+            }
+        )
+        assert "near copies" in conditions(chosen)[0]
+
     def test_public_units_may_be_in_no_part(self):
         both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), (128, 96))
         assert isinstance(both, KnownPictures)

@@ -203,7 +203,8 @@ def inherited(init: Path) -> list[str]:
 
 def conditions(config: RunConfig) -> list[str]:
     """What a guarantee takes as given: because of the data, and because of what the first weights learnt from."""
-    used = [*sources(config), watched(config)]
+    public = DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else None
+    used = [*sources(config), watched(config), public]
     own = {spec.condition for spec in used if spec and spec.condition}
     first = first_weights(config)
     earlier = read_statement(first) if first else None
