@@ -17,8 +17,8 @@ for `full` on preset `5m` (P = 5.24 M, m = 100, k = 50). So G is held whole only
 place parameter by parameter, and the peak is G. Beyond that the Gram matrix of G is computed group by group: k rows
 are held, all later rows are computed, multiplied and dropped. Then V grows from a last pass over slices of G. With
 c = ceil(m / k) groups that makes (c + 1) / 2 + 1 passes of gradients instead of one, and the peak is
-max(held rows, V) = 4kP and the gradients and activations of some units: 1.05 GB and PEAKPEAK
-there (docs/performance.md). V stays, the rest goes.
+4kP, which V takes over from the rows, and the gradients and activations of some units: 1.05 GB and 0.33 GB there
+(docs/performance.md). V stays, the rest goes.
 
 **Precision.** Nothing is stored in a shorter type than the gradients'. Of many float32 parameters on a CPU, products
 are taken in float32 over blocks whose results are added in float64, at half the price of float64. That leaves the Gram
