@@ -46,6 +46,16 @@ def test_what_the_user_says_goes_first():
     assert RunConfig.from_dict(config.to_dict()) == config
 
 
+def test_the_learning_rate_falls_with_the_budget():
+    rates = [
+        RunConfig.from_dict({**GIVEN, "plan": {**GIVEN["plan"], "epsilon": e}}).optimizer.lr
+        for e in (20, 8, 2, 0.8)
+    ]
+    full = RECOMMENDED.private["optimizer"]["lr"]
+    assert rates == pytest.approx([full, full, full / 2, full * 0.1**0.5])
+    assert RECOMMENDED.at(None)["optimizer"]["lr"] == full
+
+
 def test_a_recipe_for_poses_is_refused_for_actions():
     with pytest.raises(DposeError, match="for poses"):
         RunConfig.from_dict({**GIVEN, "task": "action", "data": {"private": "synthetic-clips"}})

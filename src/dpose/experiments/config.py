@@ -114,7 +114,10 @@ class RunConfig(BaseModel):
             return values
         if values.get("task", "pose") != "pose":
             raise DposeError("is for poses", f"recipe {values['recipe']}", "leave --recipe out")
-        return filled_in(values, recipe.private)
+        plan = values.get("plan")
+        epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
+        # what is no number is told by whoever reads the plan
+        return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None))
 
     @model_validator(mode="before")
     @classmethod

@@ -5,6 +5,7 @@ dpose train --data lspet:ROOT:private --recipe recommended --epsilon 8 --delta 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,19 @@ class Recipe:
     Attributes:
         private: Of the private run.
         public: Of a run before it on public data alone, which gives the private run its first weights.
+        quiet_epsilon: Below it the learning rate falls with the root of epsilon: what noise alone moves the weights by
+            grows with it, and at small budgets that is most of what moves them.
     """
 
     private: Values
     public: Values
+    quiet_epsilon: float
+
+    def at(self, epsilon: float | None) -> dict[str, Any]:
+        """The private run's settings at a budget; None where the noise is given instead."""
+        share = 1.0 if epsilon is None else min(1.0, math.sqrt(max(epsilon, 0.0) / self.quiet_epsilon))
+        optimizer = {**self.private["optimizer"], "lr": self.private["optimizer"]["lr"] * share}
+        return {**self.private, "optimizer": optimizer}
 
 
 RECOMMENDED = Recipe(
@@ -38,6 +48,7 @@ RECOMMENDED = Recipe(
         "optimizer": {"name": "adamw", "lr": 7e-4},
         "augment": "public",
     },
+    quiet_epsilon=8.0,
 )
 
 RECIPES: Mapping[str, Recipe] = {"recommended": RECOMMENDED}
