@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dpose.files import write_atomic
 from dpose.report.audit_record import Attacked, AuditRecord, Share
-from dpose.report.document import document
+from dpose.report.document import document, facts
 from dpose.report.markup import Html, bullets, figure, paragraphs, scrolling_table, tag, together
 from dpose.report.numbers import MISSING, brief, day
 from dpose.report.tradeoff import tradeoff_chart
@@ -67,7 +66,7 @@ def _header(record: AuditRecord, now: datetime) -> Html:
         "standing and nothing more."
     )
     planted = f"A fault was planted on purpose: {record.planted}." if record.planted else ""
-    facts = {"Audit": record.name, **record.origin, "Report of": day(now)}
+    shown = {"Audit": record.name, **record.origin, "Report of": day(now)}
     return tag(
         "header",
         tag("p", "dpose audit report", class_="eyebrow"),
@@ -84,13 +83,8 @@ def _header(record: AuditRecord, now: datetime) -> Html:
             ),
             class_="panel none" if run.flagged else "panel private",
         ),
-        _facts(facts),
+        facts(shown.items()),
     )
-
-
-def _facts(values: Mapping[str, str]) -> Html:
-    shown = [tag("div", tag("dt", k), tag("dd", v)) for k, v in values.items() if v]
-    return tag("dl", *shown, class_="facts")
 
 
 def _runs(record: AuditRecord) -> tuple[Attacked, ...]:

@@ -89,7 +89,7 @@ def line_chart(
         parts += [_dot(plane.x(x), plane.y(y), "dot") for x, y in points]
     x, y = points[-1]
     parts.append(tag("text", brief(_short(y)), x=plane.x(x) + 8, y=plane.y(y) + 4, class_="value"))
-    return _picture(height, describes, parts)
+    return chart(height, describes, parts)
 
 
 def attack_chart(epsilon: float, delta: float, unit: str, describes: str) -> Html:
@@ -145,7 +145,7 @@ def attack_chart(epsilon: float, delta: float, unit: str, describes: str) -> Htm
             class_="title",
         ),
     ]
-    return _picture(height, describes, parts)
+    return chart(height, describes, parts)
 
 
 def joints_chart(
@@ -190,10 +190,11 @@ def joints_chart(
         left = new < start and plane.x(new) - plane.left > 36
         x, anchor = (plane.x(new) - 10, "end") if left else (plane.x(max(start, new)) + 10, "start")
         parts.append(tag("text", f"{new:.1f}", x=f"{x:.1f}", y=y + 4, text_anchor=anchor, class_="value"))
-    return _picture(height, describes, parts)
+    return chart(height, describes, parts)
 
 
-def _picture(height: float, describes: str, parts: Sequence[Html]) -> Html:
+def chart(height: float, describes: str, parts: Sequence[Html]) -> Html:
+    """A drawing of `WIDTH` by `height`; `describes` is for who cannot see it."""
     return tag(
         "svg",
         together(parts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from dpose.privacy.statement import software_versions
@@ -41,16 +41,27 @@ def document(
     )
     page = tag(
         "html",
-        tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("title", title),
-            tag("style", Html(STYLE)),
-        ),
+        head(title),
         tag("body", header, tag("nav", *links, aria_label="Sections"), tag("main", *body), footer),
         lang="en",
     )
     return "<!DOCTYPE html>\n" + page + "\n"
+
+
+def head(title: str) -> Html:
+    """The head of a page that loads nothing."""
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Html(STYLE)),
+    )
+
+
+def facts(named: Iterable[tuple[str, str]]) -> Html:
+    """Names with their values, in a row; those without a value are left out."""
+    shown = [tag("div", tag("dt", name), tag("dd", value)) for name, value in named if value]
+    return tag("dl", *shown, class_="facts")

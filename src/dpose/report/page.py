@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpose.files import write_atomic
 from dpose.report.curves import curves_section, diagnostics_section
-from dpose.report.document import document
+from dpose.report.document import document, facts
 from dpose.report.given_away import given_away_section
 from dpose.report.guarantee import guarantee_section, plain_fact
 from dpose.report.markup import Html, paragraphs, tag, together
@@ -92,9 +92,9 @@ def _header(run: RunRecord, now: datetime) -> Html:
     if isinstance(size, list) and len(size) == 2:
         model = f"{model}, {size[0]} x {size[1]} pixels"
     units = "" if run.units is None else f"{run.units:,} {run.statement.unit if run.statement else 'unit'}s"
-    facts = [
+    about = [
         ("Run", run.name),
-        ("Model", model),
+        ("Model", str(model or "")),
         ("Data", ", ".join(part for part in (run.data, units) if part)),
         ("Steps", f"{run.steps:,}" if run.steps else ""),
         ("Report of", day(now)),
@@ -105,7 +105,7 @@ def _header(run: RunRecord, now: datetime) -> Html:
         tag("h1", _title(run)),
         tag("p", _sentence(method.summary), class_="summary") if method else Html(""),
         plain_fact(run),
-        tag("dl", *(tag("div", tag("dt", k), tag("dd", str(v))) for k, v in facts if v), class_="facts"),
+        facts(about),
     )
 
 

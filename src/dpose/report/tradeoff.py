@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from dpose.report.audit_record import Attacked, Curve
-from dpose.report.charts import WIDTH, Plane
-from dpose.report.markup import Html, tag, together
+from dpose.report.charts import WIDTH, Plane, chart
+from dpose.report.markup import Html, tag
 
 LEAST = 5e-4
 """Where both axes begin."""
@@ -49,14 +49,7 @@ def tradeoff_chart(
             class_="title",
         ),
     ]
-    return tag(
-        "svg",
-        together(parts),
-        viewBox=f"0 0 {WIDTH} {height}",
-        role="img",
-        aria_label=describes,
-        class_="chart",
-    )
+    return chart(height, describes, parts)
 
 
 def _grid(plane: Plane, height: int) -> list[Html]:

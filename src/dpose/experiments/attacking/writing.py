@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dpose.experiments.papers.experiment import Drawing, Table
+from dpose.experiments.papers.output import drawn, markdown_table
 from dpose.files import write_atomic
-from dpose.media.images import decode_image
 from dpose.privacy.statement import software_versions
-from dpose.report.document import document
-from dpose.report.markup import Html, bullets, figure, paragraphs, scrolling_table, tag, together
+from dpose.report.document import document, facts
+from dpose.report.markup import bullets, paragraphs, scrolling_table, tag, together
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,7 @@ def markdown(report: AttackReport) -> str:
     """Tables and notes as Markdown."""
     parts = [f"# {report.title}", "", report.headline, "", *(f"* {line}" for line in report.caveats)]
     for table in report.tables:
-        parts += ["", f"## {table.title}", "", _row(table.head), _row(("---",) * len(table.head))]
-        parts += [_row(row) for row in table.rows]
+        parts += markdown_table(table)
     for drawing in report.drawings:
         parts.append(f"\n![{drawing.caption}]({drawing.name}.png)")
     parts += ["", "## The attacker", "", *(f"* {line}" for line in report.threat)]
@@ -95,7 +93,6 @@ def markdown(report: AttackReport) -> str:
 
 def page(report: AttackReport, now: datetime) -> str:
     """One HTML file that needs no other and loads nothing."""
-    facts = [tag("div", tag("dt", k), tag("dd", v)) for k, v in report.facts.items()]
     header = tag(
         "header",
         tag("p", f"dpose attack {report.name}", class_="eyebrow"),
@@ -103,7 +100,7 @@ def page(report: AttackReport, now: datetime) -> str:
         tag(
             "div", tag("p", report.headline, class_="lead"), paragraphs(*report.caveats), class_="panel none"
         ),
-        tag("dl", *facts, class_="facts"),
+        facts(report.facts.items()),
     )
     tables = [
         together(
@@ -114,26 +111,13 @@ def page(report: AttackReport, now: datetime) -> str:
     made = together([tag("pre", report.command, class_="command"), bullets(_made(report))])
     sections = [
         ("found", "What was found", together(tables)),
-        ("figures", "Figures", together(tag("div", _figure(d), class_="beside") for d in report.drawings)),
+        ("figures", "Figures", together(tag("div", drawn(d), class_="beside") for d in report.drawings)),
         ("attacker", "The attacker", bullets(report.threat)),
         ("made", "How it was made", made),
     ]
     return document(report.title, header, sections, now, f"the command {report.command}")
 
 
-def _figure(drawing: Drawing) -> Html:
-    height, width = decode_image(drawing.png, drawing.name).shape[:2]
-    uri = "data:image/png;base64," + base64.b64encode(drawing.png).decode("ascii")
-    style = "max-width:100%;height:auto"
-    return figure(
-        tag("img", src=uri, alt=drawing.caption, width=width, height=height, style=style), drawing.caption
-    )
-
-
 def _made(report: AttackReport) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in software_versions().items())
     return [f"Seed {report.settings['seed']}", f"Versions: {versions}"]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -12,9 +12,8 @@ from dpose.experiments.papers.experiment import Drawing, Experiment, Findings, O
 from dpose.files import write_atomic
 from dpose.media.images import decode_image
 from dpose.privacy.statement import software_versions
-from dpose.report.document import POLICY
+from dpose.report.document import head
 from dpose.report.markup import Html, bullets, figure, scrolling_table, tag, together
-from dpose.report.style import STYLE
 
 
 def write_results(
@@ -42,45 +41,46 @@ def markdown(experiment: Experiment, findings: Findings) -> str:
     for drawing in findings.drawings:
         parts.append(f"\n![{drawing.caption}]({drawing.name}.png)")
     for table in findings.tables:
-        parts += ["", f"## {table.title}", "", _row(table.head), _row(("---",) * len(table.head))]
-        parts += [_row(row) for row in table.rows]
+        parts += markdown_table(table)
     return "\n".join(parts) + "\n"
+
+
+def markdown_table(table: Table) -> list[str]:
+    """A table with its title, as lines of Markdown."""
+    head = ["", f"## {table.title}", "", _row(table.head), _row(("---",) * len(table.head))]
+    return [*head, *(_row(row) for row in table.rows)]
 
 
 def page(experiment: Experiment, findings: Findings) -> str:
     """One HTML file that needs no other and loads nothing."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{experiment.name}: {experiment.title}"),
-        tag("style", Html(STYLE)),
-    )
     top = tag(
         "header",
         tag("p", f"dpose reproduce {experiment.name}", class_="eyebrow"),
         tag("h1", experiment.title),
         bullets(findings.notes),
     )
-    drawn = [tag("section", figure(_picture(drawing), drawing.caption)) for drawing in findings.drawings]
+    drawings = [tag("section", drawn(drawing)) for drawing in findings.drawings]
     tables = [tag("section", _table(table)) for table in findings.tables]
-    body = tag("body", top, tag("main", *drawn, *tables))
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
+    body = tag("body", top, tag("main", *drawings, *tables))
+    return (
+        "<!DOCTYPE html>\n"
+        + tag("html", head(f"{experiment.name}: {experiment.title}"), body, lang="en")
+        + "\n"
+    )
 
 
 def _table(table: Table) -> Html:
     return together([tag("h2", table.title), scrolling_table("", table.head, table.rows)])
 
 
-def _picture(drawing: Drawing) -> Html:
+def drawn(drawing: Drawing) -> Html:
+    """A figure with its caption, the picture within the page."""
     height, width = decode_image(drawing.png, drawing.name).shape[:2]
     uri = "data:image/png;base64," + base64.b64encode(drawing.png).decode("ascii")
     # as large as the column lets it be: figures are drawn at twice a screen's resolution
-    return tag(
-        "img", src=uri, alt=drawing.caption, width=width, height=height, style="max-width:100%;height:auto"
-    )
+    style = "max-width:100%;height:auto"
+    image = tag("img", src=uri, alt=drawing.caption, width=width, height=height, style=style)
+    return figure(image, drawing.caption)
 
 
 def _json(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome]) -> str:
