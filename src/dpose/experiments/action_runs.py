@@ -17,6 +17,7 @@ from dpose.action.model import (
     ActionConfig,
     ActionModel,
     ActionPreset,
+    ActionStrategy,
     apply_strategy,
     fresh_model,
     load_pretrained,
@@ -173,7 +174,7 @@ def build_action_model(
             load_pretrained(model, path)
             caveats.append("the first weights are torchvision's, trained without a guarantee on Kinetics-400")
         facts.append(f"the first weights, from {path.name}")
-    apply_strategy(model, strategy)
+    apply_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), facts, caveats
 
 

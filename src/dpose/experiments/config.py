@@ -62,8 +62,8 @@ class ModelChoice(BaseModel):
         init: A model folder to start from, or the name of public weights that come with dpose; or "imagenet", timm's
             weights of the preset's backbone. By default those of the preset that come with dpose, where there are some.
             For mvit-b also a safetensors file of torchvision's weights.
-        strategy: "finetune", "full" or "scratch" (from nothing); by default finetune where there are first weights,
-            else scratch.
+        strategy: "light" (poses), "finetune", "full" or "scratch" (from nothing); by default finetune where there are
+            first weights, else scratch.
         input_size: (H, W) pixels; the preset's own by default.
     """
 
@@ -71,7 +71,7 @@ class ModelChoice(BaseModel):
 
     preset: Literal["nano", "5m", "11m", "21m", "mvit-b"] = "nano"
     init: str | None = None
-    strategy: Literal["finetune", "full", "scratch"] | None = None
+    strategy: Literal["light", "finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
 
 

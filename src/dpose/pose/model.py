@@ -25,7 +25,7 @@ from dpose.pose.skeletons import SKELETONS
 from dpose.pose.tinyvit import Norm
 
 Preset = Literal["nano", "5m", "11m", "21m"]
-Strategy = Literal["finetune", "full", "scratch"]
+Strategy = Literal["light", "finetune", "full", "scratch"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -235,25 +235,37 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
 def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     """Set which parameters train, and name them.
 
+    * "light": convolutions, LayerNorms and biases of stage four and the head. The large matrices of attention, MLP
+      and head stay: noise is the same for every number, and their gradients have the least signal a number
+      (docs/results.md). After bias-only training (Bu et al. 2022, "Differentially private bias-term only fine-tuning").
     * "finetune": the patch embedding and the first three stages are frozen; stage four, every LayerNorm
-      (those of frozen stages too) and the head train.
+      (those of frozen stages too) and the head train. The papers' strategy.
     * "full", "scratch": everything trains. They differ in where the weights come from, not here.
 
-    Frozen layers with no trainable parameter before them, here the patch embedding, stage one and the entry
-    of stage two, cost a forward pass and no backward pass, nor memory for its activations.
+    Frozen layers with no trainable parameter before them cost a forward pass and no backward pass, nor memory for its
+    activations: with "light" all stages but the last, with "finetune" the patch embedding, stage one and the entry of
+    stage two.
 
     Raises:
         DposeError: there is no such strategy.
     """
     _one_of("strategy", strategy, get_args(Strategy))
-    layer_norms = {name for name, layer in model.named_modules() if isinstance(layer, nn.LayerNorm)}
+    layers = dict(model.named_modules())
     trainable = []
     for name, parameter in model.named_parameters():
-        frozen = name.startswith(_LAST_FROZEN) and name.rpartition(".")[0] not in layer_norms
-        parameter.requires_grad_(strategy != "finetune" or not frozen)
+        parameter.requires_grad_(_trains(strategy, name, layers[name.rpartition(".")[0]]))
         if parameter.requires_grad:
             trainable.append(name)
     return trainable
+
+
+def _trains(strategy: Strategy, name: str, layer: nn.Module) -> bool:
+    """Whether the parameter `name` of `layer` is trained."""
+    early = name.startswith(_LAST_FROZEN)
+    if strategy == "light":
+        small = isinstance(layer, nn.Conv2d | nn.LayerNorm | nn.GroupNorm | nn.BatchNorm2d)
+        return not early and (small or name.endswith(".bias"))
+    return strategy != "finetune" or not early or isinstance(layer, nn.LayerNorm)
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
