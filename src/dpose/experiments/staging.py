@@ -18,6 +18,7 @@ from dpose.experiments.choices import (
 from dpose.experiments.config import RunConfig
 from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.experiments.runs import train_pose
+from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.pose.model import PoseConfig
 from dpose.training.guards import check_disjoint
@@ -47,8 +48,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     spec = stage_data(config)
     if spec is None:
         return config
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    check_free(out, may_be_empty=True)
     place = ranks()
     place.highest(0)  # nobody makes a folder before everybody has looked
     folder = out.with_name(f"{out.name}-public")
