@@ -85,6 +85,20 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
         raise explain_os_error(error, path) from error
 
 
+def check_free(out: Path, *, may_be_empty: bool = False) -> None:
+    """Refuse to write where something is already.
+
+    Args:
+        out: Where a folder shall be made.
+        may_be_empty: Whether a folder with nothing in it will do.
+
+    Raises:
+        DposeError: there is something.
+    """
+    if out.exists() and not (may_be_empty and out.is_dir() and not any(out.iterdir())):
+        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+
+
 @contextlib.contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
     """A new folder that becomes `path` when the block ends well, and vanishes when it does not.

@@ -9,7 +9,7 @@ from dpose import pixelize
 from dpose.attacks.appearance import SIZE as SIZE_OF_DESCRIPTOR
 from dpose.attacks.ranking import search
 from dpose.errors import DposeError
-from dpose.experiments.attacking.asking import Ask
+from dpose.experiments.attacking.asking import Ask, strongest
 from dpose.experiments.attacking.attackers import (
     Effort,
     School,
@@ -61,6 +61,19 @@ def test_who_learnt_from_blurred_pictures_recognises_more_in_them(bench):
     (_, blur) = all_shown(["gaussian-blur"], blocks=[], subdivisions=[], epsilons=[], neighbours="pixels:1")
     plain, adaptive = (found(bench, blur, adaptive).precision.mean() for adaptive in (False, True))
     assert adaptive > plain + 0.02
+
+
+def test_who_attacks_which_release():
+    coarse = pixelated(16)
+    both, adaptive = Ask("synthetic:ward"), Ask("synthetic:ward", attackers=("adaptive",))
+    assert both.attackers_of(coarse) == ("plain", "adaptive")
+    assert adaptive.attackers_of(coarse) == ("adaptive",)
+    assert both.attackers_of(RAW) == adaptive.attackers_of(RAW) == ("plain",)
+
+
+def test_the_stronger_attacker_of_each_release_counts():
+    rows = [("raw", 0.9, 1), ("dp", 0.2, 2), ("dp", 0.3, 3), ("blur", 0.5, 4), ("blur", 0.5, 5)]
+    assert [row[2] for row in strongest(rows, lambda row: row[0], lambda row: row[1])] == [1, 3, 4]
 
 
 def test_attackers_are_kept_and_taught_by_others(bench):

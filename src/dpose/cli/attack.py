@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from dpose.cli.options import plain_console, typed
+from dpose.cli.options import plain_console, typed, unfolded
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -62,15 +63,35 @@ Grey = Annotated[bool, typer.Option("--grey", help="Grey pictures, as in the pix
 Seed = Annotated[int, typer.Option(min=0, help="Of all noise and learning; pictures made so protect nobody.")]
 
 
+@dataclass(frozen=True)
+class Released:
+    """Whose pictures are attacked, how they are released, and where the report goes."""
+
+    data: Data
+    out: Out
+    release: Releases = None
+    block: Blocks = None
+    subdivide: Parts = None
+    epsilon: Epsilons = None
+    neighbours: Neighbours = "pixels:1"
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What the attacker learns from, and how all pictures are made."""
+
+    learn_from: LearnFrom = 500
+    learn_pictures: Pictures = 5
+    size: Size = "128x96"
+    grey: Grey = False
+    seed: Seed = 0
+
+
 @app.command(epilog="Example: dpose attack reid --data synthetic:ward --block 16 --epsilon 5 --out runs/reid")
+@unfolded
 def reid(
-    data: Data,
-    out: Out,
-    release: Releases = None,
-    block: Blocks = None,
-    subdivide: Parts = None,
-    epsilon: Epsilons = None,
-    neighbours: Neighbours = "pixels:1",
+    released: Released,
+    *,
     attacker: Attackers = None,
     identities: Identities = 100,
     gallery: Annotated[int, typer.Option(min=1, help="Raw pictures of each person.")] = 1,
@@ -82,114 +103,74 @@ def reid(
             "Default: one learnt from public people."
         ),
     ] = "",
-    learn_from: LearnFrom = 500,
-    learn_pictures: Pictures = 5,
-    size: Size = "128x96",
-    grey: Grey = False,
-    seed: Seed = 0,
+    learning: Learning,
 ) -> None:
     """Who is it? Released pictures are matched with raw ones: CMC and mAP, beside raw pictures and guessing."""
     from dpose.experiments.attacking.reid import Search, attack_reid
 
     console = plain_console()
-    ask = _ask(
-        data, release, block, subdivide, epsilon, neighbours, attacker, identities, learn_from, learn_pictures, size,
-        grey, seed,
-    )  # fmt: skip
-    _show(attack_reid(ask, Search(gallery, queries, embedder), out, console), out, console)
+    ask = _ask(released, learning, identities, attacker=attacker)
+    _show(attack_reid(ask, Search(gallery, queries, embedder), released.out, console), released.out, console)
 
 
 @app.command(
     epilog="Example: dpose attack reconstruct --data synthetic:ward --block 16 --epsilon 5 --out runs/rebuilt"
 )
+@unfolded
 def reconstruct(
-    data: Data,
-    out: Out,
-    release: Releases = None,
-    block: Blocks = None,
-    subdivide: Parts = None,
-    epsilon: Epsilons = None,
-    neighbours: Neighbours = "pixels:1",
+    released: Released,
+    *,
     identities: Identities = 100,
     epochs: Epochs = 3,
-    learn_from: LearnFrom = 500,
-    learn_pictures: Pictures = 5,
-    size: Size = "128x96",
-    grey: Grey = False,
-    seed: Seed = 0,
+    learning: Learning,
 ) -> None:
     """What was the picture? A small network from released to raw, tested on people it never saw."""
     from dpose.experiments.attacking.reconstruct import attack_reconstruct
 
     console = plain_console()
-    ask = _ask(
-        data, release, block, subdivide, epsilon, neighbours, None, identities, learn_from, learn_pictures, size, grey,
-        seed, epochs,
-    )  # fmt: skip
-    _show(attack_reconstruct(ask, out, console), out, console)
+    ask = _ask(released, learning, identities, epochs=epochs)
+    _show(attack_reconstruct(ask, released.out, console), released.out, console)
 
 
 @app.command(
     epilog="Example: dpose attack attributes --data synthetic:ward --block 16 --epsilon 5 --out runs/told"
 )
+@unfolded
 def attributes(
-    data: Data,
-    out: Out,
-    release: Releases = None,
-    block: Blocks = None,
-    subdivide: Parts = None,
-    epsilon: Epsilons = None,
-    neighbours: Neighbours = "pixels:1",
+    released: Released,
+    *,
     attacker: Attackers = None,
     identities: Identities = 100,
-    learn_from: LearnFrom = 500,
-    learn_pictures: Pictures = 5,
-    size: Size = "128x96",
-    grey: Grey = False,
-    seed: Seed = 0,
+    learning: Learning,
 ) -> None:
     """What do they look like? Age, build, clothes, hair, glasses, told from released pictures."""
     from dpose.experiments.attacking.attributes import attack_attributes
 
     console = plain_console()
-    ask = _ask(
-        data, release, block, subdivide, epsilon, neighbours, attacker, identities, learn_from, learn_pictures, size,
-        grey, seed,
-    )  # fmt: skip
-    _show(attack_attributes(ask, out, console), out, console)
+    ask = _ask(released, learning, identities, attacker=attacker)
+    _show(attack_attributes(ask, released.out, console), released.out, console)
 
 
 @app.command(
     epilog="Example: dpose attack linkage --data synthetic:ward --block 16 --epsilon 5 --frames 8 --out runs/linked"
 )
+@unfolded
 def linkage(
-    data: Data,
-    out: Out,
-    release: Releases = None,
-    block: Blocks = None,
-    subdivide: Parts = None,
-    epsilon: Epsilons = None,
-    neighbours: Neighbours = "pixels:1",
+    released: Released,
+    *,
     attacker: Attackers = None,
     identities: Identities = 100,
     frames: Annotated[
         int, typer.Option(min=1, help="Of each person at each place; several are released as a clip.")
     ] = 1,
-    learn_from: LearnFrom = 500,
-    learn_pictures: Pictures = 5,
-    size: Size = "128x96",
-    grey: Grey = False,
-    seed: Seed = 0,
+    learning: Learning,
 ) -> None:
     """Is it the same person? Pairs of releases from two places: ROC, and what is found at few false alarms."""
     from dpose.experiments.attacking.linkage import attack_linkage
 
     console = plain_console()
-    ask = _ask(
-        data, release, block, subdivide, epsilon, neighbours, attacker, identities, learn_from, learn_pictures, size,
-        grey, seed,
-    )  # fmt: skip
-    _show(attack_linkage(ask, frames, out, console), out, console)
+    ask = _ask(released, learning, identities, attacker=attacker)
+    _show(attack_linkage(ask, frames, released.out, console), released.out, console)
 
 
 @app.command(epilog="Example: dpose attack view --data synthetic:ward --out runs/view")
@@ -208,56 +189,35 @@ def view(
 
     console = plain_console()
     ask = _ask(
-        data,
-        None,
-        None,
-        None,
-        None,
-        "pixels:1",
-        None,
-        identities,
-        learn_from,
-        learn_pictures,
-        size,
-        False,
-        seed,
-        epochs,
+        Released(data, out), Learning(learn_from, learn_pictures, size, seed=seed), identities, epochs=epochs
     )
     for report in attack_view(ask, out, console):
         _show(report, out / report.name, console)
 
 
 def _ask(
-    data: str,
-    release: list[str] | None,
-    block: list[str] | None,
-    subdivide: list[str] | None,
-    epsilon: list[str] | None,
-    neighbours: str,
-    attacker: list[str] | None,
+    released: Released,
+    learning: Learning,
     identities: int,
-    learn_from: int,
-    learn_pictures: int,
-    size: str,
-    grey: bool,
-    seed: int,
+    *,
+    attacker: list[str] | None = None,
     epochs: int = 3,
 ) -> Ask:
     from dpose.experiments.attacking.asking import ATTACKERS, Ask, parse_size
     from dpose.experiments.attacking.attackers import Effort
 
     return Ask(
-        data=data,
-        releases=tuple(_listed(release, ("dp",))),
-        blocks=_whole(_listed(block, ("16",)), "--block"),
-        subdivisions=_whole(_listed(subdivide, ("1",)), "--subdivide"),
-        epsilons=tuple(_listed(epsilon, ("5",))),
-        neighbours=neighbours,
+        data=released.data,
+        releases=tuple(_listed(released.release, ("dp",))),
+        blocks=_whole(_listed(released.block, ("16",)), "--block"),
+        subdivisions=_whole(_listed(released.subdivide, ("1",)), "--subdivide"),
+        epsilons=tuple(_listed(released.epsilon, ("5",))),
+        neighbours=released.neighbours,
         attackers=tuple(_listed(attacker, ATTACKERS)),
         identities=identities,
-        size=parse_size(size),
-        in_grey=grey,
-        effort=Effort(learn_from, learn_pictures, epochs, seed),
+        size=parse_size(learning.size),
+        in_grey=learning.grey,
+        effort=Effort(learning.learn_from, learning.learn_pictures, epochs, learning.seed),
         command=typed(),
     )
 

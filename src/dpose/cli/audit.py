@@ -12,6 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from dpose.attacks.results import AuditReport
+    from dpose.experiments.config import RunConfig
 
 app = typer.Typer(
     help="Attack the guarantee: a lower bound on epsilon beside the claim.", no_args_is_help=True
@@ -63,27 +64,12 @@ def training(
 ) -> None:
     """Train a plan with canaries in its data, find them again, and bound epsilon from below."""
     from dpose.experiments.auditing import TrainingAudit, audit_training
-    from dpose.experiments.config import RunConfig
 
     console = Console()
-    plan = {
-        "method": method,
-        "epsilon": epsilon,
-        "delta": delta,
-        "epochs": epochs,
-        "expected_batch_size": batch_size,
-        "clip_norm": clip_norm,
-        "relation": relation,
-    }
-    config = RunConfig.from_options(
-        {
-            "data": {"private": data, "limit": limit},
-            "model": {"preset": preset, "init": str(init) if init else None},
-            "plan": plan,
-            "optimizer": {"name": "adamw", "lr": lr},
-            "seed": seed,
-        }
-    )
+    config = _config(
+        data=data, limit=limit, watch=None, preset=preset, init=init, method=method, epsilon=epsilon, delta=delta,
+        epochs=epochs, batch_size=batch_size, clip_norm=clip_norm, relation=relation, lr=lr, seed=seed,
+    )  # fmt: skip
     how = TrainingAudit(canaries, kind, alpha, plant, controls)  # type: ignore[arg-type]
     report = audit_training(config, how, out, console)
     _show(report, console)
@@ -118,27 +104,13 @@ def membership(
     seed: Seed = None,
 ) -> None:
     """Train on random halves of the units, many times, and guess who was in which run."""
-    from dpose.experiments.config import RunConfig
     from dpose.experiments.membership import MembershipAudit, audit_membership
 
     console = Console()
-    plan = {
-        "method": method,
-        "epsilon": epsilon,
-        "delta": delta,
-        "epochs": epochs,
-        "expected_batch_size": batch_size,
-        "clip_norm": clip_norm,
-    }
-    config = RunConfig.from_options(
-        {
-            "data": {"private": data, "limit": limit, "watch": "none"},
-            "model": {"preset": preset, "init": str(init) if init else None},
-            "plan": plan,
-            "optimizer": {"name": "adamw", "lr": lr},
-            "seed": seed,
-        }
-    )
+    config = _config(
+        data=data, limit=limit, watch="none", preset=preset, init=init, method=method, epsilon=epsilon, delta=delta,
+        epochs=epochs, batch_size=batch_size, clip_norm=clip_norm, relation=None, lr=lr, seed=seed,
+    )  # fmt: skip
     report = audit_membership(
         config, MembershipAudit(shadows, targets, alpha, controls, workers), out, console
     )
@@ -210,6 +182,45 @@ def mechanism(
         highlight=False,
     )
     _leave(report.flagged)
+
+
+def _config(
+    *,
+    data: str,
+    limit: int | None,
+    watch: str | None,
+    preset: str,
+    init: Path | None,
+    method: str,
+    epsilon: float,
+    delta: float,
+    epochs: float,
+    batch_size: int,
+    clip_norm: float,
+    relation: str | None,
+    lr: float,
+    seed: int | None,
+) -> RunConfig:
+    """The runs that are audited; what is None has the value that every run has."""
+    from dpose.experiments.config import RunConfig
+
+    return RunConfig.from_options(
+        {
+            "data": {"private": data, "limit": limit, "watch": watch},
+            "model": {"preset": preset, "init": str(init) if init else None},
+            "plan": {
+                "method": method,
+                "epsilon": epsilon,
+                "delta": delta,
+                "epochs": epochs,
+                "expected_batch_size": batch_size,
+                "clip_norm": clip_norm,
+                "relation": relation,
+            },
+            "optimizer": {"name": "adamw", "lr": lr},
+            "seed": seed,
+        }
+    )
 
 
 def _show(report: AuditReport, console: Console) -> None:

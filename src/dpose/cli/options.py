@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import shlex
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
@@ -50,6 +54,42 @@ Seed = Annotated[
         rich_help_panel=RUNNING,
     ),
 ]
+
+
+def unfolded(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` as Typer takes it: a parameter that is a dataclass of options becomes its fields, in its place."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    options: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            options += _fields(groups[name])
+        else:
+            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    @functools.wraps(command)
+    def unfolding(**given: Any) -> None:
+        folded = {
+            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()
+        }
+        command(**folded, **given)
+
+    unfolding.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    unfolding.__annotations__ = {option.name: option.annotation for option in options}
+    return unfolding
+
+
+def _fields(kind: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)
+    ]
 
 
 def plain_console() -> Console:

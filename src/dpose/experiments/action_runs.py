@@ -30,6 +30,7 @@ from dpose.experiments.evaluation import record_score
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import make_report, show_report
 from dpose.experiments.warnings import few_units
+from dpose.files import check_free
 from dpose.training.folder import read_statement
 from dpose.training.ranks import ranks
 from dpose.training.score import score
@@ -65,8 +66,8 @@ def train_action(
     """
     place = ranks()
     console = console if place.first else Console(quiet=True)
-    if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    if not resume:
+        check_free(out, may_be_empty=True)
     place.highest(0)  # nobody makes the folder before everybody has looked
     spec = ActionSpec.parse(_source(config)).for_purpose("train")
     units = open_action_units(config)

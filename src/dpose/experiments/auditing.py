@@ -31,7 +31,7 @@ from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
 from dpose.experiments.choices import augment, build_model, conditions, only_source, shown_spec
 from dpose.experiments.config import RunConfig
-from dpose.files import write_atomic
+from dpose.files import check_free, write_atomic
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -94,8 +94,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     plan = config.plan
     if not plan.kind.private:
         raise DposeError(f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd")
-    if out.exists():
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    check_free(out)
     seeded = config.seed is not None
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()

@@ -88,24 +88,32 @@ def watched(config: RunConfig) -> DataSpec | None:
     Raises:
         DposeError: they are the data that the run protects.
     """
-    own = sources(config)
-
-    def protected(spec: DataSpec) -> bool:
-        return config.plan.kind.reads_private_data and any(spec.same_units(one) for one in own)
-
     if config.data.watch == "none":
         return None
     if config.data.watch:
         spec = DataSpec.parse(config.data.watch).for_purpose("evaluate")
-        if protected(spec):
+        if _protected(config, spec):
             raise DposeError(
                 "these are the units the run protects; their score would be outside any guarantee",
                 f"--watch {config.data.watch}",
                 "watch public or held-out data",
             )
         return spec
-    public = (replace(one, split="public") for one in own if "public" in SOURCES[one.name].splits)
-    return next((spec for spec in public if not protected(spec)), None)
+    return public_split(config)
+
+
+def public_split(config: RunConfig) -> DataSpec | None:
+    """The public split of what a run trains on, the first that is not itself protected; None where there is none.
+
+    Raises:
+        DposeError: what the run trains on is no data spec.
+    """
+    splits = (replace(one, split="public") for one in sources(config) if "public" in SOURCES[one.name].splits)
+    return next((spec for spec in splits if not _protected(config, spec)), None)
+
+
+def _protected(config: RunConfig, spec: DataSpec) -> bool:
+    return config.plan.kind.reads_private_data and any(spec.same_units(own) for own in sources(config))
 
 
 def shown_spec(spec: DataSpec) -> str:

@@ -190,7 +190,9 @@ class RunConfig(BaseModel):
         unknown = _unknown_key(RunConfig, values)
         if unknown:
             raise DposeError(unknown, str(file))
-        return RunConfig.from_dict(_merged(values, options), f"{file} and options" if options else str(file))
+        return RunConfig.from_dict(
+            filled_in(options, values), f"{file} and options" if options else str(file)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `from_dict` takes them."""
@@ -213,15 +215,6 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     """The same without what is None and without parts that are empty then."""
     kept = {key: _without_none(v) if isinstance(v, dict) else v for key, v in values.items()}
     return {key: v for key, v in kept.items() if v is not None and v != {}}
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`below`, with what `above` has in its place."""
-    both = {
-        key: _merged(below[key], v) if isinstance(v, dict) and isinstance(below.get(key), dict) else v
-        for key, v in above.items()
-    }
-    return {**below, **both}
 
 
 def _unknown_key(kind: Any, values: Any, path: str = "") -> str | None:

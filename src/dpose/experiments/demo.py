@@ -15,10 +15,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
 from dpose.experiments.evaluation import evaluate_run
 from dpose.experiments.runs import train_pose
+from dpose.files import check_free
 from dpose.pose.folder import find_model
 from dpose.training.folder import read_statement
 from dpose.training.trainer import Run
@@ -64,8 +64,7 @@ def run_demo(
     folder = _free("runs/demo") if out is None else out
     plain = folder.with_name(f"{folder.name}-non-private")
     for path in (folder, plain):
-        if path.exists():
-            raise DposeError("already exists", str(path), "choose another --out, or remove it first")
+        check_free(path)
     times = _Times()
     console.rule(f"1. Private training on the ward, epsilon {EPSILON:g}")
     private = train_pose(configure(recipe, seed, "dp-sgd"), folder, console, command=command)

@@ -22,6 +22,7 @@ from dpose.experiments.choices import build_model, first_weights, only_source, o
 from dpose.experiments.config import RunConfig
 from dpose.experiments.queries import record_query
 from dpose.experiments.shadows import ShadowJob, run_jobs
+from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -93,8 +94,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         )
     if plan.relation is not Relation.ZERO_OUT:
         raise DposeError("shadow runs zero units out; another relation is not tested", "--relation")
-    if out.exists():
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    check_free(out)
     model, _, _ = build_model(config)
     n = len(open_units(config, model.config.input_size))
     bound = plan.bind(n)

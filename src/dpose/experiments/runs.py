@@ -23,6 +23,7 @@ from dpose.experiments.config import RunConfig
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
 from dpose.experiments.warnings import few_units
+from dpose.files import check_free
 from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
 from dpose.pose.model import PoseConfig, Preset
 from dpose.pose.task import PoseTask
@@ -55,8 +56,8 @@ def train_pose(
     place = ranks()
     if not place.first:
         console = Console(quiet=True)
-    if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    if not resume:
+        check_free(out, may_be_empty=True)
     place.highest(0)  # nobody makes the folder before everybody has looked
     with console.status("the first weights"):
         model, facts, caveats = build_model(config)

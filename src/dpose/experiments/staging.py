@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.experiments.choices import open_public, open_units, precision, run_config, shown_spec, sources
+from dpose.experiments.choices import (
+    open_public,
+    open_units,
+    precision,
+    public_split,
+    run_config,
+    shown_spec,
+)
 from dpose.experiments.config import RunConfig
 from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.experiments.runs import train_pose
-from dpose.pose.data import SOURCES, DataSpec
+from dpose.files import check_free
+from dpose.pose.data import DataSpec
 from dpose.pose.model import PoseConfig
 from dpose.training.guards import check_disjoint
 from dpose.training.ranks import ranks
@@ -41,8 +48,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     spec = stage_data(config)
     if spec is None:
         return config
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    check_free(out, may_be_empty=True)
     place = ranks()
     place.highest(0)  # nobody makes a folder before everybody has looked
     folder = out.with_name(f"{out.name}-public")
@@ -87,11 +93,8 @@ def stage_data(config: RunConfig) -> DataSpec | None:
         return None
     if config.model.strategy == "scratch":
         return None
-    own = sources(config)
-    if config.data.public:
-        return DataSpec.parse(config.data.public).for_purpose("train")
-    splits = (replace(one, split="public") for one in own if "public" in SOURCES[one.name].splits)
-    return next((spec for spec in splits if not any(spec.same_units(one) for one in own)), None)
+    own = public_split(config)
+    return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
 
 
 def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None:

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, locked_folder
+from dpose.files import check_free, explain_os_error, locked_folder
 from dpose.privacy.account import Charge, Marks, check_budgets, marks_of
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.noise import AesNoise, Key
@@ -125,8 +125,8 @@ def train(
             the model cannot be trained privately as it is.
     """
     folder, place = Path(out), ranks()
-    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DposeError("already exists", str(folder), "choose another --out, or remove it first")
+    if not resume:
+        check_free(folder, may_be_empty=True)
     console = (console or Console()) if place.first else Console(quiet=True)
     optimizer = optimizer or OptimizerConfig()
     params = trainable_params(model)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,9 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dpose.errors import DposeError
 from dpose.experiments.attacking.attackers import Effort, School
 from dpose.experiments.attacking.people import Crowd, open_crowd
-from dpose.experiments.attacking.shown import Shown, all_shown, epsilon_of_all
+from dpose.experiments.attacking.shown import RAW, Shown, all_shown, epsilon_of_all
 from dpose.experiments.papers.experiment import Table
 from dpose.release.setting import Setting, parse_neighbours
+
+R = TypeVar("R")
 
 ATTACKERS = ("plain", "adaptive")
 NO_PROOF = (
@@ -92,6 +94,12 @@ class Ask:
             epsilons=self.epsilons,
             neighbours=self.neighbours,
         )
+
+    def attackers_of(self, shown: Shown) -> tuple[str, ...]:
+        """Who attacks one release: as asked, and raw pictures the plain one always: they are the ceiling."""
+        if shown.key == RAW.key:
+            return ("plain",)
+        return tuple(name for name in ATTACKERS if name in self.attackers)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -183,6 +191,22 @@ def opened(ask: Ask, pictures: int, console: Console) -> Iterator[Bench]:
             return lambda: bar.advance(task)
 
         yield Bench(ask, crowd, School(crowd, ask.effort, note), note)
+
+
+def strongest(rows: Sequence[R], release: Callable[[R], str], strength: Callable[[R], float]) -> list[R]:
+    """Of the rows on each release the one of the stronger attacker, in the order of the releases.
+
+    Args:
+        rows: One an attacker and release.
+        release: Names a row's release.
+        strength: How well a row's attacker did; of equals the first counts.
+    """
+    best: dict[str, R] = {}
+    for row in rows:
+        held = best.get(release(row))
+        if held is None or strength(row) > strength(held):
+            best[release(row)] = row
+    return list(best.values())
 
 
 def guarantees(shown: Sequence[Shown]) -> Table:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dpose.action.metrics import average_precision, f1_score
 from dpose.attacks.ranking import Floats, Interval, Ints, over_people
-from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened, strongest
 from dpose.experiments.attacking.drawing import bars, samples
 from dpose.experiments.attacking.reid import percent, spread
 from dpose.experiments.attacking.shown import RAW, Shown
@@ -85,11 +85,7 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
         seen = one.album(album, ask.seed, "query")
         released.append((one, seen))
         descriptors = seen.described()
-        for attacker in ("plain", "adaptive"):
-            if (attacker not in ask.attackers and one.key != RAW.key) or (
-                one.key == RAW.key and attacker != "plain"
-            ):
-                continue
+        for attacker in ask.attackers_of(one):
             scorer = bench.school.scorer(RAW if attacker == "plain" else one, labels_of, tuple(ATTRIBUTES))
             rows.append(_told(one, attacker, scorer(descriptors), truth, known, album.people, ask.seed))
     share = {name: float(truth[:, k].mean()) for name, k in known.items()}
@@ -146,14 +142,8 @@ def _told(
     return Told(shown, attacker, interval, float(np.mean(list(f1.values()))), each, f1)
 
 
-def strongest(rows: Sequence[Told]) -> list[Told]:
-    """Of the rows on each release the one with the higher mean average precision."""
-    best: dict[str, Told] = {}
-    for row in rows:
-        held = best.get(row.shown.key)
-        if held is None or row.precision.value > held.precision.value:
-            best[row.shown.key] = row
-    return list(best.values())
+def _best(rows: Sequence[Told]) -> list[Told]:
+    return strongest(rows, lambda row: row.shown.key, lambda row: row.precision.value)
 
 
 def _always(share: dict[str, float]) -> float:
@@ -162,7 +152,7 @@ def _always(share: dict[str, float]) -> float:
 
 def _headline(rows: Sequence[Told], chance: float) -> str:
     said = f"Mean average precision over the attributes: guessing {percent(chance)}"
-    for row in strongest(rows)[:4]:
+    for row in _best(rows)[:4]:
         said += f"; {row.shown.title} {percent(row.precision.value)}"
     return said + "."
 
@@ -175,7 +165,7 @@ def _summary(rows: Sequence[Told], chance: dict[str, float], count: int) -> Tabl
 
 
 def _by_attribute(rows: Sequence[Told], share: dict[str, float]) -> Table:
-    best = strongest(rows)
+    best = _best(rows)
     lines = [
         (
             name,
@@ -190,7 +180,7 @@ def _by_attribute(rows: Sequence[Told], share: dict[str, float]) -> Table:
 
 
 def _figure(rows: Sequence[Told], share: dict[str, float]) -> Any:
-    best = strongest(rows)
+    best = _best(rows)
     drawn = [(row.shown.title, list(row.each.values())) for row in best]
     drawn.append(("guessing", list(share.values())))
     caption = "Average precision of the stronger attacker on each attribute"

@@ -14,12 +14,12 @@ from rich.console import Console
 from dpose.attacks.pairs import Pairs
 from dpose.attacks.ranking import Floats, Interval
 from dpose.errors import DposeError
-from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened, strongest
 from dpose.experiments.attacking.attackers import Embedder, adaptive_embedder, plain_embedder
 from dpose.experiments.attacking.drawing import curves, samples
 from dpose.experiments.attacking.people import FRAME, Album
 from dpose.experiments.attacking.reid import percent, spread
-from dpose.experiments.attacking.shown import RAW, Shown, private
+from dpose.experiments.attacking.shown import Shown, private
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Drawing, Table
 from dpose.files import folder_beside
@@ -94,11 +94,9 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
     for one, title in _all(ask, shown, frames):
         seen = [one.album(album, ask.seed, "place") for album in places]
         pictures.append((one, seen[0]))
-        if one.key == RAW.key or "plain" in ask.attackers:
-            rows.append(_linked(one, title, "plain", plain, seen, frames, ask.seed))
-        if one.key != RAW.key and "adaptive" in ask.attackers:
-            adaptive = adaptive_embedder(bench.school, one)
-            rows.append(_linked(one, title, "adaptive", adaptive, seen, frames, ask.seed))
+        for attacker in ask.attackers_of(one):
+            embedder = plain if attacker == "plain" else adaptive_embedder(bench.school, one)
+            rows.append(_linked(one, title, attacker, embedder, seen, frames, ask.seed))
     count = len(crowd.people)
     clip = f"{frames} frames" if frames > 1 else "one picture"
     return AttackReport(
@@ -163,19 +161,13 @@ def _linked(
     return Linked(shown, title, attacker, pairs.auc(seed), found, pairs.roc())
 
 
-def strongest(rows: Sequence[Linked]) -> list[Linked]:
-    """Of the rows on each release the one with the larger area."""
-    best: dict[str, Linked] = {}
-    for row in rows:
-        held = best.get(row.title)
-        if held is None or row.auc.value > held.auc.value:
-            best[row.title] = row
-    return list(best.values())
+def _best(rows: Sequence[Linked]) -> list[Linked]:
+    return strongest(rows, lambda row: row.title, lambda row: row.auc.value)
 
 
 def _headline(rows: Sequence[Linked]) -> str:
     said = "Area under the ROC curve: guessing 50 %"
-    for row in strongest(rows)[:4]:
+    for row in _best(rows)[:4]:
         said += f"; {row.title} {percent(row.auc.value)}"
     return said + "."
 

@@ -20,11 +20,11 @@ from dpose.attacks.ranking import (
     search,
 )
 from dpose.errors import DposeError
-from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened, strongest
 from dpose.experiments.attacking.attackers import Embedder, adaptive_embedder, plain_embedder
 from dpose.experiments.attacking.drawing import curves, samples
 from dpose.experiments.attacking.people import Album
-from dpose.experiments.attacking.shown import RAW, Shown
+from dpose.experiments.attacking.shown import Shown
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Table
 from dpose.files import folder_beside
@@ -112,14 +112,13 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
     for one in shown:
         seen = one.album(queries, ask.seed, "query")
         released.append((one, seen))
-        if one.key == RAW.key or "plain" in ask.attackers:
-            rows.append(searched(one, "plain", plain, gallery, seen, ask.seed))
-        if one.key != RAW.key and "adaptive" in ask.attackers:
-            # who knows the mechanism passes the gallery through it too: like is compared with like
-            known = one.album(gallery, ask.seed, "gallery")
-            rows.append(
-                searched(one, "adaptive", adaptive_embedder(bench.school, one), known, seen, ask.seed)
-            )
+        for attacker in ask.attackers_of(one):
+            embedder, known = plain, gallery
+            if attacker == "adaptive":
+                # who knows the mechanism passes the gallery through it too: like is compared with like
+                known = one.album(gallery, ask.seed, "gallery")
+                embedder = adaptive_embedder(bench.school, one)
+            rows.append(searched(one, attacker, embedder, known, seen, ask.seed))
     chance = Chance.of(gallery.people, queries.people)
     return AttackReport(
         name="reid",
@@ -179,18 +178,12 @@ class Chance:
         return {**{f"rank{k}": self.within(k) for k in RANKS}, "map": self.precision, "cmc": list(self.cmc)}
 
 
-def strongest(rows: Sequence[Row]) -> list[Row]:
-    """Of the rows on each release the one with the higher rank-1 accuracy."""
-    best: dict[str, Row] = {}
-    for row in rows:
-        held = best.get(row.shown.key)
-        if held is None or row.within[1].value > held.within[1].value:
-            best[row.shown.key] = row
-    return list(best.values())
+def _best(rows: Sequence[Row]) -> list[Row]:
+    return strongest(rows, lambda row: row.shown.key, lambda row: row.within[1].value)
 
 
 def _headline(rows: Sequence[Row], chance: Chance) -> str:
-    raw, *rest = strongest(rows)
+    raw, *rest = _best(rows)
     said = (
         f"Of raw pictures {percent(raw.within[1].value)} are recognised at the first guess; guessing finds "
     )
@@ -218,7 +211,7 @@ def _threat(bench: Bench, how: Search, plain: Embedder, queries: int) -> tuple[s
 
 def _table(rows: Sequence[Row], chance: Chance, queries: int, gallery: int) -> Table:
     head = ("Release", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP")
-    counted = {id(row) for row in strongest(rows)}
+    counted = {id(row) for row in _best(rows)}
     lines = [
         (
             row.shown.title,

@@ -113,7 +113,7 @@ class Study:
         witness = _witness(request, test)
         external = parse_external(request.external)
         return cls(
-            table, spec, train, test, witness, external, request.folder, request.seed or 0, request.quick
+            table, spec, train, test, witness, external, request.folder, request.noise_seed, request.quick
         )
 
     @property
