@@ -13,6 +13,7 @@ FLOORS = {
     "errors": 0,
     "units": 0,
     "files": 0,
+    "jit": 0,
     "privacy": 1,
     "media": 1,
     "release": 2,

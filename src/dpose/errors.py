@@ -1,5 +1,11 @@
 """The one error a user ever sees: what is wrong, where, and what to do about it."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class DposeError(Exception):
     """A user's mistake or a broken input, told in one line.
@@ -22,3 +28,20 @@ class DposeError(Exception):
         if self.fix:
             text += f"; {self.fix}"
         return " ".join(text.split())
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors about a setting or a frame name the file that they occurred with.
+
+    Raises:
+        DposeError: any that is raised inside, with `path` in its line.
+    """
+    try:
+        yield
+    except DposeError as error:
+        if str(path) in error.line():
+            raise
+        raise DposeError(
+            f"{error.where}: {error.what}" if error.where else error.what, str(path), error.fix
+        ) from error

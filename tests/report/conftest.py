@@ -126,7 +126,14 @@ def make_run_in():
         (folder / "config.json").write_text(json.dumps(written))
         if statement:
             private_queries = queries if bound.event else ()
-            said = {"public": (), "conditional_on": (), "caveats": (), "head": "abc123", **claims}
+            said = {
+                "public": (),
+                "conditional_on": (),
+                "caveats": (),
+                "head": "abc123",
+                "counted": 0,
+                **claims,
+            }
             said = statement_of(bound, seeded=seed is not None, queries=private_queries, **said)
             (folder / "privacy.json").write_text(said.to_json())
         made = Folder(folder)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
@@ -85,7 +85,7 @@ def release_video(
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.clip_claims import explain_clip
     from dpose.release.clip_setting import SPLIT, ClipSetting
-    from dpose.release.clips import bind_clip, naming, release_file, shape_of
+    from dpose.release.clips import bind_clip, release_file, shape_of
 
     chosen = ClipSetting.of(
         epsilon,

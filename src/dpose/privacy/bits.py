@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def kernel(function: F) -> F:
-    """Compile at the first call, keep the result on disk, and let other threads run meanwhile."""
-    return cast(F, numba.njit(cache=True, nogil=True)(function))
+from dpose.jit import kernel
 
 
 def compare_bits(

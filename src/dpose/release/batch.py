@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, naming
 from dpose.files import write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
@@ -108,7 +107,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
         DposeError: the file cannot be read or written, or the setting does not fit it.
     """
     pixels = read_pixels(job.source)
-    with _naming(job.source):
+    with naming(job.source):
         release = pixelize(
             pixels,
             setting.epsilon,
@@ -170,7 +169,7 @@ def release_all(
                 if number in futures:
                     yield job, futures.pop(number).result()
                     continue
-                with _naming(job.source):
+                with naming(job.source):
                     statement = release_video(
                         job.source,
                         job.target,
@@ -194,7 +193,7 @@ def picture_plan(path: Path, setting: Setting) -> Plan | PaperPlan:
     """
     pixels = read_pixels(path)
     channels = 1 if pixels.ndim == 2 else 3
-    with _naming(path):
+    with naming(path):
         return bind(setting, pixels.shape[0], pixels.shape[1], channels, PEAKS[str(pixels.dtype)])
 
 
@@ -260,16 +259,3 @@ def _refuse_collisions(jobs: Sequence[Job]) -> None:
                 raise DposeError(
                     f"both {other} and {job.source} would be written here", str(output), "use --rename"
                 )
-
-
-@contextlib.contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Errors about a setting name the file that it does not fit."""
-    try:
-        yield
-    except DposeError as error:
-        if str(path) in error.line():
-            raise
-        raise DposeError(
-            f"{error.where}: {error.what}" if error.where else error.what, str(path), error.fix
-        ) from error

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.release.kernels import kernel
+from dpose.jit import kernel
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ statement = dpose.release_video("ward.mp4", "ward-private.mp4", epsilon=8, delta
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, naming
 from dpose.files import write_atomic
 from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
@@ -243,16 +242,3 @@ def find_videos(paths: Sequence[str], out: Path, *, rename: bool = False) -> lis
     """
     jobs = find_jobs(paths, out, rename=rename, readable=VIDEO_SUFFIXES)
     return [(job, probe(job.source)) for job in jobs]
-
-
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Errors about a setting or a frame name the file that they occurred with."""
-    try:
-        yield
-    except DposeError as error:
-        if str(path) in error.line():
-            raise
-        raise DposeError(
-            f"{error.where}: {error.what}" if error.where else error.what, str(path), error.fix
-        ) from error

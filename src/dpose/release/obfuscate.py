@@ -18,11 +18,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, naming
 from dpose.media.video import VideoInfo
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clips import naming, shape_of, write_video
+from dpose.release.clips import shape_of, write_video
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
 KERNEL, SIGMA = 21, 10.0

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError
 from dpose.scene.body import body_of
 from dpose.scene.looks import look_index
 from dpose.scene.render import clip
-from dpose.scene.splits import IDENTITIES
+from dpose.scene.splits import IDENTITIES, check_place
 from dpose.scene.stage import identity_of, wears_gown
 
 FILM_ACTIONS = ("walk", "wave", "bend", "squat", "star_jump", "kick")
@@ -56,12 +55,7 @@ def film_labels(look: str, split: str, index: int) -> FilmLabels:
         DposeError: unknown look or split, or an index outside the split.
     """
     number = look_index(look)
-    if split not in FILM_SPLITS:
-        raise DposeError(f"unknown split {split!r}", "split", f"choose one of {', '.join(FILM_SPLITS)}")
-    if not 0 <= index < FILM_SPLITS[split]:
-        raise DposeError(
-            f"there is no film {index} in {split}", "index", f"choose 0 to {FILM_SPLITS[split] - 1}"
-        )
+    check_place("film", FILM_SPLITS, split, index)
     # the remainder modulo four tells which people a scene may show (`splits.people_of`)
     seed = 4 * (number * _LOOK_STRIDE + _FIRST + index) + tuple(IDENTITIES).index(split)
     who = identity_of(look, seed)

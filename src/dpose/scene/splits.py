@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dpose.errors import DposeError
 from dpose.scene.looks import LOOKS, look_index
 
@@ -30,14 +32,29 @@ def scene_seed(look: str, split: str, index: int) -> int:
         DposeError: unknown look or split, or an index outside the split.
     """
     number = look_index(look)
-    if split not in SPLITS:
-        raise DposeError(f"unknown split {split!r}", "split", f"choose one of {', '.join(SPLITS)}")
-    if not 0 <= index < SPLITS[split]:
-        raise DposeError(
-            f"there is no picture {index} in {split}", "index", f"choose 0 to {SPLITS[split] - 1}"
-        )
+    check_place("picture", SPLITS, split, index)
     people, first = _PLACES[split]
     return 4 * (number * _LOOK_STRIDE + first + index) + _ORDER.index(people)
+
+
+def check_place(what: str, splits: Mapping[str, int], split: str, index: int) -> None:
+    """Refuse a place that is not there.
+
+    Args:
+        what: As in "picture".
+        splits: How many of them each split has.
+        split: Of these.
+        index: Of one of them.
+
+    Raises:
+        DposeError: unknown split, or an index outside it.
+    """
+    if split not in splits:
+        raise DposeError(f"unknown split {split!r}", "split", f"choose one of {', '.join(splits)}")
+    if not 0 <= index < splits[split]:
+        raise DposeError(
+            f"there is no {what} {index} in {split}", "index", f"choose 0 to {splits[split] - 1}"
+        )
 
 
 def people_of(seed: int) -> range:

@@ -29,8 +29,8 @@ def statement_of(
     public: Sequence[str],
     conditional_on: Sequence[str],
     caveats: Sequence[str],
+    counted: int,
     queries: Sequence[Query] = (),
-    counted: int = 0,
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -45,8 +45,8 @@ def statement_of(
         public: Facts that the guarantee treats as public.
         conditional_on: What the guarantee takes as given.
         caveats: What the reader must know besides `CAVEATS`.
-        queries: What else was computed from private data.
         counted: The steps that count by the ledger.
+        queries: What else was computed from private data.
     """
     plan = bound.plan
     if plan.kind.public_views:

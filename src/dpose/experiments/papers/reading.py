@@ -47,6 +47,10 @@ class Paper:
                 return reading
         return None
 
+    def notes(self) -> tuple[str, ...]:
+        """Its data and its findings, as a report tells them."""
+        return (f"the paper: {self.data}", *(f"the paper finds: {line}" for line in self.says))
+
 
 @cache
 def read_paper(package: str, file: str) -> Mapping[str, Paper]:

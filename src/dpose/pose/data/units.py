@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from dpose.media.fingerprint import fingerprint
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
 from dpose.pose.data.augment import Augment, Drawn, recolour
 from dpose.pose.data.problems import Problem
-from dpose.pose.data.vary import vary_view
+from dpose.pose.data.vary import target_of, vary_view
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
 from dpose.units import MAX_VIEWS, View
 
@@ -286,17 +286,15 @@ class PoseUnits:
             keypoints, labelled = keypoints[order], labelled[order]
         if self._map is not None:
             keypoints, labelled = self._map.points(keypoints), self._map.values(labelled) > 0
-        height, width = self.input_size
-        inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=1)
         zoom = zoom_of(matrix)
-        target: dict[str, NDArray[Any]] = {
-            "keypoints": np.where(labelled[:, None], keypoints, 0).astype(np.float32),
-            "visible": (labelled & inside).astype(np.float32),
-            "labelled": labelled.astype(np.float32),
-            "head_length": np.array(person.head_length * zoom, np.float32),
-            "area": np.array(person.area * zoom**2, np.float32),
-            "inverse": invert(matrix).astype(np.float32),
-        }
+        target = target_of(
+            keypoints,
+            labelled,
+            self.input_size,
+            head_length=person.head_length * zoom,
+            area=person.area * zoom**2,
+            inverse=invert(matrix),
+        )
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, whole_frame, zoom_of
 from dpose.pose.data.augment import Augment, recolour
@@ -32,18 +32,50 @@ def vary_view(view: View, augment: Augment, flip_order: Sequence[int], rng: np.r
     order = list(flip_order) if drawn.flip else list(range(len(flip_order)))
     labelled = view.target["labelled"][order] > 0
     keypoints = transform_points(matrix, view.target["keypoints"][order])
-    inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=1)
     zoom = zoom_of(matrix)
-    target: dict[str, NDArray[Any]] = {
+    target = {
         **view.target,
+        **target_of(
+            keypoints,
+            labelled,
+            size,
+            head_length=view.target["head_length"] * zoom,
+            area=view.target["area"] * zoom**2,
+            inverse=_after(view.target["inverse"], invert(matrix)),
+        ),
+    }
+    return View(recolour(warp(view.image, matrix, size), drawn.colour), target, view.weight)
+
+
+def target_of(
+    keypoints: NDArray[np.float64],
+    labelled: NDArray[np.bool_],
+    size: tuple[int, int],
+    *,
+    head_length: ArrayLike,
+    area: ArrayLike,
+    inverse: NDArray[np.float64],
+) -> dict[str, NDArray[Any]]:
+    """The target of a view of one person, float32; joints that lie outside the view are not visible in it.
+
+    Args:
+        keypoints: (J, 2), pixels of the view.
+        labelled: (J,) which of them are labelled.
+        size: (H, W) of the view, pixels.
+        head_length: PCKh's reference length, pixels of the view.
+        area: OKS's area, pixels of the view squared.
+        inverse: (2, 3) from the view to the picture.
+    """
+    height, width = size
+    inside = ((keypoints >= -0.5) & (keypoints < (width - 0.5, height - 0.5))).all(axis=1)
+    return {
         "keypoints": np.where(labelled[:, None], keypoints, 0).astype(np.float32),
         "visible": (labelled & inside).astype(np.float32),
         "labelled": labelled.astype(np.float32),
-        "head_length": np.asarray(view.target["head_length"] * zoom, np.float32),
-        "area": np.asarray(view.target["area"] * zoom**2, np.float32),
-        "inverse": _after(view.target["inverse"], invert(matrix)).astype(np.float32),
+        "head_length": np.asarray(head_length, np.float32),
+        "area": np.asarray(area, np.float32),
+        "inverse": inverse.astype(np.float32),
     }
-    return View(recolour(warp(view.image, matrix, size), drawn.colour), target, view.weight)
 
 
 def _after(second: NDArray[Any], first: NDArray[Any]) -> NDArray[np.float64]:

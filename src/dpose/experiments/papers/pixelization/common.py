@@ -121,12 +121,6 @@ def paper_of(name: str) -> Paper:
     return read_paper(__package__ or "", "paper.yaml")[name]
 
 
-def paper_notes(name: str) -> list[str]:
-    """The paper's data and findings, as notes."""
-    paper = paper_of(name)
-    return [f"the paper: {paper.data}", *(f"the paper finds: {line}" for line in paper.says)]
-
-
 def cell_of(number: int, key: str, settings: Mapping[str, Any], weight: int) -> Cell:
     """A cell of data set `number`, counted from 0."""
     return Cell(f"{number + 1}-{key}", {"data": number + 1, **settings}, weight)

@@ -19,7 +19,7 @@ from dpose.experiments.papers.pixelization.common import (
     averaged,
     cell_of,
     counted,
-    paper_notes,
+    paper_of,
 )
 from dpose.experiments.papers.pixelization.measuring import Point, released
 from dpose.experiments.photos.photo import Photo
@@ -100,7 +100,7 @@ class Storage:
             "bytes a picture, on average; the paper's formats carry no statement, dpose's do",
             f"PNGs are compressed at zlib's level {PNG_LEVEL}",
             *([regions] if self.axis == "n" else []),
-            *paper_notes(name),
+            *paper_of(name).notes(),
         )
         return Findings(tables, drawings, notes)
 

@@ -18,7 +18,6 @@ from dpose.experiments.papers.pixelization.common import (
     averaged,
     brief,
     cell_of,
-    paper_notes,
     paper_of,
     three,
 )
@@ -98,7 +97,7 @@ class Sweep:
     def notes(self, name: str) -> tuple[str, ...]:
         """What the reader must know."""
         who = [f"segmenter: {self.segmenter.name}"] if self.segmenter else []
-        return (*self.data.notes(), *who, PAPER_MODE, *paper_notes(name), ORIGINALS)
+        return (*self.data.notes(), *who, PAPER_MODE, *paper_of(name).notes(), ORIGINALS)
 
 
 def figure_1(request: Request) -> Sweep:

@@ -22,7 +22,6 @@ from dpose.experiments.papers.pixelization.common import (
     brief,
     cell_of,
     counted,
-    paper_notes,
     paper_of,
 )
 from dpose.experiments.photos.photo import Photo
@@ -111,7 +110,7 @@ class Timing:
             "turns on each picture; the first call is not counted",
             "Algorithms 1 and 2 draw floating-point noise from NumPy's generator; dpose draws exact noise from AES, "
             "which is most of its time at small b",
-            *paper_notes("table5" if self.table else "figure3"),
+            *paper_of("table5" if self.table else "figure3").notes(),
         )
         if self.table:
             return Findings(tuple(_table_5(self, shown, k) for k in range(len(self.data.sets))), (), notes)

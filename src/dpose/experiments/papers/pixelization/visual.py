@@ -20,7 +20,7 @@ from dpose.experiments.papers.pixelization.common import (
     Shown,
     averaged,
     cell_of,
-    paper_notes,
+    paper_of,
     three,
 )
 from dpose.experiments.papers.pixelization.measuring import MECHANISMS, Point, measure, painted, released
@@ -137,7 +137,7 @@ def _show_2(gallery: Gallery, shown: Shown) -> Findings:
         caption = f"{photos.title}: b = 16, m = 16, epsilon 0.5 unless a panel says otherwise"
         drawings.append(Drawing(name, drawing.pictures(panels, 5), caption))
         tables.append(Table(photos.title, ("setting", "MSE", "SSIM"), tuple(rows)))
-    notes = (*gallery.data.notes(), PAPER_MODE, *paper_notes("figure2"), ORIGINALS)
+    notes = (*gallery.data.notes(), PAPER_MODE, *paper_of("figure2").notes(), ORIGINALS)
     return Findings(tuple(tables), tuple(drawings), notes)
 
 
@@ -166,7 +166,7 @@ def _show_7(gallery: Gallery, shown: Shown) -> Findings:
         *gallery.data.notes(),
         f"segmenter: {gallery.segmenter.name}",
         PAPER_MODE,
-        *paper_notes("figure7"),
+        *paper_of("figure7").notes(),
         ORIGINALS,
     )
     return Findings(tuple(tables), tuple(drawings), notes)

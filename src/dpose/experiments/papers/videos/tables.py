@@ -225,8 +225,7 @@ class Study:
             "obfuscations work on frames enlarged to 256 rows; the paper's algorithm keeps the same share of a frame, "
             "k / 230,400",
             "all noise comes from a seed: these results protect nobody",
-            f"the paper: {paper.data}",
-            *(f"the paper finds: {line}" for line in paper.says),
+            *paper.notes(),
         )
 
 
