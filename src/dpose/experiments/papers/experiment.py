@@ -161,11 +161,13 @@ class Findings:
         tables: At least one.
         drawings: Where enough cells are done to draw.
         notes: What the reader must know: what the data are, who segmented, what the paper says.
+        values: What was computed of several cells together, as JSON by name; none of the names of results.json.
     """
 
     tables: tuple[Table, ...]
     drawings: tuple[Drawing, ...]
     notes: tuple[str, ...]
+    values: Values = field(default_factory=dict)
 
 
 class Bound(Protocol):

@@ -11,6 +11,7 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import shown_spec
 from dpose.experiments.papers.experiment import Cell, Findings, GridRequest, Outcome, Request, Values
 from dpose.experiments.papers.pose.designs import STRATEGIES, Design, Scale
+from dpose.experiments.papers.pose.differences import compared
 from dpose.experiments.papers.pose.drawing import grid_drawings
 from dpose.experiments.papers.pose.pictures import side_by_side
 from dpose.experiments.papers.pose.printed import Printed
@@ -135,7 +136,13 @@ class Grid:
         """
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)
         drawings = (*grid_drawings(self.design, outcomes), *([people] if people else []))
-        return Findings(grid_tables(self.design, outcomes), drawings, self._notes(outcomes))
+        tables, notes = grid_tables(self.design, outcomes), self._notes(outcomes)
+        if self.design.tables:
+            return Findings(tables, drawings, notes)
+        apart = compared(outcomes, self.folder)
+        first, *others = tables
+        shown = (first, *([apart.table] if apart.told else []), *others)
+        return Findings(shown, drawings, (*notes, *apart.notes), apart.values)
 
     def _command(self) -> str:
         return f"dpose reproduce {self.design.name}"
