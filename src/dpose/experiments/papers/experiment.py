@@ -23,6 +23,7 @@ class GridRequest:
         core: A named subset, small enough for a small machine.
         methods: Of training.
         strategies: "finetune", "full", "scratch".
+        variants: Of the recipe, for ablations.
         epsilons: Budgets.
         clip_norms: Clipping norms C.
         repeat: Trainings of one setting, for error bars.
@@ -40,6 +41,7 @@ class GridRequest:
     core: bool = False
     methods: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     epsilons: tuple[float, ...] = ()
     clip_norms: tuple[float, ...] = ()
     repeat: int = 1

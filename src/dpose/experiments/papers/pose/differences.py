@@ -98,13 +98,17 @@ def compared(outcomes: Sequence[Outcome], folder: Path) -> Compared:
 
 
 def chosen(settings: Sequence[Training]) -> list[Pair]:
-    """Which are subtracted: from the recipe all at its epsilon, `public-only` and the start; from others the start."""
+    """Which are subtracted: from the recipe all at its epsilon, `public-only` and the start; from others the start.
+
+    From a variant of the recipe, the recipe.
+    """
     start = [t for t in settings if t.method == START]
     free = [t for t in settings if t.method == "public-only"]
     pairs = []
-    for recipe in (t for t in settings if t.method == RECOMMENDED):
+    for recipe in (t for t in settings if t.method == RECOMMENDED and not t.variant):
         same = [t for t in settings if t.private and t.epsilon == recipe.epsilon and t != recipe]
-        pairs += [(recipe, other) for other in (*same, *free, *start)]
+        pairs += [(recipe, other) for other in (*same, *free, *start) if not other.variant]
+        pairs += [(other, recipe) for other in same if other.variant]
     others = [t for t in settings if t.private and t.method != RECOMMENDED]
     return [*pairs, *((other, first) for other in others for first in start)]
 
