@@ -66,6 +66,8 @@ def test_a_failed_cell_is_told_and_exits_with_1(capsys, tmp_path):
         (["002/figure1", "--core"], "trains no pose model"),
         (["002/figure1", "--processes", "2"], "trains no pose model"),
         (["000/table2", "--quick"], "--core"),
+        (["ward-dp", "--variants", "full"], "ablation"),
+        (["ward-dp-ablation", "--variants", "none"], "lr-third"),
         (["000/table2", "--epsilons", "0.2;0.8"], "0.2,0.8"),
         (["000/table2", "--epsilons", "0.2,-1"], "--epsilons"),
         (["000/table2", "--clip-norms", "small"], "--clip-norms"),

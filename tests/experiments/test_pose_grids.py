@@ -2,6 +2,9 @@
 
 import errno
 import json
+import re
+import shutil
+import statistics
 
 import numpy as np
 import pytest
@@ -420,6 +423,69 @@ class TestShown:
         cell = Cell("dp-sgd-finetune-C0.1-eps0.8-run1", Training("dp-sgd", "finetune", 0.1, 0.8).values)
         assert told(fake(cell)) == "dp-sgd-finetune-C0.1-eps0.8-run1: 50.00, epsilon 0.8, 2 s"
         assert told(Outcome(cell, "failed", error="why")).endswith("failed: why")
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory):
+    """A small benchmark, two runs of each setting, that later tests only read."""
+    folder = tmp_path_factory.mktemp("repeated") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic_module, "SPLITS", SMALL)
+        patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
+        asked = request(methods=("public-only", "dp-sgd", RECOMMENDED), epsilons=(8.0,), repeat=2)
+        return folder, asked, reproduce("ward-dp", asked, folder, QUIET)
+
+
+class TestDifferences:
+    def pairs(self, folder):
+        return json.loads((folder / "results.json").read_text())["differences"]["pairs"]
+
+    def test_each_is_the_difference_of_the_published_means(self, repeated):
+        folder, _, outcomes = repeated
+        means = {t: o.numbers("Mean") for t, o in by_setting(outcomes).items() if o.numbers("Mean")}
+        found = {(Training.of(one["training"]), Training.of(one["minus"])): one for one in self.pairs(folder)}
+        start = Training(START, START)
+        recipe = Training(RECOMMENDED, "finetune", None, 8.0)
+        plain, free = Training("dp-sgd", "finetune", 1.0, 8.0), Training("public-only", "finetune")
+        assert set(found) == {(recipe, plain), (recipe, free), (recipe, start), (plain, start)}
+        for (first, second), one in found.items():
+            assert one["value"] == statistics.mean(means[first]) - statistics.mean(means[second])
+            assert one["low"] <= one["value"] <= one["high"]
+            assert one["images"] == SMALL["test"]
+            assert one["runs"] == [2, 1 if second == start else 2]
+
+    def test_they_stand_in_the_tables_with_the_number_of_runs(self, repeated):
+        folder, *_ = repeated
+        (one,) = (x for x in self.pairs(folder) if x["minus"]["method"] == "public-only")
+        row = (
+            "| recommended, finetune, epsilon = 8 | public-only, finetune, tested on sharp pictures | "
+            f"{one['value']:+.2f} | {one['low']:+.2f} to {one['high']:+.2f} | {100 * one['at_or_below_0']:.1f} % | "
+            "2 and 2 |"
+        )
+        told = (folder / "results.md").read_text()
+        assert row in told
+        assert "the randomness of training is not in its interval" in told
+        assert f"{one['low']:+.2f} to {one['high']:+.2f}" in (folder / "index.html").read_text()
+        assert re.search(r"dp-sgd, finetune, C = 1, epsilon = 8 \|.* ± ", told)
+
+    def test_what_is_not_there_is_told_and_costs_no_other(self, repeated, tmp_path):
+        folder, asked, _ = repeated
+        copy = tmp_path / "out"
+        shutil.copytree(folder, copy)
+        lost, odd = "recommended-finetune-eps8-run1", "dp-sgd-finetune-C1-eps8-run1"
+        (copy / "people" / f"{lost}.json").unlink()
+        (copy / "people" / f"{odd}.json").write_text('{"units": ["a"], "found": [1], "scored": [2]}')
+        (copy / "people" / "public-only-finetune-run2.json").write_text("{")
+        reproduce("ward-dp", asked, copy, QUIET)
+        told = (copy / "results.md").read_text()
+        (line,) = (x for x in told.splitlines() if "left out of the differences" in x)
+        assert all(key in line for key in (lost, odd, "public-only-finetune-run2"))
+        assert {tuple(one["runs"]) for one in self.pairs(copy)} == {(1, 1)}
+
+    def test_the_papers_tables_have_none(self, ran):
+        out, *_ = ran
+        assert "differences" not in json.loads((out / "results.json").read_text())
+        assert "differences" not in (out / "results.md").read_text()
 
 
 def person(head=(0, -10), ankle=(0, 10), labelled=None):

@@ -13,6 +13,7 @@ from dpose.pose.data.lspet import SPLITS, open_lspet
 from dpose.pose.skeletons import MPII
 
 SMALL = {"public": (1, 4), "private": (5, 9), "validation": (10, 12)}
+PARTS = {"choosing-train": (5, 7), "choosing-test": (8, 9)}
 SIZE = (128, 96)
 
 
@@ -48,7 +49,7 @@ def root(made, tmp_path):
 
 
 def opened(root, split="private", **options):
-    return open_lspet(root, split, input_size=SIZE, splits=SMALL, **options)
+    return open_lspet(root, split, input_size=SIZE, splits=SMALL, parts=PARTS, **options)
 
 
 def names(units):
@@ -123,6 +124,26 @@ class TestNearCopies:
         of = lambda units: {h for i in range(len(units)) for h in units.content_hashes(i)}  # noqa: E731
         assert len(of(public)) == 3
         assert not of(public) & of(private)
+
+
+class TestChoosing:
+    def test_the_two_parts_are_the_private_split(self, root):
+        train, test = (names(opened(root, f"choosing-{part}")) for part in ("train", "test"))
+        assert train + test == names(opened(root, "private"))
+
+    def test_pictures_to_choose_on_lose_copies_of_those_trained_on_and_no_others(self, root):
+        copy = TestNearCopies().copy
+        copy(root, 6, 8)
+        copy(root, 1, 9)
+        assert names(opened(root, "choosing-test")) == ["im00009.jpg"]
+        # how many are trained on must not depend on what they show
+        assert len(opened(root, "choosing-train")) == 3
+        assert len(opened(root, "private")) == 5
+
+    def test_the_real_parts_are_within_the_private_split_and_apart(self):
+        (first, middle), (after, last) = module.PARTS["choosing-train"], module.PARTS["choosing-test"]
+        assert (first, last) == SPLITS["private"]
+        assert middle + 1 == after
 
 
 class TestLabels:

@@ -75,6 +75,36 @@ def test_the_home_folder_is_understood(tmp_path, monkeypatch):
         open_data("lspet:~/lspet", purpose="train", input_size=SIZE)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ("lspet:/d:choosing-test", "lspet:/d:private", True),
+        ("lspet:/d:choosing-train", "lspet:/d/../d:private", True),
+        ("lspet:/d:choosing-train", "lspet:/d:choosing-train", True),
+        ("lspet:/d:choosing-train", "lspet:/d:choosing-test", False),
+        ("lspet:/d:choosing-test", "lspet:/d:validation", False),
+        ("lspet:/d:choosing-test", "lspet:/d:public", False),
+        ("lspet:/d:choosing-test", "lspet:/e:private", False),
+        ("synthetic:ward:val", "synthetic:ward:train", False),
+    ],
+)
+def test_a_part_shares_its_units_with_the_whole(one, other, shared):
+    specs = DataSpec.parse(one), DataSpec.parse(other)
+    assert specs[0].same_units(specs[1]) == specs[1].same_units(specs[0]) == shared
+
+
+def test_what_settings_are_chosen_on_is_not_public_and_not_what_benchmarks_report():
+    for name, source in module.SOURCES.items():
+        if source.choosing:
+            train, test = (DataSpec(name, "x", split) for split in source.choosing)
+            assert set(source.choosing) <= set(source.splits)
+            assert not train.same_units(test)
+            assert not train.public
+            assert not test.public
+            reported = "test" if "test" in source.splits else source.default["evaluate"]
+            assert not test.same_units(DataSpec(name, "x", reported))
+
+
 def test_the_splits_written_here_are_the_scenes_own():
     assert module.SOURCES["synthetic"].splits == tuple(SCENE_SPLITS)
 

@@ -103,6 +103,11 @@ def mean_over_people(values: Floats, people: Ints, seed: int = 0) -> Interval:
     return over_people(mean, len(sums), seed, span=(float(values.min()), float(values.max())))
 
 
+def drawn(rng: np.random.Generator, count: int, resamples: int) -> Floats:
+    """How often each of `count` was drawn when as many are drawn with replacement, (resamples, count)."""
+    return rng.multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
+
+
 def over_people(
     statistic: Callable[[Floats], float],
     people: int,
@@ -119,9 +124,8 @@ def over_people(
         resamples: How often to draw.
         span: What the statistic may be; a draw on which it has no value gives nan.
     """
-    rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(people, np.full(people, 1 / people), resamples).astype(np.float64)
-    values = [value for value in map(statistic, drawn) if not np.isnan(value)]
+    draws = drawn(np.random.default_rng(seed), people, resamples)
+    values = [value for value in map(statistic, draws) if not np.isnan(value)]
     measured = statistic(np.ones(people))
     if not values:
         return Interval(measured, *span)

@@ -11,7 +11,7 @@ from rich.console import Console
 from dpose.cli.options import METHODS
 from dpose.errors import DposeError
 
-TRAINING = "Private training: 000, 003, lspet-dp, ward-dp"
+TRAINING = "Private training: 000, 003, lspet-dp, ward-dp and their ablations"
 SHOWING = "Released pictures and videos: 002, 004"
 
 
@@ -61,6 +61,13 @@ def reproduce(
         str | None,
         typer.Option(
             help="Comma-separated: finetune, full, scratch. Default: the table's.", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated rows of an ablation, beside the recipe as it is. Default: all.",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     epsilons: Annotated[
@@ -195,6 +202,7 @@ def reproduce(
         core=core,
         methods=_words(methods),
         strategies=_words(strategies),
+        variants=_words(variants),
         epsilons=_numbers(epsilons, "--epsilons"),
         clip_norms=_numbers(clip_norms, "--clip-norms"),
         repeat=repeat,

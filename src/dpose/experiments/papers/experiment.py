@@ -23,6 +23,7 @@ class GridRequest:
         core: A named subset, small enough for a small machine.
         methods: Of training.
         strategies: "finetune", "full", "scratch".
+        variants: Of the recipe, for ablations.
         epsilons: Budgets.
         clip_norms: Clipping norms C.
         repeat: Trainings of one setting, for error bars.
@@ -40,6 +41,7 @@ class GridRequest:
     core: bool = False
     methods: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     epsilons: tuple[float, ...] = ()
     clip_norms: tuple[float, ...] = ()
     repeat: int = 1
@@ -161,11 +163,13 @@ class Findings:
         tables: At least one.
         drawings: Where enough cells are done to draw.
         notes: What the reader must know: what the data are, who segmented, what the paper says.
+        values: What was computed of several cells together, as JSON by name; none of the names of results.json.
     """
 
     tables: tuple[Table, ...]
     drawings: tuple[Drawing, ...]
     notes: tuple[str, ...]
+    values: Values = field(default_factory=dict)
 
 
 class Bound(Protocol):

@@ -27,7 +27,7 @@ def write_results(
     files: dict[str, bytes | str] = {
         "index.html": page(experiment, findings),
         "results.md": markdown(experiment, findings),
-        "results.json": _json(experiment, settings, outcomes),
+        "results.json": _json(experiment, settings, outcomes, findings.values),
         **{f"{drawing.name}.png": drawing.png for drawing in findings.drawings},
     }
     for name, content in files.items():
@@ -83,7 +83,7 @@ def drawn(drawing: Drawing) -> Html:
     return figure(image, drawing.caption)
 
 
-def _json(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome]) -> str:
+def _json(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], computed: Values) -> str:
     cells: list[dict[str, Any]] = []
     for outcome in outcomes:
         cell: dict[str, Any] = {"settings": outcome.cell.settings, "status": outcome.status}
@@ -96,6 +96,7 @@ def _json(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome])
         "experiment": experiment.name,
         "settings": settings,
         "software": software_versions(),
+        **computed,
         "cells": cells,
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"

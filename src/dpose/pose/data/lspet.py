@@ -2,14 +2,16 @@
 
 The folder is the dataset's own: `images/im00001.jpg ...` and `joints.mat`. dpose splits it by image number,
 since the dataset has no split: public 1-1000, private 1001-8000, validation 8001-9000. Later pictures,
-where present, are unused.
+where present, are unused. For choosing settings the private split has two parts, `choosing-train` 1001-7000 and
+`choosing-test` 7001-8000: both are private, and what is scored on the second is a use of private pictures.
 
 **Near copies.** The same photograph is in the dataset more than once, saved again, sometimes recoloured. A
 public picture that is also private would be protected in name only, and a validation picture that was
 trained on measures nothing. So public pictures near a private one are left out, and validation pictures
 near a private or a remaining public one. A private picture is never left out for its copies: the number of
 private pictures is public and must not depend on what they show. What is left of the public and validation
-splits does depend on the private pictures, so a guarantee for the private ones is conditional on that choice.
+splits does depend on the private pictures, so a guarantee for the private ones is conditional on that choice. Of
+`choosing-test`, pictures near one of `choosing-train` are left out in the same way.
 
 `NEAR` was chosen on the real pictures. All 40 million pairs of the 9,000 were compared, and as a control
 every picture with every *mirrored* other: the dataset holds no mirrored copy (none was seen, and those
@@ -56,6 +58,10 @@ SPLITS: Mapping[str, tuple[int, int]] = {
 }
 """First and last image number of each split."""
 
+CHOOSING_TRAIN, CHOOSING_TEST = "choosing-train", "choosing-test"
+PARTS: Mapping[str, tuple[int, int]] = {CHOOSING_TRAIN: (1001, 7000), CHOOSING_TEST: (7001, 8000)}
+"""First and last image number of the parts of the private split that settings are chosen on."""
+
 NEAR = 24
 """Two pictures are near copies when at most this many of their fingerprints' 128 bits differ."""
 
@@ -85,6 +91,7 @@ def open_lspet(
     augment: Augment | None = None,
     unit: UnitKind = "image",
     splits: Mapping[str, tuple[int, int]] = SPLITS,
+    parts: Mapping[str, tuple[int, int]] = PARTS,
 ) -> PoseUnits:
     """One split of LSPET: a picture a unit, one person a picture.
 
@@ -98,11 +105,12 @@ def open_lspet(
 
     Args:
         root: The folder with `images/` and `joints.mat`.
-        split: "public", "private" or "validation".
+        split: "public", "private" or "validation"; or "choosing-train" or "choosing-test", parts of the private one.
         input_size: (H, W) of a view in pixels.
         augment: What to change at random.
         unit: "image" or "crop"; the same units either way.
         splits: First and last image number of each split.
+        parts: The same of the two parts of the private split.
 
     Raises:
         DposeError: the folder or a file is missing, a picture is damaged, or joints.mat is not what it
@@ -113,9 +121,15 @@ def open_lspet(
         raise DposeError("no such folder", str(root), _GET_IT)
     labels = _read_labels(root / "joints.mat", splits)
     paths = _image_paths(root / "images", splits)
-    first, last = splits[split]
+    first, last = {**splits, **parts}[split]
     numbers = np.arange(first, last + 1)
-    copies = _near_copies(paths, splits)[split] if split != "private" else np.zeros(len(numbers), bool)
+    if split in ("private", CHOOSING_TRAIN):
+        copies = np.zeros(len(numbers), bool)
+    elif split == CHOOSING_TEST:
+        prints = _fingerprints(paths, parts)
+        copies = near_any(prints[CHOOSING_TEST], prints[CHOOSING_TRAIN], NEAR)
+    else:
+        copies = _near_copies(paths, splits)[split]
 
     pictures, unused, unseen, headless = [], 0, 0, 0
     for number in numbers[~copies]:
@@ -198,16 +212,23 @@ def _near_copies(
     paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]
 ) -> dict[str, NDArray[np.bool_]]:
     """For the public and the validation split, which of its pictures are near copies of another split's."""
-    numbers = sorted(paths)
-    rows = dict(
-        zip(numbers, fingerprint_files([paths[n] for n in numbers], "comparing pictures"), strict=True)
-    )
-    prints = {
-        split: np.stack([rows[n] for n in range(first, last + 1)]) for split, (first, last) in splits.items()
-    }
+    prints = _fingerprints(paths, splits)
     public = near_any(prints["public"], prints["private"], NEAR)
     seen = np.concatenate([prints["private"], prints["public"][~public]])
     return {"public": public, "validation": near_any(prints["validation"], seen, NEAR)}
+
+
+def _fingerprints(
+    paths: Mapping[int, Path], splits: Mapping[str, tuple[int, int]]
+) -> dict[str, NDArray[np.uint8]]:
+    """Of each split's pictures, (N, 16)."""
+    numbers = sorted(paths)  # all of them, whatever is asked: they are kept together
+    rows = dict(
+        zip(numbers, fingerprint_files([paths[n] for n in numbers], "comparing pictures"), strict=True)
+    )
+    return {
+        split: np.stack([rows[n] for n in range(first, last + 1)]) for split, (first, last) in splits.items()
+    }
 
 
 def _within(joints: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.bool_]:

@@ -33,6 +33,9 @@ class Source:
             `annotations` too.
         conditions: For a split whose content depends on private pictures, what a guarantee that builds on it takes as
             given.
+        within: For a split that is part of another, that other.
+        choosing: The splits to choose settings on, to train and to test; () where there are none. The second is none
+            that a benchmark reports.
         skeleton: Of its labels.
         labels: For data whose labels are a file that may have another name: called with root, split and that name,
             gives the file and a note.
@@ -44,6 +47,8 @@ class Source:
     default: Mapping[Purpose, str]
     open: Callable[..., PoseUnits]
     conditions: Mapping[str, str] = field(default_factory=dict)
+    within: Mapping[str, str] = field(default_factory=dict)
+    choosing: tuple[str, str] | tuple[()] = ()
     skeleton: Skeleton = MPII
     labels: Callable[[Path, str, str], tuple[Path, str]] | None = None
     coco: Callable[[Path, str, str], coco.CocoSet] | None = None
@@ -92,13 +97,15 @@ SOURCES: Mapping[str, Source] = {
     ),
     "lspet": Source(
         "a folder",
-        tuple(lspet.SPLITS),
+        (*lspet.SPLITS, *lspet.PARTS),
         {"train": "private", "evaluate": "validation"},
         _open_lspet,
         {"public": "which public pictures of LSPET were left out as near copies of private ones"},
+        within=dict.fromkeys(lspet.PARTS, "private"),
+        choosing=(lspet.CHOOSING_TRAIN, lspet.CHOOSING_TEST),
     ),
     "mpii": Source("a folder", ("train", "val"), _DEFAULT, mpii.open_mpii, labels=mpii.mpii_annotations),
-    "synthetic": Source("a look", _SCENE_SPLITS, _DEFAULT, _open_look),
+    "synthetic": Source("a look", _SCENE_SPLITS, _DEFAULT, _open_look, choosing=("train", "val")),
 }
 """Every kind of pose data by name."""
 
@@ -157,11 +164,13 @@ class DataSpec:
         return Path(self.root).expanduser()
 
     def same_units(self, other: DataSpec) -> bool:
-        """Whether two specs with their splits filled in name the same units, as far as names and label files tell.
+        """Whether two specs with their splits filled in share units, as far as names and label files tell.
 
-        Two splits of a folder that holds one label file for both are the same units.
+        Two splits of a folder that holds one label file for both are the same units, and a part of a split shares its
+        units with the whole.
         """
-        if self == other or self._resolved() == other._resolved():
+        one, another = self._resolved(), other._resolved()
+        if self == other or one == another or one._whole() == another or one == another._whole():
             return True
         mine, its = (_labels_of(spec) for spec in (self, other))
         return mine is not None and mine == its
@@ -169,6 +178,9 @@ class DataSpec:
     def _resolved(self) -> DataSpec:
         look = SOURCES[self.name].root == "a look"
         return self if look else replace(self, root=str(self.folder.resolve()))
+
+    def _whole(self) -> DataSpec:
+        return replace(self, split=SOURCES[self.name].within.get(self.split, self.split))
 
     @property
     def public(self) -> bool:

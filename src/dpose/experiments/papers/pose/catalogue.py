@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dpose.experiments.papers.pose.designs import Design, Scale
 from dpose.experiments.papers.pose.trainings import RECOMMENDED
+from dpose.experiments.papers.pose.variants import VARIANTS
 
 EPSILONS_000 = (0.2, 0.4, 0.6, 0.8, 1.0, 3.0, 5.0, 7.0)
 EPSILONS_003 = (0.2, 0.4, 0.6, 0.8)
@@ -69,7 +72,28 @@ def _benchmark(name: str, title: str, data: str, pretrain: bool, notes: tuple[st
     )
 
 
+def _ablation(benchmark: Design) -> Design:
+    return replace(
+        benchmark,
+        name=f"{benchmark.name}-ablation",
+        title=f"the recipe with one thing changed at a time: {benchmark.title.rpartition('on ')[2]}",
+        methods=(RECOMMENDED,),
+        whole=replace(benchmark.whole, epsilons=(0.8, 8.0)),
+        core=replace(benchmark.core, epsilons=(8.0,)),
+        notes=(),
+        variants=tuple(VARIANTS),
+    )
+
+
 _FIGURE = tuple(f"003/appendix-{kind}" for kind in ("dp", "pdp", "fdp", "fpdp"))
+_LSPET = _benchmark(
+    "lspet-dp",
+    "benchmark: private training on real people, LSPET",
+    "",
+    True,
+    ("LSPET has no test split: what is reported is its validation split, pictures 8001 to 9000",),
+)
+_WARD = _benchmark("ward-dp", "benchmark: private training on rendered people", "synthetic:ward", False)
 
 DESIGNS = (
     _paper("000/table1", "pose without privacy, three strategies", (), ("000/table1",), EPSILONS_000),
@@ -92,12 +116,8 @@ DESIGNS = (
     _later("humanart-fdp", "Human-Art with feature DP-SGD", "fdp-sgd", ""),
     _later("humanart-fpdp", "Human-Art with feature-projective DP-SGD", "fpdp-sgd", ""),
     _paper("003/figure2", "pose with all four methods, by epsilon", METHODS, _FIGURE, EPSILONS_003),
-    _benchmark(
-        "lspet-dp",
-        "benchmark: private training on real people, LSPET",
-        "",
-        True,
-        ("LSPET has no test split: what is reported is its validation split, pictures 8001 to 9000",),
-    ),
-    _benchmark("ward-dp", "benchmark: private training on rendered people", "synthetic:ward", False),
+    _LSPET,
+    _WARD,
+    _ablation(_LSPET),
+    _ablation(_WARD),
 )

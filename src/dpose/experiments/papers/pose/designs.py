@@ -71,6 +71,7 @@ class Design:
         core: The named subset.
         pretrain: Whether the weights learn from the public split of the private data beforehand.
         notes: What the reader must know.
+        variants: For an ablation, the recipe's variants that are its rows, by name; () for every other grid.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Design:
     core: Scale
     pretrain: bool = False
     notes: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
 
     @property
     def tables(self) -> tuple[Printed, ...]:
@@ -108,6 +110,8 @@ class Design:
 
         References come first within their strategy; the starting weights before everything.
         """
+        if self.variants:
+            return self._ablated(asked)
         scale = self.scale(asked)
         methods = asked.methods or self.methods
         lines = [line for table in self.tables for line in table.lines]
@@ -139,6 +143,18 @@ class Design:
                 wanted = chosen and epsilon in scale.epsilons and RECOMMENDED in methods
                 found[Training(RECOMMENDED, strategy, None, epsilon)] = wanted
         return found
+
+    def _ablated(self, asked: GridRequest) -> dict[Training, bool]:
+        """The start, and at each epsilon the recipe, which is always run, and its variants."""
+        scale = self.scale(asked)
+        chosen = ("", *(asked.variants or self.variants))
+        epsilons = sorted(_union(self.whole.epsilons, scale.epsilons))
+        return {Training(START, START): True} | {
+            Training(RECOMMENDED, "finetune", None, epsilon, variant=variant): epsilon in scale.epsilons
+            and variant in chosen
+            for epsilon in epsilons
+            for variant in ("", *self.variants)
+        }
 
 
 def _key(one: Line | Training) -> tuple[str, str, float | None, float | None]:

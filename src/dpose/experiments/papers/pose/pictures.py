@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from dpose.experiments.choices import shown_spec
 from dpose.experiments.papers.experiment import Drawing, Outcome
 from dpose.experiments.papers.pose.running import PEOPLE, model_of
 from dpose.experiments.papers.pose.tables import Ours, by_setting, named
-from dpose.experiments.papers.pose.testing import open_tested
+from dpose.experiments.papers.pose.testing import open_tested, read_people
 from dpose.experiments.papers.pose.trainings import START, Setup, Training
 from dpose.media.drawing import draw_skeleton, grid
 from dpose.media.images import encode_image
@@ -109,11 +108,11 @@ def _ranked(files: Sequence[Path], units: PoseUnits) -> list[int]:
     """The units with one person whom enough joints are scored of, the best found first."""
     shares: dict[str, list[float]] = {}
     for file in files:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        counts = Counter(content["units"])
-        for name, found, scored in zip(content["units"], content["found"], content["scored"], strict=True):
+        people = read_people(file)
+        counts = Counter(people.names)
+        for name, found, scored in zip(people.names, people.found, people.scored, strict=True):
             if scored >= LEAST and counts[name] == 1:
-                shares.setdefault(name, []).append(found / scored)
+                shares.setdefault(name, []).append(float(found / scored))
     places = {units.unit_id(i): i for i in range(len(units))}
     known = [n for n, values in shares.items() if len(values) == len(files) and n in places]
     return [places[n] for n in sorted(known, key=lambda n: (-statistics.mean(shares[n]), n))]

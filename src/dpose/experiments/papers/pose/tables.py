@@ -10,6 +10,7 @@ from dpose.experiments.papers.experiment import Outcome, Table
 from dpose.experiments.papers.pose.designs import REFERENCES, STRATEGIES, Design
 from dpose.experiments.papers.pose.printed import Line, Printed
 from dpose.experiments.papers.pose.trainings import START, Training
+from dpose.experiments.papers.pose.variants import VARIANTS
 
 PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")
 AP_COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
@@ -184,6 +185,8 @@ def named(training: Training) -> str:
     if training.method == START:
         return NAMES[START]
     parts = [training.method, training.strategy]
+    if training.variant:
+        parts = [VARIANTS[training.variant].title]
     if training.clip_norm is not None:
         parts.append(f"C = {training.clip_norm:g}")
     if training.epsilon is not None:

@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
+from dpose.errors import DposeError
 from dpose.experiments.choices import run_config, shown_spec
 from dpose.experiments.evaluation import evaluate_run, record_score
+from dpose.experiments.paired import Counts
 from dpose.experiments.scoring import score_boxes
 from dpose.files import write_atomic
 from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, open_data
@@ -81,7 +83,7 @@ class People:
         return (near & scored).sum(1), scored.sum(1)
 
     def write(self, path: Path) -> None:
-        """Keep what was found of each person, for choosing pictures.
+        """Keep what was found of each person, for intervals and for choosing pictures; `read_people` reads it.
 
         Raises:
             DposeError: the file cannot be written.
@@ -89,6 +91,25 @@ class People:
         found, scored = self.found()
         content = {"units": list(self.names), "found": found.tolist(), "scored": scored.tolist()}
         write_atomic(path, json.dumps(content) + "\n")
+
+
+def read_people(path: Path) -> Counts:
+    """What a run found of each person, as `People.write` kept it.
+
+    Raises:
+        DposeError: there is no such file, or it is damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        names = tuple(map(str, content["units"]))
+        found, scored = (np.array(content[name], np.int64) for name in ("found", "scored"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DposeError("cannot be read", str(path), "delete its cell's file, and run again") from error
+    if found.shape != scored.shape or found.shape != (len(names),):
+        raise DposeError(
+            "does not count each person once", str(path), "delete its cell's file, and run again"
+        )
+    return Counts(names, found, scored)
 
 
 def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dict[str, Any], People | None]:

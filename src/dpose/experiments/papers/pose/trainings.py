@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dpose.experiments.config import RunConfig
+from dpose.experiments.papers.pose.variants import VARIANTS
+from dpose.experiments.recipes import filled_in
 from dpose.pose.folder import shipped_weights
 from dpose.training.methods import METHODS
 
@@ -29,6 +31,8 @@ class Training:
         clip_norm: C; None for methods that clip nothing, and for a recipe, which has its own.
         epsilon: None for methods without a guarantee.
         repetition: From 1.
+        variant: A name in `VARIANTS`, of the recipe with one thing changed; "" for everything else. What it changes may
+            be the strategy, too.
     """
 
     method: str
@@ -36,16 +40,19 @@ class Training:
     clip_norm: float | None = None
     epsilon: float | None = None
     repetition: int = 1
+    variant: str = ""
 
     @property
     def key(self) -> str:
         """Names its files."""
-        parts = [self.method, self.strategy] if self.method != START else [START]
+        if self.method == START:
+            return START
+        parts = [self.variant] if self.variant else [self.method, self.strategy]
         if self.clip_norm is not None:
             parts.append(f"C{self.clip_norm:g}")
         if self.epsilon is not None:
             parts.append(f"eps{self.epsilon:g}")
-        return "-".join([*parts, f"run{self.repetition}"]) if self.method != START else START
+        return "-".join([*parts, f"run{self.repetition}"])
 
     @property
     def setting(self) -> Training:
@@ -59,8 +66,9 @@ class Training:
 
     @property
     def values(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
+        """As JSON; without a variant where there is none, as in cells of grids that know no variants."""
+        values = asdict(self)
+        return values if self.variant else {k: v for k, v in values.items() if k != "variant"}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Training:
@@ -141,7 +149,7 @@ class Setup:
         if training.method == START:
             return RunConfig.from_dict(self._pretraining(seed))
         if training.method == RECOMMENDED:
-            return RunConfig.from_dict(self._recommended(training, folder, seed))
+            return self._varied(training.variant, self._recommended(training, folder, seed))
         private = {
             "epsilon": training.epsilon,
             "delta": self.delta,
@@ -177,6 +185,16 @@ class Setup:
                 "seed": seed,
             }
         )
+
+    def _varied(self, variant: str, values: dict[str, Any]) -> RunConfig:
+        recipe = RunConfig.from_dict(values)
+        if not variant:
+            return recipe
+        changed = filled_in(VARIANTS[variant].change(recipe), values)
+        config = RunConfig.from_dict(changed)
+        if not config.plan.kind.projects:
+            return config
+        return RunConfig.from_dict(filled_in({"data": {"public": self.public}}, changed))
 
     def _recommended(self, training: Training, folder: Path, seed: int | None) -> dict[str, Any]:
         return {
