@@ -1,9 +1,8 @@
-"""A recipe's first stages: the first weights learn from public data, in runs of their own beside the private one."""
+"""A recipe's first stage: the first weights learn from public data, in a run of their own beside the private one."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -21,7 +20,6 @@ from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.experiments.runs import train_pose
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
-from dpose.pose.folder import WEIGHTS
 from dpose.pose.model import PoseConfig
 from dpose.training.guards import check_disjoint
 from dpose.training.ranks import ranks
@@ -29,7 +27,7 @@ from dpose.training.trainer import Run
 
 
 def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
-    """Teach the first weights on public data if the recipe has such stages and there are such data.
+    """Teach the first weights on public data if the recipe has that stage and there are such data.
 
     The data are those of `--public`, or else the public split of the dataset that is trained on. No private picture is
     read but to refuse public ones that are among them. A stage that was stopped is gone on with; one that is whole is
@@ -37,16 +35,15 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
 
     Args:
         config: Of the private run.
-        out: Its folder; the last stage's stands beside it, with "-public" behind its name, those before it have a
-            number behind that.
+        out: Its folder; the stage's stands beside it, with "-public" behind its name.
         console: Where progress goes.
         command: What the user typed, for the report.
 
     Returns:
-        The private run's configuration with its first weights; or a stage's run, if it was stopped.
+        The private run's configuration with its first weights; or the stage's run, if it was stopped.
 
     Raises:
-        DposeError: `out` is there already, a public picture is a private one, or a stage's folder is another run's.
+        DposeError: `out` is there already, a public picture is a private one, or the stage's folder is another run's.
     """
     spec = stage_data(config)
     if spec is None:
@@ -55,6 +52,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     place = ranks()
     place.highest(0)  # nobody makes a folder before everybody has looked
     folder = out.with_name(f"{out.name}-public")
+    stage = _stage(config, spec)
     if place.first:
         console.print(
             f"First, public data: the weights learn from {shown_spec(spec)}, without privacy, into {folder}.",
@@ -62,22 +60,13 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
             soft_wrap=True,
         )
         _check_disjoint(config, spec, console)
-    assert config.recipe is not None
-    given = {
-        "data": {"private": str(spec)},
-        "model": {"preset": config.model.preset, "input_size": config.model.input_size},
-        "seed": config.seed,
-    }
-    for run_folder, stage in public_runs(config.recipe, given, folder):
-        begun = run_folder.exists()
-        if begun and run_config(run_folder) != stage:
-            raise DposeError(
-                "holds a run with other settings", str(run_folder), "remove it, or choose another --out"
-            )
-        if not (run_folder / WEIGHTS).exists():
-            run = train_pose(stage, run_folder, console, resume=begun, command=command)
-            if run.interrupted:
-                return run
+    begun = folder.exists()
+    if begun and run_config(folder) != stage:
+        raise DposeError("holds a run with other settings", str(folder), "remove it, or choose another --out")
+    if not (folder / "model.safetensors").exists():
+        run = train_pose(stage, folder, console, resume=begun, command=command)
+        if run.interrupted:
+            return run
     return config.model_copy(
         update={
             "model": config.model.model_copy(update={"init": str(folder)}),
@@ -87,30 +76,15 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     )
 
 
-def public_runs(recipe: str, given: dict[str, Any], folder: Path) -> list[tuple[Path, RunConfig]]:
-    """The runs of a recipe's public stages, in their order, and their folders.
-
-    Args:
-        recipe: A name in `RECIPES`.
-        given: What goes before the recipe: the data, the model, the first weights if they are not the preset's.
-        folder: The last one's; the folders of those before it have a number behind its name.
-
-    Raises:
-        DposeError: a value is out of range.
-    """
-    stages = RECIPES[recipe].public
-    found: list[tuple[Path, RunConfig]] = []
-    for number, values in enumerate(stages, 1):
-        own = folder if number == len(stages) else folder.with_name(f"{folder.name}-{number}")
-        stage = RunConfig.from_dict(filled_in(given, values), "recipe")
-        if found:
-            stage = stage.model_copy(
-                update={"model": stage.model.model_copy(update={"init": str(found[-1][0])})}
-            )
-        found.append(
-            (own, stage.model_copy(update={"precision": precision(stage)}))
-        )  # as it will stand there
-    return found
+def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
+    assert config.recipe is not None
+    given = {
+        "data": {"private": str(spec)},
+        "model": {"preset": config.model.preset, "input_size": config.model.input_size},
+        "seed": config.seed,
+    }
+    stage = RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe")
+    return stage.model_copy(update={"precision": precision(stage)})  # as it will stand in the folder
 
 
 def stage_data(config: RunConfig) -> DataSpec | None:
