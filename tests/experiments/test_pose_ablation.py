@@ -60,6 +60,7 @@ class TestVariants:
             "no-averaging": {"plan.ema_decay"},
             "lr-times-3": {"optimizer.lr"},
             "lr-third": {"optimizer.lr"},
+            "finetune": {"model.strategy"},
             "full": {"model.strategy"},
             "four-views": {"plan.copies", "augment"},
             "tenth-clip": {"plan.clip_norm"},

@@ -21,6 +21,7 @@ from dpose.experiments.papers.pose.testing import People
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.experiments.papers.registry import EXPERIMENTS
 from dpose.experiments.papers.reproduce import reproduce
+from dpose.experiments.recipes import RECIPES
 from dpose.media.images import decode_image
 from dpose.privacy.ledger import verify_run
 from dpose.training import update
@@ -293,6 +294,31 @@ class TestStopped:
         running._train(grid.setup, training, run, tmp_path, "")
         assert called == ["anew", "resume"]
         assert (run / "ledger.jsonl").exists()
+
+    def test_a_run_of_another_recipe_is_not_taken_for_this_one(self, tmp_path, monkeypatch):
+        grid = bound("ward-dp", only())
+        training = Training("recommended", "finetune", None, 0.8)
+        run = tmp_path / "runs" / training.key
+        run.mkdir(parents=True)
+        before = running.settled(grid.setup.config(training, tmp_path))
+        content = {"run": before.to_dict(), "task": "pose", "model": {}}
+        (run / "config.json").write_text(json.dumps(content))
+        (run / "ledger.jsonl").write_text("")
+        resumed = []
+
+        class Ended:
+            interrupted = False
+
+        monkeypatch.setattr(running, "resume_task", lambda *_: resumed.append(1) or Ended())
+        running._train(grid.setup, training, run, tmp_path, "")
+        assert resumed
+        recipe = RECIPES[RECOMMENDED].private
+        lr = {**recipe["optimizer"], "lr": 0.5}
+        monkeypatch.setitem(recipe, "optimizer", lr)
+        with pytest.raises(DposeError, match="other settings"):
+            running._train(grid.setup, training, run, tmp_path, "")
+        cells = {cell.key: cell.settings for cell in grid.cells}
+        assert cells[training.key]["recipe"]["optimizer"]["lr"] == pytest.approx(0.5 * 0.1**0.5)
 
     def test_a_stopped_training_stops_the_grid(self, tmp_path, monkeypatch):
         class Ended:

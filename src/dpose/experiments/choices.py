@@ -225,6 +225,11 @@ def augment(config: RunConfig) -> Augment:
     return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[name]()
 
 
+def settled(config: RunConfig) -> RunConfig:
+    """`config` as it stands in the run folder: with the precision that this machine gives it."""
+    return config.model_copy(update={"precision": precision(config)})
+
+
 def precision(config: RunConfig) -> Precision:
     """What the model computes in: as configured, else bfloat16 for `non-private` on a GPU."""
     return config.precision or (

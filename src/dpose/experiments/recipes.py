@@ -37,15 +37,15 @@ class Recipe:
 
 RECOMMENDED = Recipe(
     private={
-        "model": {"strategy": "finetune"},
+        "model": {"strategy": "light"},
         "plan": {"method": "dp-sgd", "epochs": 8.0, "expected_batch_size": 1024, "ema_decay": 0.9},
         "optimizer": {"name": "adamw", "lr": 3e-3, "options": {"weight_decay": 0.0}},
         "augment": "none",
     },
     public={
         "model": {"strategy": "full"},
-        "plan": {"method": "non-private", "steps": 1000, "expected_batch_size": 64, "ema_decay": 0.99},
-        "optimizer": {"name": "adamw", "lr": 7e-4},
+        "plan": {"method": "non-private", "steps": 1800, "expected_batch_size": 64, "ema_decay": 0.998},
+        "optimizer": {"name": "adamw", "lr": 1e-3},
         "augment": "public",
     },
     quiet_epsilon=8.0,

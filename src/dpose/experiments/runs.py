@@ -16,6 +16,7 @@ from dpose.experiments.choices import (
     open_public,
     open_units,
     precision,
+    settled,
     shown_spec,
     watched,
 )
@@ -61,7 +62,7 @@ def train_pose(
     place.highest(0)  # nobody makes the folder before everybody has looked
     with console.status("the first weights"):
         model, facts, caveats = build_model(config)
-    config = config.model_copy(update={"precision": precision(config)})
+    config = settled(config)
     data = open_units(config, model.config.input_size)
     named = " and ".join(config.data.sources)
     if config.plan.kind.reads_private_data:

@@ -10,9 +10,9 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import (
     open_public,
     open_units,
-    precision,
     public_split,
     run_config,
+    settled,
     shown_spec,
 )
 from dpose.experiments.config import RunConfig
@@ -83,8 +83,7 @@ def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
         "model": {"preset": config.model.preset, "input_size": config.model.input_size},
         "seed": config.seed,
     }
-    stage = RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe")
-    return stage.model_copy(update={"precision": precision(stage)})  # as it will stand in the folder
+    return settled(RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe"))
 
 
 def stage_data(config: RunConfig) -> DataSpec | None:

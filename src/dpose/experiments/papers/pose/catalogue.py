@@ -65,8 +65,8 @@ def _benchmark(name: str, title: str, data: str, pretrain: bool, notes: tuple[st
         data=data,
         delta=1e-5,
         accountant="pld",
-        whole=Scale(one, EPSILONS, (1.0,), 10.0, 1024, 1e-3, 0.9, "private", pretrain_epochs=90.0),
-        core=Scale(one, (0.8, 8.0), (1.0,), 2.0, 512, 3e-3, 0.9, "none", pretrain_epochs=30.0),
+        whole=Scale(one, EPSILONS, (1.0,), 10.0, 1024, 1e-3, 0.9, "private"),
+        core=Scale(one, (0.8, 8.0), (1.0,), 2.0, 512, 3e-3, 0.9, "none"),
         pretrain=pretrain,
         notes=(*notes, *BENCHMARK),
     )

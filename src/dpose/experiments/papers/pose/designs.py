@@ -37,7 +37,6 @@ class Scale:
         lr: The highest learning rate.
         ema: Decay of the weights' average.
         augment: As `RunConfig`.
-        pretrain_epochs: Passes over public data beforehand, where the grid has such a cell.
         limit: At most so many units to train on.
         tested: At most so many units to test on.
     """
@@ -50,7 +49,6 @@ class Scale:
     lr: float
     ema: float
     augment: str
-    pretrain_epochs: float = 0.0
     limit: int | None = None
     tested: int | None = None
 

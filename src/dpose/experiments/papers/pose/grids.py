@@ -33,6 +33,7 @@ from dpose.experiments.papers.pose.pictures import side_by_side
 from dpose.experiments.papers.pose.running import run_training
 from dpose.experiments.papers.pose.tables import grid_tables
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Setup, Training
+from dpose.experiments.recipes import RECIPES
 from dpose.pose.data import SOURCES, DataSpec
 from dpose.pose.folder import find_model
 from dpose.training.methods import METHODS
@@ -92,7 +93,6 @@ class Grid:
             preset=asked.preset or ("nano" if own.name in ("synthetic", "lspet") else "5m"),
             init=asked.init,
             pretrain=pretrain,
-            pretrain_epochs=scale.pretrain_epochs if pretrain else 0.0,
             epochs=scale.epochs,
             batch_size=scale.batch_size,
             delta=design.delta,
@@ -115,7 +115,10 @@ class Grid:
     @property
     def settings(self) -> Values:
         """All that a cell's result depends on. Not which cells are run: a grid may grow in its folder."""
-        return ablation_settings(self.setup) if self.design.variants else self.setup.values
+        if self.design.variants:
+            return ablation_settings(self.setup)
+        stage = {"public_stage": RECIPES[RECOMMENDED].public} if self.setup.pretrain else {}
+        return {**self.setup.values, **stage}
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -128,7 +131,7 @@ class Grid:
             for repetition in range(1, 2 if starts else self.asked.repeat + 1):
                 one = replace(training, repetition=repetition)
                 needs = START if self.setup.pretrain and not starts and training.strategy != "scratch" else ""
-                found.append(Cell(one.key, one.values, 1, wanted, needs))
+                found.append(Cell(one.key, self._told(one), 1, wanted, needs))
         return found
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
@@ -159,6 +162,12 @@ class Grid:
         first, *others = tables
         more = [*([apart.table] if apart.told else []), *([self._variants()] if ablates else [])]
         return Findings((first, *more, *others), drawings, (*notes, *apart.notes), apart.values)
+
+    def _told(self, training: Training) -> Values:
+        if training.method != RECOMMENDED or training.variant:
+            return training.values
+        # the recipe may change: what an older one gave is then no result of this cell
+        return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon)}
 
     def _drawings(self, outcomes: Sequence[Outcome]) -> tuple[Drawing, ...]:
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)

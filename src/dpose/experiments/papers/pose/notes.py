@@ -109,8 +109,8 @@ def _start_note(setup: Setup) -> str:
     if setup.pretrain:
         data = _shown(setup.pretrain)
         return (
-            f"finetune and full start from a public model that learnt, from the weights that come with dpose, "
-            f"{setup.pretrain_epochs:g} epochs from {data}: the cell called {START}"
+            "finetune and full start from a public model that learnt, from the weights that come with dpose, "
+            f"from {data}, as the recipe's public stage does: the cell called {START}"
         )
     first = (
         Path(setup.init).name if setup.init else f"the public weights of {setup.preset} that come with dpose"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from dpose.experiments.config import RunConfig
 from dpose.experiments.papers.pose.variants import VARIANTS
-from dpose.experiments.recipes import filled_in
+from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.pose.folder import shipped_weights
 from dpose.training.methods import METHODS
 
@@ -72,8 +72,8 @@ class Training:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Training:
-        """From `values`."""
-        return cls(**values)
+        """From `values`; what else a cell tells is passed over."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,6 @@ class Setup:
         preset: Of the model.
         init: What "finetune" and "full" start from: a model folder, or the name of public weights.
         pretrain: Public data that `init` learns from first, in a cell of its own; None for none.
-        pretrain_epochs: Passes over those.
         epochs: Passes over the private data.
         batch_size: Units in a batch on average.
         delta: Of every private cell.
@@ -108,7 +107,6 @@ class Setup:
     preset: str
     init: str | None
     pretrain: str | None
-    pretrain_epochs: float
     epochs: float
     batch_size: int
     delta: float
@@ -216,19 +214,13 @@ class Setup:
 
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
         known = self.init is not None or self.preset in shipped_weights()
-        return {
+        own = {
             "data": {"private": self.pretrain, "watch": "none"},
-            "model": {"preset": self.preset, "init": self.init, "strategy": "full" if known else "scratch"},
-            "plan": {
-                "method": "non-private",
-                "epochs": self.pretrain_epochs,
-                "expected_batch_size": 64,
-                "ema_decay": 0.99,
-            },
-            "optimizer": {"name": "adamw", "lr": 7e-4},
-            "augment": "public",
+            "model": {"preset": self.preset, "init": self.init, **({} if known else {"strategy": "scratch"})},
             "seed": seed,
         }
+        # the recipe's, so that no other method starts from a weaker model
+        return filled_in(own, RECIPES[RECOMMENDED].public)
 
     def _options(self) -> dict[str, Any]:
         # decay pulls weights towards zero whatever the data say: with few noisy steps it would be all there is

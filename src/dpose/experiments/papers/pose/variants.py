@@ -87,6 +87,12 @@ _ALL = (
     ),
     Variant("lr-third", "learning rate / 3", "whether noise moves the weights too far", _rate(1 / 3)),
     Variant(
+        "finetune",
+        "strategy finetune",
+        "whether the large matrices are worth their noise: all of stage four, the head and every LayerNorm",
+        lambda _: {"model": {"strategy": "finetune"}},
+    ),
+    Variant(
         "full",
         "strategy full",
         "whether training all layers is worth the noise on more parameters",
