@@ -213,8 +213,8 @@ def train(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="light (convolutions, norms and biases of the last stage and the head: least noise), finetune (all "
-            "of those), full, or scratch (from nothing). Default: finetune, if there are first weights.",
+            help="light (convolutions, norms and biases: what bears noise best), finetune (the last stage and the "
+            "head), full, or scratch (from nothing). Default: finetune, if there are first weights.",
             rich_help_panel=MODEL,
         ),
     ] = None,

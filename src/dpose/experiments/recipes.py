@@ -38,7 +38,7 @@ class Recipe:
 RECOMMENDED = Recipe(
     private={
         "model": {"strategy": "light"},
-        "plan": {"method": "dp-sgd", "epochs": 8.0, "expected_batch_size": 1024, "ema_decay": 0.9},
+        "plan": {"method": "dp-sgd", "epochs": 12.0, "expected_batch_size": 2048, "ema_decay": 0.9},
         "optimizer": {"name": "adamw", "lr": 3e-3, "options": {"weight_decay": 0.0}},
         "augment": "none",
     },

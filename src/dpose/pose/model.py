@@ -235,16 +235,16 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
 def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     """Set which parameters train, and name them.
 
-    * "light": convolutions, LayerNorms and biases of stage four and the head. The large matrices of attention, MLP
-      and head stay: noise is the same for every number, and their gradients have the least signal a number
-      (docs/results.md). After bias-only training (Bu et al. 2022, "Differentially private bias-term only fine-tuning").
+    * "light": everything but the matrices of attention, MLP and head and the position biases: convolutions, LayerNorms
+      and biases. Noise is the same for every number, and the gradients of those matrices have the least signal a
+      number (docs/results.md). After bias-only training (Bu et al. 2022, "Differentially private bias-term only
+      fine-tuning of foundation models").
     * "finetune": the patch embedding and the first three stages are frozen; stage four, every LayerNorm
       (those of frozen stages too) and the head train. The papers' strategy.
     * "full", "scratch": everything trains. They differ in where the weights come from, not here.
 
-    Frozen layers with no trainable parameter before them cost a forward pass and no backward pass, nor memory for its
-    activations: with "light" all stages but the last, with "finetune" the patch embedding, stage one and the entry of
-    stage two.
+    Frozen layers with no trainable parameter before them, with "finetune" the patch embedding, stage one and the entry
+    of stage two, cost a forward pass and no backward pass, nor memory for its activations.
 
     Raises:
         DposeError: there is no such strategy.
@@ -261,11 +261,10 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
 
 def _trains(strategy: Strategy, name: str, layer: nn.Module) -> bool:
     """Whether the parameter `name` of `layer` is trained."""
-    early = name.startswith(_LAST_FROZEN)
     if strategy == "light":
         small = isinstance(layer, nn.Conv2d | nn.LayerNorm | nn.GroupNorm | nn.BatchNorm2d)
-        return not early and (small or name.endswith(".bias"))
-    return strategy != "finetune" or not early or isinstance(layer, nn.LayerNorm)
+        return small or name.endswith(".bias")
+    return strategy != "finetune" or not name.startswith(_LAST_FROZEN) or isinstance(layer, nn.LayerNorm)
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -89,7 +89,7 @@ _ALL = (
     Variant(
         "finetune",
         "strategy finetune",
-        "whether the large matrices are worth their noise: all of stage four, the head and every LayerNorm",
+        "whether the last stage and the head, their large matrices with them, bear the noise better",
         lambda _: {"model": {"strategy": "finetune"}},
     ),
     Variant(
