@@ -173,7 +173,7 @@ class TestRun:
         assert steps[0] == 4 * steps[1]
         assert verify_run(tmp_path / "out" / "runs" / "quarter-passes-eps8-run1")
         told = (tmp_path / "out" / "results.md").read_text()
-        assert "a quarter of the passes, epsilon = 8 | recommended, finetune, epsilon = 8 |" in told
+        assert "a quarter of the passes, epsilon = 8 | the recipe, epsilon = 8 |" in told
         assert "which no benchmark reports" in told
         assert "plan.epochs: 8 to 2" in told
         assert "rendered and stand for private ones" in told

@@ -484,7 +484,7 @@ class TestDifferences:
         folder, *_ = repeated
         (one,) = (x for x in self.pairs(folder) if x["minus"]["method"] == "public-only")
         row = (
-            "| recommended, finetune, epsilon = 8 | public-only, finetune, tested on sharp pictures | "
+            "| the recipe, epsilon = 8 | public-only, finetune, tested on sharp pictures | "
             f"{one['value']:+.2f} | {one['low']:+.2f} to {one['high']:+.2f} | {100 * one['at_or_below_0']:.1f} % | "
             "2 and 2 |"
         )

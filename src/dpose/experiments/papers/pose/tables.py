@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dpose.experiments.papers.experiment import Outcome, Table
 from dpose.experiments.papers.pose.designs import REFERENCES, STRATEGIES, Design
 from dpose.experiments.papers.pose.printed import Line, Printed
-from dpose.experiments.papers.pose.trainings import START, Training
+from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.experiments.papers.pose.variants import VARIANTS
 
 PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")
@@ -184,7 +184,8 @@ def named(training: Training) -> str:
     """A training in words."""
     if training.method == START:
         return NAMES[START]
-    parts = [training.method, training.strategy]
+    # a recipe has a strategy of its own
+    parts = ["the recipe"] if training.method == RECOMMENDED else [training.method, training.strategy]
     if training.variant:
         parts = [VARIANTS[training.variant].title]
     if training.clip_norm is not None:
