@@ -4,6 +4,8 @@ A layer runs forward as it always does. Backward, it hands on the gradient of it
 once, and enters each unit's gradient of its parameters in the `Book`; autograd itself gets no gradient of a parameter.
 All tensors here have the units in their first dimension, put there by `vmap` and not by a guess at a layout: whatever
 stands behind it (views, windows, tokens, pixels) belongs to that one unit and is summed before any norm is taken.
+Under autocast x, weights and gradients come in a shorter type. No sum over units is taken here, so whatever is rounded
+is rounded within one unit, before its norm.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Linear:
         outputs = gradient.reshape(len(x), -1, weight.shape[0])
         self.book.add_products(self.weight, x.reshape(len(x), -1, weight.shape[1]), outputs)
         if self.bias:
-            self.book.add(self.bias, outputs.sum(1))
+            self.book.add(self.bias, _sum(outputs, 1))
         return (outputs.flatten(0, 1) @ weight).view(x.shape) if wanted else None
 
 
@@ -104,7 +106,7 @@ class Conv:
     ) -> Tensor | None:
         """See `Layer`."""
         if self.bias:
-            self.book.add(self.bias, gradient.sum((1, *range(3, gradient.ndim))))
+            self.book.add(self.bias, _sum(gradient, 1, *range(3, gradient.ndim)))
         if self._is_pointwise(weight):
             inputs, outputs = (t.movedim(2, -1).flatten(1, -2) for t in (x, gradient))
             self.book.add_products(self.weight, inputs, outputs)
@@ -173,9 +175,9 @@ class LayerNorm:
         mean, rstd = saved
         kept = [len(x), -1, *self.shape]
         normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
-        self.book.add(self.weight, normalised.mul_(gradient).reshape(kept).sum(1))
+        self.book.add(self.weight, _sum(normalised.mul_(gradient).reshape(kept), 1))
         if self.bias:
-            self.book.add(self.bias, gradient.reshape(kept).sum(1))
+            self.book.add(self.bias, _sum(gradient.reshape(kept), 1))
         if not wanted:
             return None
         found: Tensor = torch.ops.aten.native_layer_norm_backward(
@@ -209,9 +211,9 @@ class GroupNorm:
         places = (1, *range(3, x.ndim))
         in_groups = flat.view(len(flat), self.groups, -1)
         normalised = (in_groups - mean[..., None]).mul_(rstd[..., None]).view(x.shape)
-        self.book.add(self.weight, normalised.mul_(gradient).sum(places))
+        self.book.add(self.weight, _sum(normalised.mul_(gradient), *places))
         if self.bias:
-            self.book.add(self.bias, gradient.sum(places))
+            self.book.add(self.bias, _sum(gradient, *places))
         if not wanted:
             return None
         found: Tensor = torch.ops.aten.native_group_norm_backward(
@@ -255,3 +257,8 @@ class Table:
             sums.index_add_(self.dim + 1, x[0], gradient)
         self.book.add(self.weight, sums)
         return None
+
+
+def _sum(values: Tensor, *dims: int) -> Tensor:
+    """Over a unit's places, in float32 where the values are shorter."""
+    return values.sum(dims, dtype=torch.promote_types(values.dtype, torch.float32))
