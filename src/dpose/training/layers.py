@@ -72,7 +72,7 @@ class Linear:
         outputs = gradient.reshape(len(x), -1, weight.shape[0])
         self.book.add_products(self.weight, x.reshape(len(x), -1, weight.shape[1]), outputs)
         if self.bias:
-            self.book.add(self.bias, _sum(outputs, 1))
+            self.book.add(self.bias, outputs.sum(1))
         return (outputs.flatten(0, 1) @ weight).view(x.shape) if wanted else None
 
 
@@ -106,7 +106,7 @@ class Conv:
     ) -> Tensor | None:
         """See `Layer`."""
         if self.bias:
-            self.book.add(self.bias, _sum(gradient, 1, *range(3, gradient.ndim)))
+            self.book.add(self.bias, gradient.sum((1, *range(3, gradient.ndim))))
         if self._is_pointwise(weight):
             inputs, outputs = (t.movedim(2, -1).flatten(1, -2) for t in (x, gradient))
             self.book.add_products(self.weight, inputs, outputs)
@@ -173,17 +173,38 @@ class LayerNorm:
     ) -> Tensor | None:
         """See `Layer`."""
         mean, rstd = saved
-        kept = [len(x), -1, *self.shape]
-        normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
-        self.book.add(self.weight, _sum(normalised.mul_(gradient).reshape(kept), 1))
+        one_by_one = x.device.type == "cpu"
+        slopes, shifts = (self.one_by_one if one_by_one else self.at_once)(x, weight, saved, gradient)
+        self.book.add(self.weight, slopes)
         if self.bias:
-            self.book.add(self.bias, _sum(gradient.reshape(kept), 1))
+            self.book.add(self.bias, shifts)
         if not wanted:
             return None
         found: Tensor = torch.ops.aten.native_layer_norm_backward(
             gradient, x, self.shape, mean, rstd, weight, None, [True, False, False]
         )[0]
         return found
+
+    def one_by_one(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Per-unit gradients of weight and bias by one call a unit, which reads everything once: best on a CPU."""
+        sums = [
+            torch.ops.aten.native_layer_norm_backward(
+                g, a, self.shape, mean, rstd, weight, weight, [False, True, True]
+            )[1:]
+            for g, a, mean, rstd in zip(gradient, x, *saved, strict=True)
+        ]
+        slopes, shifts = zip(*sums, strict=True)
+        return torch.stack(slopes), torch.stack(shifts)
+
+    def at_once(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same for all units at once, with the normalised input made again: best where a call costs much."""
+        kept = [len(x), -1, *self.shape]
+        normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
+        return normalised.mul_(gradient).reshape(kept).sum(1), gradient.reshape(kept).sum(1)
 
 
 @dataclass(frozen=True)
@@ -211,9 +232,9 @@ class GroupNorm:
         places = (1, *range(3, x.ndim))
         in_groups = flat.view(len(flat), self.groups, -1)
         normalised = (in_groups - mean[..., None]).mul_(rstd[..., None]).view(x.shape)
-        self.book.add(self.weight, _sum(normalised.mul_(gradient), *places))
+        self.book.add(self.weight, normalised.mul_(gradient).sum(places))
         if self.bias:
-            self.book.add(self.bias, _sum(gradient, *places))
+            self.book.add(self.bias, gradient.sum(places))
         if not wanted:
             return None
         found: Tensor = torch.ops.aten.native_group_norm_backward(
@@ -257,8 +278,3 @@ class Table:
             sums.index_add_(self.dim + 1, x[0], gradient)
         self.book.add(self.weight, sums)
         return None
-
-
-def _sum(values: Tensor, *dims: int) -> Tensor:
-    """Over a unit's places, in float32 where the values are shorter."""
-    return values.sum(dims, dtype=torch.promote_types(values.dtype, torch.float32))
