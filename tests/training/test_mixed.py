@@ -11,7 +11,7 @@ from dpose.errors import DposeError
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
-from dpose.training import mixed
+from dpose.training import layers, mixed
 from dpose.training import step as steps
 from dpose.training.gradients import clip_scales, clipped_sum, per_unit_gradients, trainable_params, unit_loss
 from dpose.training.loader import Loader
@@ -130,6 +130,24 @@ def test_a_unit_that_is_not_finite_counts_as_zero(name, value):
     clean = clipped_sum(task, model, params, emptied(batch, [3]), 0.3)
     batch.inputs[3, 0, 0, 0] = value
     assert distance(clipped_sum(task, model, params, batch, 0.3), clean) <= 1e-6
+
+
+def test_strided_convolutions_in_groups_run_in_float32_between_layers_in_bfloat16(monkeypatch):
+    """Their backward pass in bfloat16 takes 30 times as long on a processor."""
+    seen, real = [], layers.Conv.forward
+
+    def noted(self, x, weight, bias):
+        seen.append((self.how.stride, self.how.groups, x.dtype, weight.dtype))
+        return real(self, x, weight, bias)
+
+    monkeypatch.setattr(layers.Conv, "forward", noted)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(6, 6, 3, 2, 1, groups=6), torch.nn.Conv2d(6, 6, 3, groups=6), torch.nn.Flatten()
+    )
+    _, model, params, batch = setup(model, torch.float32, 2)
+    clipped_sum(MixedTask(), model, params, batch, 1.0)
+    full, short = (torch.float32,) * 2, (torch.bfloat16,) * 2
+    assert seen == [((2, 2), 6, *full), ((1, 1), 6, *short)]
 
 
 def test_empty_units_add_nothing():

@@ -146,9 +146,12 @@ class _Uses(TorchFunctionMode):
         level = pop_dynamic_layer_stack()
         try:
             output = run(*self._typed(call, rows))
+            output = output if isinstance(output, Tensor) else output[0]
+            if call.matrix and torch.is_autocast_enabled(self._device):
+                output = _shortened(output, torch.get_autocast_dtype(self._device))
         finally:
             push_dynamic_layer_stack(level)
-        return _add_batch_dim(output if isinstance(output, Tensor) else output[0], 0, self._level)
+        return _add_batch_dim(output, 0, self._level)
 
     def _typed(self, call: _Call, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the layer is given, `rows` standing for x: in the types of autocast where that is on.
@@ -160,7 +163,9 @@ class _Uses(TorchFunctionMode):
         if not torch.is_autocast_enabled(device):
             return rows, call.weight, call.bias
         if call.matrix:
-            wanted = torch.get_autocast_dtype(device)
+            # strided and in groups, a convolution's backward pass takes 30 times as long in bfloat16 as in float32
+            slow = call.sparse and device == "cpu"
+            wanted = torch.float32 if slow else torch.get_autocast_dtype(device)
             bias = None if call.bias is None else _shortened(call.bias, wanted)
             return _shortened(rows, wanted), _shortened(call.weight, wanted), bias
         # autocast on a CPU leaves norms as they are: they take any x, with weights in float32
@@ -169,13 +174,17 @@ class _Uses(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a known function, its arguments in their places; `matrix` where autocast would shorten them."""
+    """A call of a known function, its arguments in their places.
+
+    `matrix` where autocast would shorten them; `sparse` where processors have no kernel for the short backward pass.
+    """
 
     x: Tensor
     weight: Tensor
     bias: Tensor | None
     layer: Callable[[Book, str, str | None], Layer]
     matrix: bool = False
+    sparse: bool = False
 
     @property
     def weights(self) -> list[Tensor]:
@@ -208,7 +217,14 @@ def _conv(
         return values * (weight.ndim - 2) if len(values) == 1 else values
 
     how = layers.Convolution(each(stride), each(padding), each(dilation), groups)
-    return _Call(input, weight, bias, partial(layers.Conv, how=how), matrix=True)
+    return _Call(
+        input,
+        weight,
+        bias,
+        partial(layers.Conv, how=how),
+        matrix=True,
+        sparse=groups > 1 and how.stride != (1,) * len(how.stride),
+    )
 
 
 def _layer_norm(
