@@ -142,7 +142,7 @@ def test_strided_convolutions_in_groups_run_in_float32_between_layers_in_bfloat1
 
     monkeypatch.setattr(layers.Conv, "forward", noted)
     model = torch.nn.Sequential(
-        torch.nn.Conv2d(6, 6, 3, 2, 1, groups=6), torch.nn.Conv2d(6, 6, 3, groups=6), torch.nn.Flatten()
+        torch.nn.Conv2d(6, 6, 3, 2, 1, groups=6), torch.nn.Conv2d(6, 6, 1, groups=6), torch.nn.Flatten()
     )
     _, model, params, batch = setup(model, torch.float32, 2)
     clipped_sum(MixedTask(), model, params, batch, 1.0)
