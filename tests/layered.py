@@ -5,7 +5,7 @@ from torch import nn
 from torch.func import functional_call
 
 from dpose.training.gradients import trainable_params
-from dpose.units import UnitBatch
+from dpose.units import UnitBatch, pad_units
 
 
 class Task:
@@ -14,9 +14,22 @@ class Task:
     name = "any"
 
     def loss(self, model, params, inputs, targets):
-        out = functional_call(model, dict(params), (inputs,)).flatten(1)
+        return self.of(functional_call(model, dict(params), (inputs,)).flatten(1), targets)
+
+    def of(self, out, targets):
         slope = torch.linspace(0.5, 2.0, out.shape[1], dtype=out.dtype)
         return ((out * slope).sin() - targets["wanted"].to(out.dtype)[:, None]).square().mean(1)
+
+
+class MixedTask(Task):
+    """The same loss, of a model that computes in bfloat16."""
+
+    precision = "bf16"
+
+    def loss(self, model, params, inputs, targets):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = functional_call(model, dict(params), (inputs,)).flatten(1)
+        return self.of(out.float(), targets)
 
 
 class Columns(nn.Module):
@@ -195,3 +208,12 @@ def only(batch, unit):
 
 def norm(gradient):
     return float(torch.stack([g.double().square().sum() for g in gradient.values()]).sum().sqrt())
+
+
+def emptied(batch, units):
+    """With empty units (`dpose.units.pad_units`) in their places."""
+    padded = pad_units(batch, 2 * len(batch))
+    keep = [len(batch) + u if u in units else u for u in range(len(batch))]
+    return UnitBatch(
+        padded.inputs[keep], {n: t[keep] for n, t in padded.targets.items()}, padded.weights[keep]
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -83,7 +83,7 @@ class UnitBatch:
     Attributes:
         inputs: (U, V, C, H, W) or (U, V, C, T, H, W); uint8 or float.
         targets: Each (U, V, ...).
-        weights: (U, V) float32, >= 0; every unit has at least one positive weight.
+        weights: (U, V) float32, >= 0; every unit has at least one positive weight, or is empty (`pad_units`).
     """
 
     inputs: torch.Tensor
@@ -119,8 +119,15 @@ class Metric(Protocol):
         """The result over everything seen."""
 
 
+Precision = Literal["float32", "bf16"]
+"""What a loss is computed in. "bf16": bfloat16 (autocast), with weights and gradients in float32."""
+
+
 class Task(Protocol):
-    """What the engine needs to know of a task, and all that it knows."""
+    """What the engine needs to know of a task, and all that it knows.
+
+    A task whose loss runs under autocast has an attribute `precision`, "bf16"; without one it is "float32".
+    """
 
     name: str
 
@@ -146,6 +153,21 @@ class Task(Protocol):
 
     def metric(self) -> Metric:
         """A fresh metric."""
+
+
+def is_mixed(task: Task) -> bool:
+    """Whether the task's loss is computed in a shorter type than its gradients."""
+    return getattr(task, "precision", "float32") != "float32"
+
+
+def pad_units(batch: UnitBatch, units: int) -> UnitBatch:
+    """The batch with empty units at its end, `units` in all. They have no weight, so their gradients count as zero."""
+
+    def padded(t: torch.Tensor) -> torch.Tensor:
+        return torch.cat([t, t.new_zeros((units - len(batch), *t.shape[1:]))])
+
+    targets = {name: padded(t) for name, t in batch.targets.items()}
+    return UnitBatch(padded(batch.inputs), targets, padded(batch.weights))
 
 
 def view_bucket(count: int) -> int:

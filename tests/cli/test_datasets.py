@@ -152,6 +152,17 @@ class TestPrivateOnSeveral:
             refused(capsys, ["evaluate", "both", "--data", data], "the run protects")
         assert main(["evaluate", "both", "--data", "synthetic:ward:val"]) == 0
 
+    @pytest.mark.parametrize("slow", [False, True])
+    def test_in_bfloat16(self, slow, capsys, monkeypatch, tmp_path):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": not slow}, raising=False)
+        arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--precision", "bf16"]
+        assert main([*arguments, "--views-at-once", "4", "--out", "short"]) == 0
+        assert ("slower on it than float32" in capsys.readouterr().out) == slow
+        config = json.loads((tmp_path / "short" / "config.json").read_text())
+        assert (config["run"]["precision"], config["run"]["views_at_once"]) == ("bf16", 4)
+        assert main(["verify", "short"]) == 0
+        assert {p.dtype for p in load_model(tmp_path / "short").parameters()} == {torch.float32}
+
 
 class TestMistakes:
     def test_annotations_of_whom(self, capsys):
@@ -179,9 +190,7 @@ class TestMistakes:
         arguments = ["train", *data, *PRIVATE, "--method", "pdp-sgd", "--out", "run"]
         refused(capsys, arguments, "the public data are the private ones")
 
-    def test_half_precision_where_gradients_are_clipped(self, capsys):
-        arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--precision", "bf16", "--out", "run"]
-        refused(capsys, arguments, "dp-sgd clips")
+    def test_a_precision_that_there_is_not(self, capsys):
         refused(
             capsys, [*PUBLIC, "--data", "synthetic:ward", "--precision", "half", "--out", "run"], "precision"
         )

@@ -234,7 +234,7 @@ class TestFirstWeights:
 
 
 class TestPrecision:
-    def test_bf16_is_for_what_is_neither_clipped_nor_noised(self, monkeypatch):
+    def test_bf16_by_itself_is_for_what_is_neither_clipped_nor_noised(self, monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         assert precision(config("synthetic:ward")) == "bf16"
         assert precision(config("synthetic:ward", precision="float32")) == "float32"
@@ -243,10 +243,20 @@ class TestPrecision:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         assert precision(config("synthetic:ward")) == "float32"
         for method in ("dp-sgd", "pdp-sgd", "fdp-sgd", "fpdp-sgd"):
-            with pytest.raises(DposeError, match=f"{method} clips") as raised:
-                config("synthetic:ward", plan={**PRIVATE, "method": method}, precision="bf16")
-            assert "\n" not in raised.value.line()
+            asked = config("synthetic:ward", plan={**PRIVATE, "method": method}, precision="bf16")
+            assert precision(asked) == "bf16"
         assert config("synthetic:ward", plan={"method": "public-only"}, precision="bf16")
+
+    def test_bf16_is_for_poses(self):
+        with pytest.raises(DposeError, match="for poses"):
+            RunConfig.from_dict(
+                {
+                    "task": "action",
+                    "data": {"private": "synthetic"},
+                    "plan": {"method": "non-private", "epochs": 1},
+                    "precision": "bf16",
+                }
+            )
 
     def test_bf16_computes_nearly_the_same_gradient_in_float32_weights(self):
         torch.manual_seed(0)

@@ -333,9 +333,9 @@ def division_by_the_realised_batch(monkeypatch, dots):
     sizes = [1]
     real = step.Loader.micro_batches
 
-    def counted(self, indices, *rest):
+    def counted(self, indices, *rest, **options):
         sizes.append(max(1, len(indices)))
-        return real(self, indices, *rest)
+        return real(self, indices, *rest, **options)
 
     monkeypatch.setattr(step.Loader, "micro_batches", counted)
     monkeypatch.setattr(step.BoundPlan, "divisor", property(lambda self: sizes[-1]))

@@ -20,7 +20,7 @@ from dpose.training.gradients import (
     trainable_params,
     unit_loss,
 )
-from dpose.training.layers import Conv, Convolution
+from dpose.training.layers import Conv, Convolution, LayerNorm
 from dpose.training.tracking import track
 from dpose.units import UnitBatch
 from layered import MODELS, Hidden, Strange, Task, distance, norm, only, setup, without
@@ -142,6 +142,18 @@ def test_both_ways_of_a_convolution_agree(groups):
     gradient = torch.randn_like(conv.forward(x, weight, None)[0])
     both = conv.in_groups(x, weight, gradient), conv.one_by_one(x, weight, gradient)
     torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(6,), (5, 6)])
+def test_both_ways_of_a_layer_norm_agree(shape):
+    torch.manual_seed(0)
+    weight, x = torch.randn(shape, dtype=torch.float64), torch.randn(3, 2, 4, 5, 6, dtype=torch.float64) + 3
+    book = Book({"w": weight.shape, "b": weight.shape}, 3, products=False)
+    layer = LayerNorm(book, "w", "b", shape, 1e-5)
+    saved = layer.forward(x, weight, torch.zeros_like(weight))[1]
+    gradient = torch.randn_like(x)
+    one, all_ = (way(x, weight, saved, gradient) for way in (layer.one_by_one, layer.at_once))
+    torch.testing.assert_close(one, all_, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("where", ["input", "weights"])

@@ -189,6 +189,26 @@ def test_with_its_key_a_killed_run_ends_where_an_unbroken_one_does(
     assert not list((tmp_path / "state" / "keys").iterdir()), "a finished run's key is gone"
 
 
+def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, same_key):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+
+    class Short(type(dots.task)):
+        precision = "bf16"
+
+        def loss(self, *arguments):
+            with torch.autocast("cpu", torch.bfloat16):
+                return super().loss(*arguments).float()
+
+    float32, dots.task = run(dots, tmp_path / "float32", quiet), Short()
+    whole = run(dots, tmp_path / "whole", quiet)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
+    assert not torch.equal(done.model.classify.weight, float32.model.classify.weight)
+    found = verify_run(tmp_path / "run", tmp_path / "state")
+    assert found.spent == pytest.approx(whole.statement.epsilon, rel=1e-9)
+
+
 @pytest.mark.parametrize("method", PLANS)
 def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, unbroken, streams, method):
     monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)

@@ -26,9 +26,9 @@ from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import SKELETONS
-from dpose.pose.task import Precision
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
+from dpose.units import Precision
 
 IMAGENET = "imagenet"
 """What `--init` calls timm's weights of a TinyViT that has learnt from ImageNet."""

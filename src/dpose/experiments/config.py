@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dpose.errors import DposeError
 from dpose.experiments.recipes import RECIPES, filled_in
-from dpose.pose.task import Precision
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.units import MAX_VIEWS
+from dpose.units import MAX_VIEWS, Precision
 
 
 class DataChoice(BaseModel):
@@ -86,8 +85,8 @@ class RunConfig(BaseModel):
         plan: Method, budget, sampling, clipping.
         optimizer: Optimizer and schedule.
         augment: "none", "private" (mild) or "public" (strong); by the method's kind when None.
-        precision: "float32", or "bf16" for forward and backward passes in bfloat16 where nothing is clipped or noised.
-            None: bf16 for `non-private` on a GPU, else float32.
+        precision: "float32", or "bf16" for forward and backward passes in bfloat16. Gradients are clipped, summed and
+            noised in float32 all the same. None: bf16 for `non-private` on a GPU, else float32.
         seed: Reproducible and without guarantee; None draws from the operating system.
         recipe: Settings that were chosen beforehand stand where nothing else is said; see `recipes.py`.
     """
@@ -132,13 +131,9 @@ class RunConfig(BaseModel):
         return values
 
     @model_validator(mode="after")
-    def _clipped_in_float32(self) -> RunConfig:
-        if self.precision == "bf16" and self.plan.kind.private:
-            raise DposeError(
-                f"{self.plan.method} clips and adds noise, which is proved for float32",
-                "precision bf16",
-                "leave --precision out; non-private and public-only may use bf16",
-            )
+    def _poses_in_bfloat16(self) -> RunConfig:
+        if self.precision == "bf16" and self.task != "pose":
+            raise DposeError("is for poses", "precision bf16", "leave --precision out")
         return self
 
     @staticmethod

@@ -25,6 +25,7 @@ from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
 from dpose.experiments.warnings import few_units
 from dpose.files import check_free
+from dpose.experiments.warnings import few_units, slow_in_bf16
 from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
 from dpose.pose.model import PoseConfig, Preset
 from dpose.pose.task import PoseTask
@@ -63,6 +64,9 @@ def train_pose(
     with console.status("the first weights"):
         model, facts, caveats = build_model(config)
     config = settled(config)
+    slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
+    if slow:
+        console.print(f"Warning: {slow}", highlight=False)
     data = open_units(config, model.config.input_size)
     named = " and ".join(config.data.sources)
     if config.plan.kind.reads_private_data:

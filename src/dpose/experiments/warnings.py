@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
+from dpose.training.mixed import slow_in_bfloat16
+
 FEW = 500
 """Below so many units a private run is told what that means."""
 
@@ -19,3 +23,10 @@ def few_units(count: int) -> str | None:
         f"{units} few: the noise that hides any one of them hides most of what they all teach. Expect a model hardly "
         "better than the weights it starts from, and take its scores on so few units as chance. Thousands are usual."
     )
+
+
+def slow_in_bf16(device: torch.device) -> str | None:
+    """A warning about a processor that has no instructions for bfloat16; None where it has, or is not known."""
+    if not slow_in_bfloat16(device):
+        return None
+    return "this processor has neither AMX nor AVX512-BF16: bf16 is slower on it than float32"

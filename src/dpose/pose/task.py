@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +15,7 @@ from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.oks import OKS
 from dpose.pose.simcc import simcc_loss
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
-from dpose.units import Result, UnitBatch, View, pad_views
-
-Precision = Literal["float32", "bf16"]
+from dpose.units import Precision, Result, UnitBatch, View, pad_views
 
 
 class PoseTask:
@@ -32,7 +30,7 @@ class PoseTask:
         split_ratio: SimCC bins a pixel, the model's.
         labels: The skeleton of what the metric compares with, where it is another than the model's.
         precision: "bf16" runs the model in bfloat16 (autocast) when the loss is computed; weights, loss and gradients
-            stay float32. For training without clipping and noise.
+            stay float32.
 
     Raises:
         DposeError: there is no such skeleton.

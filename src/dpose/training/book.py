@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 SLACK = 4.0
-"""A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the gradients' dtype. The sum's own
-product rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm; in float32
-it also covers the rounding of the norm, whose products are in float64. Where nothing cancels it adds 1e-6."""
+"""A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the type that is summed in. The sum's
+own product rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm; in
+float32 it also covers the rounding of the norm, whose products are in float64. Where nothing cancels it adds 1e-6."""
 
 _BLOCK = 2048
 
@@ -34,19 +34,26 @@ class Book:
         shapes: The parameters' shapes, by name.
         units: U.
         products: Whether gradients may be kept as products; whole ones are always right.
+
+    Whatever comes in a type shorter than float32 is measured and summed in float32, where it is the same number: both
+    see one gradient, and no rounding depends on what other units add.
+
+    Attributes:
+        mixed: Whether the loss ran under autocast.
     """
 
     def __init__(self, shapes: Mapping[str, torch.Size], units: int, *, products: bool) -> None:
         self._shapes, self._units, self._products = shapes, units, products
+        self.mixed = False
         self._whole: dict[str, Tensor] = {}
         self._pairs: dict[str, tuple[Tensor, Tensor]] = {}
 
     def add(self, name: str, gradients: Tensor) -> None:
         """A use's per-unit gradients (U, *shape), added to those of the parameter's other uses before any norm."""
-        value = gradients.reshape(self._units, *self._shapes[name])
+        value = at_least_float32(gradients.reshape(self._units, *self._shapes[name]))
         if name in self._pairs:
             a, b = self._pairs.pop(name)
-            value = value + (b.mT @ a).view_as(value)
+            value = value + at_least_float32(b.mT @ a).view_as(value)
         self._whole[name] = self._whole[name] + value if name in self._whole else value
 
     def add_products(self, name: str, inputs: Tensor, outputs: Tensor) -> None:
@@ -94,7 +101,7 @@ class Book:
                 rows = rows.masked_fill(dropped[:, None], 0) if any_dropped else rows
                 total = scales.to(rows.dtype) @ rows
             elif name in self._pairs:
-                a, b = self._pairs.pop(name)
+                a, b = (at_least_float32(side) for side in self._pairs.pop(name))
                 if any_dropped:
                     a, b = (side.masked_fill(dropped[:, None, None], 0) for side in (a, b))
                 total = (b * scales.to(b.dtype)[:, None, None]).flatten(0, 1).T @ a.flatten(0, 1)
@@ -102,6 +109,11 @@ class Book:
                 total = torch.zeros_like(parameter)
             sums[name] = total.view(parameter.shape)
         return sums
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The same numbers, in float32 where they came in a shorter type."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
 def ghost_pays(places: int, inputs: int, outputs: int) -> bool:
@@ -129,10 +141,11 @@ def square_norms(rows: Tensor) -> Tensor:
 
 
 def _ghost_squares(inputs: Tensor, outputs: Tensor) -> Tensor:
-    """An upper bound, tight up to `SLACK`, of ||outputs_u^T inputs_u||^2, (U,), in their dtype."""
+    """An upper bound, tight up to `SLACK`, of ||outputs_u^T inputs_u||^2, (U,), in the type of the sum."""
+    summed_in = torch.promote_types(inputs.dtype, torch.float32)
     a, b = inputs.double(), outputs.double()
     gram_a, gram_b = a @ a.mT, b @ b.mT
     size = (gram_a.diagonal(dim1=1, dim2=2) * gram_b.diagonal(dim1=1, dim2=2)).sqrt().sum(1)
     # in float64 the squares of numbers that are large in float32 do not overflow: the cast makes them infinite again
     norms = gram_a.mul_(gram_b).sum((1, 2)).clamp_min(0).sqrt()
-    return (norms + SLACK * torch.finfo(inputs.dtype).eps * size).square().to(inputs.dtype)
+    return (norms + SLACK * torch.finfo(summed_in).eps * size).square().to(summed_in)

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from dpose.errors import DposeError
 from dpose.training.allocator import keep_freed_memory
 from dpose.training.book import Book, square_norms
 from dpose.training.tracking import Params as Params
 from dpose.training.tracking import UnitLoss, track
-from dpose.units import Task, UnitBatch
+from dpose.units import Task, UnitBatch, is_mixed
 
 Way = Literal["fast", "plain"]
 """How per-unit gradients are found. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
@@ -105,8 +106,10 @@ def clipped_sum(
         book = Book({name: p.shape for name, p in params.items()}, len(batch), products=False)
         for name in list(gradients):
             book.add(name, gradients.pop(name))
-    scales = _scales(book.norms(), clip_norm, normalise)
-    return book.sums(scales, params)
+    # an autocast around this would round sums over units, and one unit's share of them with all others'
+    with torch.autocast(batch.weights.device.type, enabled=False):
+        scales = _scales(book.norms(), clip_norm, normalise)
+        return book.sums(scales, params)
 
 
 def sensitivity(clip_norm: float, normalise: bool) -> float:
@@ -156,7 +159,7 @@ def _book(
     # norms are taken of exact products: not where the sum's own product would be rounded to a shorter type
     exact = first.device.type != "mps" and torch.get_float32_matmul_precision() == "highest"
     try:
-        return track(unit_loss(task, model), params, batch, products=products and exact)
+        book = track(unit_loss(task, model), params, batch, products=products and exact)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError) as error:
@@ -164,3 +167,10 @@ def _book(
         # as a torch whose inner functions take other arguments
         warnings.warn(f"per-unit gradients are taken the plain, slower way: {error}", stacklevel=3)
         return None
+    if book and book.mixed and not is_mixed(task):
+        raise DposeError(
+            "the loss runs under autocast and does not say so",
+            task.name,
+            'give the task an attribute precision = "bf16", for which steps are padded and checked',
+        )
+    return book

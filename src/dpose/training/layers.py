@@ -4,6 +4,8 @@ A layer runs forward as it always does. Backward, it hands on the gradient of it
 once, and enters each unit's gradient of its parameters in the `Book`; autograd itself gets no gradient of a parameter.
 All tensors here have the units in their first dimension, put there by `vmap` and not by a guess at a layout: whatever
 stands behind it (views, windows, tokens, pixels) belongs to that one unit and is summed before any norm is taken.
+Under autocast x, weights and gradients come in a shorter type. No sum over units is taken here, so whatever is rounded
+is rounded within one unit, before its norm.
 """
 
 from __future__ import annotations
@@ -171,17 +173,38 @@ class LayerNorm:
     ) -> Tensor | None:
         """See `Layer`."""
         mean, rstd = saved
-        kept = [len(x), -1, *self.shape]
-        normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
-        self.book.add(self.weight, normalised.mul_(gradient).reshape(kept).sum(1))
+        one_by_one = x.device.type == "cpu"
+        slopes, shifts = (self.one_by_one if one_by_one else self.at_once)(x, weight, saved, gradient)
+        self.book.add(self.weight, slopes)
         if self.bias:
-            self.book.add(self.bias, gradient.reshape(kept).sum(1))
+            self.book.add(self.bias, shifts)
         if not wanted:
             return None
         found: Tensor = torch.ops.aten.native_layer_norm_backward(
             gradient, x, self.shape, mean, rstd, weight, None, [True, False, False]
         )[0]
         return found
+
+    def one_by_one(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Per-unit gradients of weight and bias by one call a unit, which reads everything once: best on a CPU."""
+        sums = [
+            torch.ops.aten.native_layer_norm_backward(
+                g, a, self.shape, mean, rstd, weight, weight, [False, True, True]
+            )[1:]
+            for g, a, mean, rstd in zip(gradient, x, *saved, strict=True)
+        ]
+        slopes, shifts = zip(*sums, strict=True)
+        return torch.stack(slopes), torch.stack(shifts)
+
+    def at_once(
+        self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same for all units at once, with the normalised input made again: best where a call costs much."""
+        kept = [len(x), -1, *self.shape]
+        normalised = torch.native_layer_norm(x, self.shape, None, None, self.eps)[0]
+        return normalised.mul_(gradient).reshape(kept).sum(1), gradient.reshape(kept).sum(1)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, view_bucket
+from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, pad_units, view_bucket
 
 
 class Loader:
@@ -54,7 +54,9 @@ class Loader:
         while waiting:
             yield waiting.popleft().result()
 
-    def micro_batches(self, indices: Sequence[int], step: int, views_at_once: int) -> Iterator[UnitBatch]:
+    def micro_batches(
+        self, indices: Sequence[int], step: int, views_at_once: int, *, padded: bool = False
+    ) -> Iterator[UnitBatch]:
         """Every unit of `indices` exactly once, in batches of units with like numbers of views.
 
         A large sample makes more micro-batches; none is cut short. An empty sample makes none.
@@ -63,13 +65,20 @@ class Loader:
             indices: The sampled units.
             step: The step, for augmentation.
             views_at_once: How many (padded) views a micro-batch may hold; at least one unit goes in.
+            padded: Fill those that are not full with empty units: whatever was sampled, a unit with so many views is
+                computed in a batch of one and the same shape.
         """
+
+        def room(bucket: int) -> int:
+            return max(1, views_at_once // bucket)
+
         pending: dict[int, list[list[View]]] = {}
         for views in self.units(indices, step):
             bucket = view_bucket(len(views))
             group = pending.setdefault(bucket, [])
             group.append(views)
-            if len(group) >= max(1, views_at_once // bucket):
+            if len(group) >= room(bucket):
                 yield self.task.collate(pending.pop(bucket))
-        for group in pending.values():
-            yield self.task.collate(group)
+        for bucket, group in pending.items():
+            batch = self.task.collate(group)
+            yield pad_units(batch, room(bucket)) if padded else batch

@@ -22,7 +22,7 @@ from dpose.training.gradients import Params, clipped_sum, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
 from dpose.training.ranks import ALONE, Ranks
-from dpose.units import Task
+from dpose.units import Task, is_mixed
 
 _LOSS = "the loss"  # beside parameters' names, which have no blank
 
@@ -86,7 +86,8 @@ def private_gradient(
     )
     device = next(iter(params.values())).device
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
-    for batch in engine.loader.micro_batches(_share(sample, ranks), step, engine.views_at_once):
+    drawn, padded = _share(sample, ranks), is_mixed(engine.task)
+    for batch in engine.loader.micro_batches(drawn, step, engine.views_at_once, padded=padded):
         part = clipped_sum(
             engine.task, engine.model, params, batch.to(device), plan.clip_norm, normalise=plan.normalise
         )

@@ -93,11 +93,13 @@ class _Uses(TorchFunctionMode):
         self._book, self._units, self._copies = book, units, copies
         self._names = {id(p): name for name, p in own.items()}
         self._level = maybe_get_level(any_batched)
+        self._device = any_batched.device.type
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        self._book.mixed |= torch.is_autocast_enabled(self._device)
         # inside a transform of the loss's own (vmap, grad) the units are not the innermost level
         known = func in _KNOWN and maybe_current_level() == self._level
         call = _KNOWN[func](*args, **kwargs) if known else None
@@ -143,28 +145,59 @@ class _Uses(TorchFunctionMode):
             rows = rows.movedim(place, 0)
         level = pop_dynamic_layer_stack()
         try:
-            output = run(rows, call.weight, call.bias)
+            output = run(*self._typed(call, rows))
+            output = output if isinstance(output, Tensor) else output[0]
+            if call.matrix and torch.is_autocast_enabled(self._device):
+                output = _shortened(output, torch.get_autocast_dtype(self._device))
         finally:
             push_dynamic_layer_stack(level)
-        return _add_batch_dim(output if isinstance(output, Tensor) else output[0], 0, self._level)
+        return _add_batch_dim(output, 0, self._level)
+
+    def _typed(self, call: _Call, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What the layer is given, `rows` standing for x: in the types of autocast where that is on.
+
+        Autocast knows the functions that were called and not those that the layers call in their place. It also keeps
+        the copies that it makes of weights; one made here, where no graph is, would lose the gradient elsewhere.
+        """
+        device = rows.device.type
+        if not torch.is_autocast_enabled(device):
+            return rows, call.weight, call.bias
+        if call.matrix:
+            # strided and in groups, a convolution's backward pass takes 30 times as long in bfloat16 as in float32
+            slow = call.sparse and device == "cpu"
+            wanted = torch.float32 if slow else torch.get_autocast_dtype(device)
+            bias = None if call.bias is None else _shortened(call.bias, wanted)
+            return _shortened(rows, wanted), _shortened(call.weight, wanted), bias
+        # autocast on a CPU leaves norms as they are: they take any x, with weights in float32
+        return rows if device == "cpu" else _shortened(rows, torch.float32), call.weight, call.bias
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a known function, its arguments in their places."""
+    """A call of a known function, its arguments in their places.
+
+    `matrix` where autocast would shorten them; `sparse` where processors have no kernel for the short backward pass.
+    """
 
     x: Tensor
     weight: Tensor
     bias: Tensor | None
     layer: Callable[[Book, str, str | None], Layer]
+    matrix: bool = False
+    sparse: bool = False
 
     @property
     def weights(self) -> list[Tensor]:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
 
+def _shortened(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """In `dtype`, but for what autocast leaves alone: float64, and numbers without a fraction."""
+    return tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != torch.float64 else tensor
+
+
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> _Call:
-    return _Call(input, weight, bias, layers.Linear)
+    return _Call(input, weight, bias, layers.Linear, matrix=True)
 
 
 def _conv(
@@ -184,7 +217,14 @@ def _conv(
         return values * (weight.ndim - 2) if len(values) == 1 else values
 
     how = layers.Convolution(each(stride), each(padding), each(dilation), groups)
-    return _Call(input, weight, bias, partial(layers.Conv, how=how))
+    return _Call(
+        input,
+        weight,
+        bias,
+        partial(layers.Conv, how=how),
+        matrix=True,
+        sparse=groups > 1 and how.stride != (1,) * len(how.stride),
+    )
 
 
 def _layer_norm(

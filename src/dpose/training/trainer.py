@@ -39,12 +39,13 @@ from dpose.training.guards import check_disjoint, check_model
 from dpose.training.loader import Loader
 from dpose.training.loop import Ended, Loop, ReplayError
 from dpose.training.memory import fit_views_at_once
+from dpose.training.mixed import check_units_apart
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.ranks import ranks
 from dpose.training.surroundings import repeatable, surroundings
 from dpose.training.watching import Watch
-from dpose.units import Task, UnitDataset
+from dpose.units import Task, UnitBatch, UnitDataset, is_mixed
 
 
 @dataclass(frozen=True)
@@ -154,10 +155,13 @@ def train(
         fitted = (
             views_at_once
             or attempt.micro_batch
-            or _micro_batch(task, model, private, threads, clipped=plan.kind.private)
+            or fit_views_at_once(task, model, _example(task, private, threads), clipped=plan.kind.private)
         )
         fitted = -place.highest(-fitted)  # the least of all processes'
         device = next(iter(params.values())).device
+        if plan.kind.private and is_mixed(task):
+            with console.status("looking whether units stay apart in bfloat16"):
+                check_units_apart(task, model, _example(task, private, threads).to(device), fitted)
         around = surroundings(device, fitted, place.count, task, model, private)
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
         ended = None
@@ -209,12 +213,10 @@ def _make(folder: Path, resume: bool) -> None:
         raise explain_os_error(error, folder) from error
 
 
-def _micro_batch(
-    task: Task, model: torch.nn.Module, data: UnitDataset, threads: int, *, clipped: bool
-) -> int:
-    """As many views as fit; the unit that is loaded gives its shape only."""
+def _example(task: Task, data: UnitDataset, threads: int) -> UnitBatch:
+    """One unit, for its shape only."""
     with contextlib.closing(Loader(task, data, AesNoise(Key.from_seed(0)), threads)) as loader:
-        return fit_views_at_once(task, model, task.collate([loader.unit(0, 0)]), clipped=clipped)
+        return task.collate([loader.unit(0, 0)])
 
 
 def _config(
