@@ -23,9 +23,8 @@ from dpose.experiments.choices import (
 from dpose.experiments.config import RunConfig
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
-from dpose.experiments.warnings import few_units
-from dpose.files import check_free
 from dpose.experiments.warnings import few_units, slow_in_bf16
+from dpose.files import check_free
 from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
 from dpose.pose.model import PoseConfig, Preset
 from dpose.pose.task import PoseTask
