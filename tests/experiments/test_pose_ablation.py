@@ -175,7 +175,8 @@ class TestRun:
         told = (tmp_path / "out" / "results.md").read_text()
         assert "a quarter of the passes, epsilon = 8 | the recipe, epsilon = 8 |" in told
         assert "which no benchmark reports" in told
-        assert "plan.epochs: 8 to 2" in told
+        passes = RECIPES[RECOMMENDED].private["plan"]["epochs"]
+        assert f"plan.epochs: {passes:g} to {passes / 4:g}" in told
         assert "rendered and stand for private ones" in told
         pairs = json.loads((tmp_path / "out" / "results.json").read_text())["differences"]["pairs"]
         assert [(p["training"].get("variant"), p["minus"]["method"]) for p in pairs] == [

@@ -47,9 +47,7 @@ Parts = Annotated[
 Epsilons = Annotated[
     list[str] | None, typer.Option(help="Epsilon of a picture, as in 0.5,5; may be given again.")
 ]
-Neighbours = Annotated[
-    str, typer.Option(help="pixels:M, for pictures that differ in at most M pixels.")
-]
+Neighbours = Annotated[str, typer.Option(help="pixels:M, for pictures that differ in at most M pixels.")]
 Attackers = Annotated[
     list[str] | None,
     typer.Option(
