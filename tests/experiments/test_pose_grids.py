@@ -12,6 +12,7 @@ from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.errors import DposeError
+from dpose.experiments.choices import settled
 from dpose.experiments.papers.experiment import Cell, GridRequest, Outcome, Request
 from dpose.experiments.papers.pose import grids, running
 from dpose.experiments.papers.pose.catalogue import DESIGNS
@@ -300,7 +301,7 @@ class TestStopped:
         training = Training("recommended", "finetune", None, 0.8)
         run = tmp_path / "runs" / training.key
         run.mkdir(parents=True)
-        before = running.settled(grid.setup.config(training, tmp_path))
+        before = settled(grid.setup.config(training, tmp_path))
         content = {"run": before.to_dict(), "task": "pose", "model": {}}
         (run / "config.json").write_text(json.dumps(content))
         (run / "ledger.jsonl").write_text("")

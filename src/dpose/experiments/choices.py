@@ -230,6 +230,16 @@ def settled(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"precision": precision(config)})
 
 
+def check_begun(folder: Path, config: RunConfig) -> None:
+    """Refuse to go on with the run in `folder` unless it began with `config`.
+
+    Raises:
+        DposeError: it holds a run with other settings, or none.
+    """
+    if run_config(folder) != settled(config):
+        raise DposeError("holds a run with other settings", str(folder), "remove it, or choose another --out")
+
+
 def precision(config: RunConfig) -> Precision:
     """What the model computes in: as configured, else bfloat16 for `non-private` on a GPU."""
     return config.precision or (

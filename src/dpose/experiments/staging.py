@@ -6,12 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.errors import DposeError
 from dpose.experiments.choices import (
+    check_begun,
     open_public,
     open_units,
     public_split,
-    run_config,
     settled,
     shown_spec,
 )
@@ -61,8 +60,8 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
         )
         _check_disjoint(config, spec, console)
     begun = folder.exists()
-    if begun and run_config(folder) != stage:
-        raise DposeError("holds a run with other settings", str(folder), "remove it, or choose another --out")
+    if begun:
+        check_begun(folder, stage)
     if not (folder / "model.safetensors").exists():
         run = train_pose(stage, folder, console, resume=begun, command=command)
         if run.interrupted:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.experiments.choices import run_config, settled
+from dpose.experiments.choices import check_begun
 from dpose.experiments.papers.pose.testing import tested
 from dpose.experiments.papers.pose.trainings import RUNS, START, Setup, Training
 from dpose.experiments.runs import train_pose
@@ -91,11 +91,11 @@ def _train(setup: Setup, training: Training, run: Path, folder: Path, command: s
         shutil.rmtree(run)
     if not run.exists():
         ended = train_pose(config, run, QUIET, command=command)
-    elif (run / "config.json").exists() and run_config(run) != settled(config):
-        raise DposeError("holds a run with other settings", str(run), "remove it, or choose another --out")
-    elif _complete(run):
-        return
     else:
+        if (run / "config.json").exists():
+            check_begun(run, config)
+        if _complete(run):
+            return
         ended = resume_task(run, QUIET)
     if ended.interrupted:
         raise KeyboardInterrupt
