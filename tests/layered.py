@@ -1,11 +1,24 @@
 """Small models with every known layer in every shape, and a task that trains them: the same for tests and mutants."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 from torch.func import functional_call
 
 from dpose.training.gradients import trainable_params
 from dpose.units import UnitBatch, pad_units
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault, how it is planted, the check that must reject it, and the model (of `MODELS`) that shows it."""
+
+    fault: str
+    plant: Callable
+    check: Callable
+    model: str
 
 
 class Task:

@@ -5,16 +5,13 @@ What a wrong norm costs is the guarantee itself: a unit then adds more to the su
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import pytest
 import torch
 
 from dpose.training import book, gradients, layers, tracking
 from dpose.training.gradients import clipped_sum, unit_loss
 from dpose.training.tracking import track
-from layered import MODELS, distance, norm, only, setup, without
+from layered import MODELS, Mutant, distance, norm, only, setup, without
 
 VIEWS, PLACES, WINDOW = 3, 16, 4
 SMALL = 1e-3
@@ -158,14 +155,6 @@ def units_scaled_and_not_dropped(monkeypatch):
 
 def norms_without_slack(monkeypatch):
     monkeypatch.setattr(book, "SLACK", 0.0)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    fault: str
-    plant: Callable
-    check: Callable
-    model: str
 
 
 MUTANTS = [

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import pytest
 import torch
 
 from dpose.training import book, layers
 from dpose.training.gradients import clipped_sum
 from dpose.units import pad_units
-from layered import MODELS, MixedTask, emptied, norm, only, setup
+from layered import MODELS, MixedTask, Mutant, emptied, norm, only, setup
 
 VIEWS, CLIP = 3, 1e-3
 
@@ -85,14 +82,6 @@ def weights_summed_over_units(monkeypatch):
         return real(self, x, weight, saved, gradient + 2**-8 * gradient.nan_to_num().mean(0), wanted)
 
     monkeypatch.setattr(layers.Linear, "backward", mixing)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    fault: str
-    plant: Callable
-    check: Callable
-    model: str
 
 
 MUTANTS = [
