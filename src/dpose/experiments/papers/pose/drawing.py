@@ -32,7 +32,7 @@ Curves = Mapping[Training, float]
 
 
 def grid_drawings(design: Design, outcomes: Sequence[Outcome]) -> tuple[Drawing, ...]:
-    """What can be drawn: curves where there is a private number, heat maps where there are two of ours."""
+    """What can be drawn: curves where there is a private number, heat maps where ours have two C."""
     ours = by_setting(outcomes)
     paper = {
         Training(x.method, x.strategy, x.clip_norm, x.epsilon): x.values[_column(design)]
@@ -149,8 +149,8 @@ def _apart(ticks: Sequence[float]) -> list[float]:
 def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Drawing | None:
     found = {t: statistics.mean(_numbers(o)) for t, o in ours.items() if t.clip_norm and _numbers(o)}
     panels = list(dict.fromkeys((t.method, t.strategy) for t in found))
-    if len({(t.clip_norm, t.epsilon) for t in found}) < 2:
-        return None
+    if len({t.clip_norm for t in found}) < 2:
+        return None  # one C by epsilon is a curve, and is drawn as one
     clip_norms = sorted({t.clip_norm for t in found if t.clip_norm}, reverse=True)
     epsilons = sorted({t.epsilon for t in found if t.epsilon})
     sources: list[tuple[str, Curves]] = [("ours", found)]
