@@ -105,6 +105,20 @@ class TestSeveralData:
         )
         assert "near copies" in conditions(chosen)[0]
 
+    def test_a_recipe_tells_of_the_data_that_it_was_chosen_on(self):
+        def told(data):
+            plan = {"epsilon": 8, "delta": 1e-5}
+            return " ".join(
+                conditions(
+                    RunConfig.from_dict({"recipe": "recommended", "data": {"private": data}, "plan": plan})
+                )
+            )
+
+        assert "7001 to 8000" in told("lspet:x:private")
+        assert "7001 to 8000" in told(["synthetic:ward", "lspet:x:private"])
+        assert "7001" not in told("synthetic:ward")
+        assert "7001" not in " ".join(conditions(config("lspet:x:private", plan=PRIVATE)))
+
     def test_public_units_may_be_in_no_part(self):
         both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), (128, 96))
         assert isinstance(both, KnownPictures)
