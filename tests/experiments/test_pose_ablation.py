@@ -211,7 +211,7 @@ class TestRun:
         assert (
             "are private, a part of the private split: every score and interval here is a use of them" in told
         )
-        assert "nothing here was chosen" not in told
+        assert "no setting was chosen" not in told
         # the whole split holds what this run protects
         with pytest.raises(DposeError, match="the units the run protects"):
             evaluate_run(run, f"lspet:{root}:private", console=QUIET)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ class TestCells:
 
     @pytest.mark.parametrize(
         ("name", "whole", "core"),
-        [("000/table1", 6, 2), ("000/table2", 78, 8), ("000/figure1", 150, 14), ("003/figure2", 150, 26)],
+        [("000/table1", 3, 1), ("000/table2", 78, 8), ("000/figure1", 150, 14), ("003/figure2", 150, 26)],
     )
     def test_a_grid_and_its_core(self, name, whole, core):
         for asked, count in ((GridRequest(), whole), (GridRequest(core=True), core)):
@@ -127,6 +128,9 @@ class TestCells:
         start = grid.setup.config(Training(START, START), tmp_path)
         assert start.plan.method == "non-private"
         assert start.data.sources == (f"lspet:{tmp_path / 'lspet'}:public",)
+        bare = replace(grid.setup, preset="5m").config(Training(START, START), tmp_path)
+        assert bare.data.sources == ("synthetic:studio", *start.data.sources)
+        assert bare.model.strategy == "scratch"
         assert grid.setup.config(Training("dp-sgd", "finetune", 1.0, 8.0), tmp_path).model.init == str(
             tmp_path / "runs" / "start"
         )
@@ -339,6 +343,28 @@ class TestStopped:
         assert "public units" in found["pdp-sgd"].error
         assert "77.41 / failed" in (tmp_path / "out" / "results.md").read_text()
 
+    def test_a_budget_that_no_noise_meets_costs_no_other(self, tmp_path):
+        asked = request(methods=("dp-sgd",), epsilons=(1e-7, 0.8), clip_norms=(0.1,))
+        outcomes = reproduce("000/table2", asked, tmp_path / "out", QUIET)
+        found = {o.cell.settings["epsilon"]: o for o in outcomes if o.cell.wanted}
+        assert found[0.8].status == "done"
+        assert found[1e-7].status == "failed"
+        assert "epsilon" in found[1e-7].error
+        assert len(found[1e-7].error.splitlines()) == 1
+
+    def test_a_full_disk_stops_whichever_call_finds_it(self, tmp_path, monkeypatch):
+        def run(*_):
+            raise OSError(errno.ENOSPC, "No space left on device", "runs")
+
+        monkeypatch.setattr(grids, "run_training", run)
+        with pytest.raises(DposeError, match="no space left"):
+            reproduce("000/table2", only(), tmp_path / "out", QUIET)
+
+    def test_a_preset_without_weights_is_told_in_a_line(self, tmp_path):
+        grid = bound("ward-dp", only(preset="5m"))
+        with pytest.raises(DposeError, match="no public weights of preset 5m"):
+            grid.setup.config(Training(RECOMMENDED, "finetune", None, 8.0), tmp_path)
+
     def test_a_failed_start_fails_what_needs_it_and_nothing_else(self, tmp_path, monkeypatch):
         (tmp_path / "lspet").mkdir()
 
@@ -434,6 +460,11 @@ class TestShown:
         assert [d.name.rsplit("-", 1)[1] for d in found.drawings] == drawn
         for drawing in found.drawings:
             assert decode_image(drawing.png, drawing.name).std() > 5
+
+    def test_curves_of_the_recipe_alone_need_no_clipping_norm(self):
+        asked = request(methods=(RECOMMENDED,), epsilons=(0.8, 8.0))
+        found = self.shown("ward-dp", asked)
+        assert [d.name.rsplit("-", 1)[1] for d in found.drawings] == ["curves"]
 
     def test_notes_say_the_oddities_and_who_is_protected(self):
         notes = " ".join(self.shown("003/appendix-fpdp", request()).notes)

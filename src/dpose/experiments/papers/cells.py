@@ -10,7 +10,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.experiments.papers.experiment import Bound, Cell, Outcome, Values
-from dpose.files import write_atomic
+from dpose.files import explain_os_error, write_atomic
 
 SETTINGS = "settings.json"
 CELLS = "cells"
@@ -97,10 +97,13 @@ def run_cell(bound: Bound, folder: Path, cell: Cell, step: Callable[[], None] = 
     try:
         values = bound.run(cell, step)
     except DposeError as error:
-        if _disk_is_full(error):
+        if _full_disk(error):
             raise
         return Outcome(cell, "failed", error=error.line())
     except Exception as error:  # one broken cell must not cost the others their night
+        full = _full_disk(error)
+        if full:
+            raise explain_os_error(full, folder) from error
         return Outcome(cell, "failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
     write_atomic(_path(folder, cell), _text({"settings": cell.settings, "values": values}))
     return read_cell(folder, cell)
@@ -111,12 +114,13 @@ def unmet(cell: Cell) -> Outcome:
     return Outcome(cell, "failed", error=f"needs the cell {cell.needs}, which failed")
 
 
-def _disk_is_full(error: BaseException | None) -> bool:
+def _full_disk(error: BaseException | None) -> OSError | None:
+    """What says that the disk is full, in `error` or behind it."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
+            return error
         error = error.__cause__
-    return False
+    return None
 
 
 def read_cell(folder: Path, cell: Cell) -> Outcome:

@@ -120,9 +120,12 @@ class Design:
         epsilons = sorted(_union([line.epsilon for line in lines], self.whole.epsilons, scale.epsilons))
         known = set(map(_key, lines))
         found = {Training(START, START): True}
+        printed = {line.method for line in lines}
+        # a table of references alone has the rows it prints; beside private methods both are wanted
+        references = [m for m in REFERENCES if m in printed or not printed or printed - set(REFERENCES)]
         for strategy in strategies:
             chosen = strategy in scale.strategies
-            for method in REFERENCES:
+            for method in references:
                 wanted = chosen and (method in methods or not asked.methods)
                 found[Training(method, strategy)] = wanted
             rows = _union(self.methods, methods)

@@ -50,10 +50,11 @@ def grid_drawings(design: Design, outcomes: Sequence[Outcome]) -> tuple[Drawing,
 def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Drawing:
     found = _means(ours)
     strategies = _present([t.strategy for t in found if t.private]) or _present([t.strategy for t in paper])
-    clip_norms = sorted(
-        {t.clip_norm for t in (*found, *paper) if t.private and t.strategy in strategies and t.clip_norm},
-        reverse=True,
-    )
+    numbers = {
+        t.clip_norm for t in (*found, *paper) if t.private and t.strategy in strategies and t.clip_norm
+    }
+    # the recipe alone has no C in its row
+    clip_norms: list[float | None] = [*sorted(numbers, reverse=True)] or [None]
     alone = len(clip_norms) == 1
     figure, axes = sheet(
         len(strategies),
@@ -66,7 +67,8 @@ def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Dra
         for column, clip_norm in enumerate(clip_norms):
             panel = axes[row, column]
             ticks = _panel(panel, ours, paper, strategy, clip_norm)
-            panel.set_title(f"{STRATEGIES[strategy]}, C = {clip_norm:g}", fontsize=9, color=INK)
+            title = STRATEGIES[strategy] + (f", C = {clip_norm:g}" if clip_norm else "")
+            panel.set_title(title, fontsize=9, color=INK)
             label = "" if column else _metric(design)
             finish(panel, "epsilon", label, ticks=ticks, log_x=True)
     # one scale for all panels; from zero where the paper's numbers span most of it anyway
@@ -92,7 +94,7 @@ def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Dra
 
 
 def _panel(
-    panel: Axes, ours: Mapping[Training, Ours], paper: Curves, strategy: str, clip_norm: float
+    panel: Axes, ours: Mapping[Training, Ours], paper: Curves, strategy: str, clip_norm: float | None
 ) -> list[float]:
     """One strategy and C; the epsilons that are drawn."""
     ticks: set[float] = set()

@@ -11,8 +11,9 @@ from dpose.experiments.papers.pose.ablation import choosing_notes
 from dpose.experiments.papers.pose.designs import Design, Scale
 from dpose.experiments.papers.pose.printed import Printed
 from dpose.experiments.papers.pose.testing import UPRIGHT_RULE
-from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Setup
+from dpose.experiments.papers.pose.trainings import RECOMMENDED, RENDERED, START, Setup
 from dpose.pose.data import DataSpec
+from dpose.pose.folder import shipped_weights
 from dpose.training.methods import METHODS
 
 
@@ -34,8 +35,8 @@ def grid_notes(
     else:
         notes = [
             f"{core}{_asked(scale, setup)}",
-            f"trained on {_shown(setup.data)}, tested on {_shown(setup.evaluate)}; nothing here was chosen on the "
-            "second",
+            f"trained on {_shown(setup.data)}, tested on {_shown(setup.evaluate)}; no setting was chosen by scores on "
+            "the second",
         ]
     notes.append(_start_note(setup))
     if setup.seed is None:
@@ -108,9 +109,14 @@ def _shown(spec: str) -> str:
 def _start_note(setup: Setup) -> str:
     if setup.pretrain:
         data = _shown(setup.pretrain)
+        before = "from the weights that come with dpose"
+        if setup.init:
+            before = f"from {Path(setup.init).name}"
+        elif setup.preset not in shipped_weights():
+            before, data = "from nothing", f"{RENDERED} and {data}"
         return (
-            "finetune and full start from a public model that learnt, from the weights that come with dpose, "
-            f"from {data}, as the recipe's public stage does: the cell called {START}"
+            f"finetune and full start from a public model that learnt, {before}, from {data}, as the recipe's public "
+            f"stage does: the cell called {START}"
         )
     first = (
         Path(setup.init).name if setup.init else f"the public weights of {setup.preset} that come with dpose"

@@ -10,13 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from dpose.errors import DposeError
 from dpose.experiments.choices import check_begun
 from dpose.experiments.papers.pose.testing import tested
-from dpose.experiments.papers.pose.trainings import RUNS, START, Setup, Training
+from dpose.experiments.papers.pose.trainings import RUNS, START, Setup, Training, shipped
 from dpose.experiments.runs import train_pose
 from dpose.experiments.tasks import resume_task
-from dpose.pose.folder import WEIGHTS, find_model, shipped_weights
+from dpose.pose.folder import WEIGHTS, find_model
 from dpose.training.folder import read_statement
 
 QUIET = Console(quiet=True)
@@ -75,14 +74,7 @@ def model_of(setup: Setup, training: Training, folder: Path) -> Path:
 
 def _start(setup: Setup, folder: Path) -> Path:
     first = setup.first(folder)
-    if first:
-        return find_model(first)
-    shipped = shipped_weights().get(setup.preset)
-    if shipped is None:
-        raise DposeError(
-            f"there are no public weights of preset {setup.preset}", "--preset", "give --init FOLDER"
-        )
-    return shipped
+    return find_model(first) if first else shipped(setup.preset)
 
 
 def _train(setup: Setup, training: Training, run: Path, folder: Path, command: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
 from dpose.experiments.papers.pose.variants import VARIANTS
 from dpose.experiments.recipes import RECIPES, filled_in
@@ -15,6 +16,8 @@ from dpose.training.methods import METHODS
 
 START = "start"
 """The cell of the public model that the others start from."""
+RENDERED = "synthetic:studio"
+"""Public data of a start that has no weights to begin with."""
 RECOMMENDED = "recommended"
 """The recipe of that name, as a row of its own; its settings are its own, too."""
 RUNS = "runs"
@@ -74,6 +77,18 @@ class Training:
     def of(cls, values: Mapping[str, Any]) -> Training:
         """From `values`; what else a cell tells is passed over."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+
+def shipped(preset: str) -> Path:
+    """The weights of `preset` that come with dpose.
+
+    Raises:
+        DposeError: there are none.
+    """
+    found = shipped_weights().get(preset)
+    if found is None:
+        raise DposeError(f"there are no public weights of preset {preset}", "--preset", "give --init FOLDER")
+    return found
 
 
 @dataclass(frozen=True)
@@ -201,7 +216,7 @@ class Setup:
             # from what the others start from: its own public stage would be another start
             "model": {
                 "preset": self.preset,
-                "init": self.first(folder) or str(shipped_weights()[self.preset]),
+                "init": self.first(folder) or str(shipped(self.preset)),
             },
             "plan": {
                 "epsilon": training.epsilon,
@@ -215,7 +230,8 @@ class Setup:
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
         known = self.init is not None or self.preset in shipped_weights()
         own = {
-            "data": {"private": self.pretrain, "watch": "none"},
+            # weights that come with dpose have seen rendered people; others see them here
+            "data": {"private": self.pretrain if known else [RENDERED, self.pretrain], "watch": "none"},
             "model": {"preset": self.preset, "init": self.init, **({} if known else {"strategy": "scratch"})},
             "seed": seed,
         }
