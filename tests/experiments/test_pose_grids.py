@@ -149,6 +149,19 @@ class TestCells:
         given = bound("lspet-dp", Request(data=asked.data, grid=GridRequest(init="nano")))
         assert {c.needs for c in given.cells} == {""}
 
+    @pytest.mark.parametrize("name", ["000/table2", "ward-dp", "ward-dp-ablation"])
+    def test_other_weights_under_the_same_name_are_another_grid(self, name, tmp_path):
+        weights = tmp_path / "model" / "model.safetensors"
+        weights.parent.mkdir()
+        asked = Request(data=("synthetic:ward",), grid=GridRequest(init=str(weights.parent)))
+        with pytest.raises(DposeError, match="no weights"):
+            _ = bound(name, asked).settings
+        weights.write_bytes(b"one")
+        before = bound(name, asked).settings
+        assert bound(name, asked).settings == before
+        weights.write_bytes(b"two")
+        assert bound(name, asked).settings != before
+
     @pytest.mark.parametrize(
         ("grid", "words"),
         [

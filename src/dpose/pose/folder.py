@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +38,19 @@ def find_model(name: str) -> Path:
         known = f"give a model folder, or one of: {', '.join(shipped)}" if shipped else "give a model folder"
         raise DposeError("no such model", name, known)
     return shipped[name]
+
+
+def weights_digest(folder: Path) -> str:
+    """The SHA-256 of the weights in `folder`, in hexadecimal.
+
+    Raises:
+        DposeError: there are none that can be read.
+    """
+    try:
+        with (folder / WEIGHTS).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DposeError("there are no weights", str(folder), "give the folder of a finished run") from error
 
 
 def save_model(model: PoseModel, folder: Path) -> None:

@@ -35,7 +35,7 @@ from dpose.experiments.papers.pose.tables import grid_tables
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Setup, Training
 from dpose.experiments.recipes import RECIPES
 from dpose.pose.data import SOURCES, DataSpec
-from dpose.pose.folder import find_model
+from dpose.pose.folder import find_model, weights_digest
 from dpose.training.methods import METHODS
 
 
@@ -115,10 +115,13 @@ class Grid:
     @property
     def settings(self) -> Values:
         """All that a cell's result depends on. Not which cells are run: a grid may grow in its folder."""
+        setup = self.setup
+        # other weights under the same name make other results
+        first = {"init_sha256": weights_digest(find_model(setup.init))} if setup.init else {}
         if self.design.variants:
-            return ablation_settings(self.setup)
-        stage = {"public_stage": RECIPES[RECOMMENDED].public} if self.setup.pretrain else {}
-        return {**self.setup.values, **stage}
+            return {**ablation_settings(setup), **first}
+        stage = {"public_stage": RECIPES[RECOMMENDED].public} if setup.pretrain else {}
+        return {**setup.values, **first, **stage}
 
     @property
     def cells(self) -> Sequence[Cell]:
