@@ -450,7 +450,9 @@ class TestShown:
             fake(c, metric="OKS AP", columns={"AP": 9.0, "AR75": 8.0}) if c.wanted else Outcome(c)
             for c in grid.cells
         ]
-        rows = [r for r in grid.show(outcomes).tables[0].rows if r[1].endswith("9.00") or "9.00 /" in r[1]]
+        found = grid.show(outcomes)
+        assert any("need PCKh" in note for note in found.notes)
+        rows = [r for r in found.tables[0].rows if r[1].endswith("9.00") or "9.00 /" in r[1]]
         assert "0.1 / 9.00" in [r[1] for r in rows]
         assert "0.1 / 9.00 / +8.88" in [r[1] for r in rows]
 

@@ -197,7 +197,8 @@ def _threat(bench: Bench, how: Search, plain: Embedder, queries: int) -> tuple[s
     return (
         f"The attacker has {how.gallery} raw picture{'s' * (how.gallery > 1)} with a name of each of "
         f"{len(bench.crowd.people):,} people, gets {queries:,} released pictures of them in other places, and ranks "
-        "the names for each (seed 002, section VII-C).",
+        "the names for each (seed 002, section VII-C; there with one query a person, in grey, parts of a block chosen "
+        "by a mask of the face, and ArcFace).",
         f"Plain: knows nothing of the mechanism. Its embedder: {plain.title}.",
         "Adaptive: knows the mechanism and its settings, learnt from releases of other people's pictures, and passes "
         "the gallery through the mechanism as well.",

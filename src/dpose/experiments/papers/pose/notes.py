@@ -56,6 +56,11 @@ def grid_notes(
         notes.append(f"means and standard deviations over {asked.repeat} trainings")
     if any("upright" in outcome.values for outcome in outcomes):
         notes.append(UPRIGHT_RULE)
+    if any(outcome.values.get("metric") == "OKS AP" for outcome in outcomes):
+        notes.append(
+            "people side by side, upright people and intervals of differences need PCKh: none here, where OKS AP is "
+            "the metric"
+        )
     return (*notes, *design.notes, *(n for table in design.tables for n in _minded(table)))
 
 
