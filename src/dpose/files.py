@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
@@ -14,13 +15,28 @@ from pathlib import Path
 from dpose.errors import DposeError
 
 
+def is_full(error: OSError) -> bool:
+    """Whether `error` says that the disk is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def explain_os_error(error: OSError, path: Path) -> DposeError:
     """The `DposeError` a user should see for `error` on `path`."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return DposeError("no space left on the disk", str(path), "free some, or choose another --out")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return DposeError("not allowed to write here", str(path), "choose a folder you own")
     return DposeError(error.strerror or str(error), str(path))
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file of any length, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fsync_folder(folder: Path) -> None:

@@ -442,7 +442,8 @@ class TestFiles:
     )
     def test_a_forged_record_is_found_out(self, tmp_path, changes, word):
         """The digest is no signature: a forger computes a new one. The arithmetic must still be consistent."""
-        from dpose.release.carry import bound_to, file_digest
+        from dpose.files import file_digest
+        from dpose.release.carry import bound_to
 
         target = tmp_path / "b.mp4"
         made = dpose.release_video(

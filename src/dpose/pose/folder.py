@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_digest, write_atomic
 from dpose.pose.model import PoseConfig, PoseModel
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -47,8 +46,7 @@ def weights_digest(folder: Path) -> str:
         DposeError: there are none that can be read.
     """
     try:
-        with (folder / WEIGHTS).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(folder / WEIGHTS)
     except OSError as error:
         raise DposeError("there are no weights", str(folder), "give the folder of a finished run") from error
 

@@ -72,12 +72,6 @@ def sidecar_of(video: Path) -> Path:
     return video.with_name(video.name + SIDECAR)
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file of any length."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def bound_to(content: str, statement: PrivacyStatement) -> PrivacyStatement:
     """The statement with its `artefact_sha256`: the digest of content and statement together.
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
-from dpose.files import write_atomic
+from dpose.files import file_digest, write_atomic
 from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.batch import Job, find_jobs
-from dpose.release.carry import bound_to, file_digest, sidecar_of
+from dpose.release.carry import bound_to, sidecar_of
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_claims import clip_statement
 from dpose.release.clip_plan import ClipPlan

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from dpose.errors import DposeError
+from dpose.files import file_digest
 from dpose.media.images import read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, probe
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.archive import unpack
-from dpose.release.carry import check_digest, file_digest, read_stamp, sidecar_of
+from dpose.release.carry import check_digest, read_stamp, sidecar_of
 from dpose.release.clip_claims import MECHANISM, check_clip
 from dpose.release.operators import BlockSums, Cells, RegionSums
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_digest, write_atomic
 from dpose.media.video import Frame, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.carry import bound_to, file_digest, sidecar_of
+from dpose.release.carry import bound_to, sidecar_of
 from dpose.release.mechanism import Plan
 from dpose.release.paper import PaperPlan
 from dpose.release.pixelize import bind, claim

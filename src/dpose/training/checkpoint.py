@@ -6,7 +6,6 @@ the step, a digest of the updates so far and the ledger's head. No partial sum, 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.files import folder_beside, fsync_file, write_atomic
+from dpose.files import file_digest, folder_beside, fsync_file, write_atomic
 from dpose.training.subspace import Subspace
 
 KEEP = 2
@@ -109,7 +108,7 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write and return the file's hash. Not in one piece of memory: a subspace may take a gigabyte."""
     save_file({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, path)
     fsync_file(path)
-    return _hash(path)
+    return file_digest(path)
 
 
 def _same_subspace(before: list[Path], numbers: dict[str, Any], folder: Path) -> str | None:
@@ -123,11 +122,6 @@ def _same_subspace(before: list[Path], numbers: dict[str, Any], folder: Path) ->
         except (OSError, ValueError, KeyError):
             return None  # another file system, perhaps: it is written again
     return None
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def checkpoints(run: Path) -> list[Path]:
@@ -145,7 +139,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     try:
         described = json.loads((folder / "state.json").read_text())
         for name, digest in described["sha256"].items():
-            if _hash(folder / name) != digest:
+            if file_digest(folder / name) != digest:
                 raise ValueError(f"{name} is not as it was written")
         tensors = load_file(folder / STATE)
         parts: dict[str, dict[str, Tensor]] = {"weights": {}, "average": {}}

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import file_digest
 from dpose.media.images import read_image
 from dpose.media.video import VideoInfo, probe, read_frames
 
@@ -156,7 +157,6 @@ def _resized(frame: Frames, size: tuple[int, int]) -> Frames:
 
 def _file_digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(path)
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.experiments.papers.experiment import Bound, Cell, Outcome, Values
-from dpose.files import explain_os_error, write_atomic
+from dpose.files import explain_os_error, is_full, write_atomic
 
 SETTINGS = "settings.json"
 CELLS = "cells"
@@ -117,7 +116,7 @@ def unmet(cell: Cell) -> Outcome:
 def _full_disk(error: BaseException | None) -> OSError | None:
     """What says that the disk is full, in `error` or behind it."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and is_full(error):
             return error
         error = error.__cause__
     return None
