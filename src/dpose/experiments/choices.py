@@ -213,11 +213,12 @@ def inherited(init: Path) -> list[str]:
 def conditions(config: RunConfig) -> list[str]:
     """What a guarantee takes as given: because of data, recipe, and what the first weights learnt from."""
     public = DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else None
-    used = [*sources(config), watched(config), public]
+    trained = sources(config)
+    used = [*trained, watched(config), public]
     own = {spec.condition for spec in used if spec and spec.condition}
     if config.recipe:
         chosen_on = RECIPES[config.recipe].chosen_on
-        own |= {chosen_on[spec.name] for spec in sources(config) if spec.name in chosen_on}
+        own |= {chosen_on[spec.name] for spec in trained if spec.name in chosen_on}
     first = first_weights(config)
     earlier = read_statement(first) if first else None
     return sorted({*own, *(earlier.conditional_on if earlier else ())})

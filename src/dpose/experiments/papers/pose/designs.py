@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeVar
@@ -120,9 +120,7 @@ class Design:
         epsilons = sorted(_union([line.epsilon for line in lines], self.whole.epsilons, scale.epsilons))
         known = set(map(_key, lines))
         found = {Training(START, START): True}
-        printed = {line.method for line in lines}
-        # a table of references alone has the rows it prints; beside private methods both are wanted
-        references = [m for m in REFERENCES if m in printed or not printed or printed - set(REFERENCES)]
+        references = references_of({line.method for line in lines})
         for strategy in strategies:
             chosen = strategy in scale.strategies
             for method in references:
@@ -156,6 +154,12 @@ class Design:
             for epsilon in epsilons
             for variant in ("", *self.variants)
         }
+
+
+def references_of(printed: Collection[str]) -> list[str]:
+    """The references beside the methods that are printed: both, but in a table of references alone those it prints."""
+    alone = bool(printed) and set(printed) <= set(REFERENCES)
+    return [method for method in REFERENCES if not alone or method in printed]
 
 
 def _key(one: Line | Training) -> tuple[str, str, float | None, float | None]:

@@ -13,7 +13,6 @@ from dpose.experiments.papers.pose.printed import Printed
 from dpose.experiments.papers.pose.testing import UPRIGHT_RULE
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, RENDERED, START, Setup
 from dpose.pose.data import DataSpec
-from dpose.pose.folder import shipped_weights
 from dpose.training.methods import METHODS
 
 
@@ -113,15 +112,12 @@ def _shown(spec: str) -> str:
 
 def _start_note(setup: Setup) -> str:
     if setup.pretrain:
-        data = _shown(setup.pretrain)
-        before = "from the weights that come with dpose"
-        if setup.init:
-            before = f"from {Path(setup.init).name}"
-        elif setup.preset not in shipped_weights():
-            before, data = "from nothing", f"{RENDERED} and {data}"
+        before, other = (
+            ("nothing", f"{RENDERED} and ") if setup.bare else ("the weights that come with dpose", "")
+        )
         return (
-            f"finetune and full start from a public model that learnt, {before}, from {data}, as the recipe's public "
-            f"stage does: the cell called {START}"
+            f"finetune and full start from a public model that learnt, from {before}, from {other}"
+            f"{_shown(setup.pretrain)}, as the recipe's public stage does: the cell called {START}"
         )
     first = (
         Path(setup.init).name if setup.init else f"the public weights of {setup.preset} that come with dpose"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpose.experiments.papers.experiment import Outcome, Table
-from dpose.experiments.papers.pose.designs import REFERENCES, STRATEGIES, Design
+from dpose.experiments.papers.pose.designs import STRATEGIES, Design, references_of
 from dpose.experiments.papers.pose.printed import Line, Printed
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.experiments.papers.pose.variants import VARIANTS
@@ -94,15 +94,12 @@ def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) ->
             (title, *(_compared(table, lines.get(training), found, c, scores) for c in table.columns))
         )
 
-    baselines = methods <= set(REFERENCES)
     if Training(START, START) in ours:
         add(NAMES[START], Training(START, START))
     for strategy in dict.fromkeys(line.strategy for line in table.lines):
         section(STRATEGIES[strategy])
-        for method in REFERENCES:
+        for method in references_of(methods):
             training = Training(method, strategy)
-            if baselines and method not in methods:
-                continue
             if method == "public-only":
                 add("public-only, tested on sharp pictures", training)
                 add("public-only, tested on public views", training, VIEWS)

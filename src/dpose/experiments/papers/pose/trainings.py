@@ -140,6 +140,11 @@ class Setup:
         """As JSON."""
         return asdict(self)
 
+    @property
+    def bare(self) -> bool:
+        """Whether no weights of the preset come with dpose: a start of its own begins with nothing."""
+        return self.preset not in shipped_weights()
+
     def first(self, folder: Path) -> str | None:
         """What a training with a strategy that starts from something starts from; None for the preset's own weights.
 
@@ -228,11 +233,10 @@ class Setup:
         }
 
     def _pretraining(self, seed: int | None) -> dict[str, Any]:
-        known = self.init is not None or self.preset in shipped_weights()
         own = {
             # weights that come with dpose have seen rendered people; others see them here
-            "data": {"private": self.pretrain if known else [RENDERED, self.pretrain], "watch": "none"},
-            "model": {"preset": self.preset, "init": self.init, **({} if known else {"strategy": "scratch"})},
+            "data": {"private": [RENDERED, self.pretrain] if self.bare else self.pretrain, "watch": "none"},
+            "model": {"preset": self.preset, **({"strategy": "scratch"} if self.bare else {})},
             "seed": seed,
         }
         # the recipe's, so that no other method starts from a weaker model
