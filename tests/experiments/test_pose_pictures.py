@@ -109,7 +109,7 @@ def test_the_sheet_of_a_real_grid(tmp_path, monkeypatch):
     assert "dp-sgd, finetune, C = 1, epsilon = 8" in told
     width = pictures.HEIGHT * 96 // 128
     assert round(sheet.shape[1] / (width + 6)) == columns
-    # models differ, so panels of one person do
+    # what a model found is drawn, and not the labels again
     first = sheet[: pictures.HEIGHT]
     panels = [first[:, i * (width + 6) : i * (width + 6) + width] for i in range(2)]
     assert not np.array_equal(*panels)

@@ -79,7 +79,7 @@ def one_unit_backward(model: PoseModel, pictures, targets, weights, unit: int) -
 
 
 @pytest.mark.parametrize("views", [1, 4])
-@pytest.mark.parametrize("strategy", ["finetune", "full", "scratch"])
+@pytest.mark.parametrize("strategy", ["light", "finetune", "full", "scratch"])
 @pytest.mark.parametrize("norm", ["folded", "group"])
 def test_per_unit_gradients_are_those_of_units_alone(norm, strategy, views):
     model = shaken(norm).train()

@@ -231,7 +231,8 @@ def test_what_is_cheaper_as_products():
 
 
 @pytest.mark.parametrize(
-    ("norm_", "strategy"), [("folded", "finetune"), ("folded", "full"), ("group", "scratch")]
+    ("norm_", "strategy"),
+    [("folded", "light"), ("folded", "finetune"), ("folded", "full"), ("group", "scratch")],
 )
 @pytest.mark.parametrize("views", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -71,7 +71,7 @@ def test_no_unit_contributes_more_than_the_clipping_norm(name, clip, views):
 
 
 @pytest.mark.parametrize("views", VIEWS)
-@pytest.mark.parametrize("strategy", ["finetune", "full", "scratch"])
+@pytest.mark.parametrize("strategy", ["light", "finetune", "full", "scratch"])
 def test_no_person_contributes_more_than_the_clipping_norm(strategy, views):
     bounds_every_unit(*pose(strategy, views), 0.05)
 
