@@ -1,6 +1,7 @@
 """`dpose attack` as it is typed: a folder with a page each time, mistakes in one line, nothing half-written."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -107,6 +108,44 @@ def test_stopped_by_ctrl_c_nothing_is_left(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(reid_module, "search", stop)
     assert main(["attack", "reid", *SMALL, "--out", "s"]) == 130
     assert not any(path.is_dir() for path in tmp_path.iterdir())
+    assert main(["attack", "view", *SMALL, "--out", "s"]) == 130
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_stopped_in_a_grid_what_is_done_is_kept(monkeypatch, capsys):
+    attacked, true = [], reid_module.searched
+
+    def searched(shown, *others):
+        if len(attacked) == 3:
+            raise KeyboardInterrupt
+        attacked.append(shown.key)
+        return true(shown, *others)
+
+    monkeypatch.setattr(reid_module, "searched", searched)
+    assert main(["attack", "reid", *SMALL, "--block", "4,8,16", "--attacker", "plain", "--out", "s"]) == 130
+    assert "Not attacked: dpose pixelize, b 16, epsilon 5 (stopped)" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    found = results("s")
+    assert [row["key"] for row in found["results"]["rows"]] == attacked
+    assert [one["why"] for one in found["not_attacked"]] == ["stopped"]
+
+
+@pytest.mark.parametrize("attack", ["reid", "reconstruct", "attributes", "linkage"])
+def test_what_cannot_be_released_is_said_and_the_rest_attacked(capsys, attack):
+    grid = ["--block", "8,128", "--subdivide", "1,16", "--epsilon", "5"]
+    clips = ["--frames", "2"] if attack == "linkage" else []
+    assert main(["attack", attack, *SMALL, *grid, *clips, "--out", "g"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    found = results("g")
+    released = {row["key"] for row in found["results"]["rows"]} - {"raw"}
+    assert {key.rsplit("-e", 1)[0] for key in released} == {"dp-b8-n1"}
+    why = {one["key"].rsplit("-e", 1)[0]: one["why"] for one in found["not_attacked"]}
+    assert set(why) == {"dp-b8-n16", "dp-b128-n1", "dp-b128-n16"}
+    assert "cannot be divided into 16" in why["dp-b8-n16"]
+    assert "larger than the picture" in why["dp-b128-n1"]
+    assert why["dp-b8-n16"] in told
+    assert "not attacked: " + why["dp-b8-n16"] in (Path("g") / "results.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -120,6 +159,8 @@ def test_stopped_by_ctrl_c_nothing_is_left(monkeypatch, capsys, tmp_path):
         ([*SMALL, "--attacker", "lazy"], ("plain, adaptive",)),
         ([*SMALL, "--block", "8,x"], ("--block", "whole numbers")),
         ([*SMALL, "--block", "8", "--subdivide", "3"], ("cannot be divided",)),
+        ([*SMALL, "--block", "128"], ("larger than the picture",)),
+        ([*SMALL, "--epsilon", "5,none"], ("none",)),
         ([*SMALL, "--epsilon", "0"], ("epsilon",)),
         ([*SMALL, "--neighbours", "pixels:1/frame"], ("no frames",)),
         ([*SMALL[:-1], "63x64"], ("multiples of 8",)),

@@ -235,6 +235,7 @@ def _whole(texts: list[str], option: str) -> tuple[int, ...]:
 
 
 def _show(report: AttackReport, out: Path, console: Console) -> None:
+    """Print what was found; then end with 130 where Ctrl-C left releases out, with 1 where one could not be made."""
     for found in report.tables:
         table = Table(*found.head, title=found.title, title_justify="left")
         for row in found.rows:
@@ -244,3 +245,7 @@ def _show(report: AttackReport, out: Path, console: Console) -> None:
     for line in report.caveats:
         console.print(f"* {line}")
     console.print(f"\nThe report is {out}/index.html; beside it results.md and results.json", soft_wrap=True)
+    if report.stopped:
+        raise KeyboardInterrupt
+    if report.left:
+        raise typer.Exit(1)

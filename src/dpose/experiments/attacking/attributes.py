@@ -13,8 +13,9 @@ from rich.console import Console
 
 from dpose.action.metrics import average_precision, f1_score
 from dpose.attacks.ranking import Floats, Interval, Ints, over_people
-from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened, strongest
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
 from dpose.experiments.attacking.drawing import bars, samples
+from dpose.experiments.attacking.people import Album
 from dpose.experiments.attacking.reid import percent, spread
 from dpose.experiments.attacking.shown import RAW, Shown
 from dpose.experiments.attacking.witness import ATTRIBUTES, labels_of
@@ -80,14 +81,18 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
     album = crowd.album(0, PICTURES, bench.note("the pictures", len(crowd.people) * PICTURES))
     truth = labels_of(album)
     known = {n: k for k, n in enumerate(ATTRIBUTES) if truth[:, k].any() and not truth[:, k].all()}
-    rows, released = [], []
-    for one in shown:
-        seen = one.album(album, ask.seed, "query")
-        released.append((one, seen))
+
+    def attack(one: Shown) -> tuple[Album, list[Told]]:
+        seen, rows = one.album(album, ask.seed, "query"), []
         descriptors = seen.described()
         for attacker in ask.attackers_of(one):
             scorer = bench.school.scorer(RAW if attacker == "plain" else one, labels_of, tuple(ATTRIBUTES))
             rows.append(_told(one, attacker, scorer(descriptors), truth, known, album.people, ask.seed))
+        return seen, rows
+
+    attacked = bench.each(shown, attack)
+    rows = [row for _, (_, found) in attacked.done for row in found]
+    released = [(one, seen) for one, (seen, _) in attacked.done]
     share = {name: float(truth[:, k].mean()) for name, k in known.items()}
     chance = {"map": float(np.mean(list(share.values()))), "f1": _always(share)}
     return AttackReport(
@@ -106,13 +111,15 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             "Guessing: the share of pictures with the attribute is the average precision of a random order; always "
             "saying yes has the F1 shown.",
         ),
-        caveats=ask.caveats(),
+        caveats=ask.caveats() + attacked.caveats(),
         facts=bench.facts(),
-        tables=(_summary(rows, chance, len(album)), _by_attribute(rows, share), guarantees(shown)),
+        tables=(_summary(rows, chance, len(album)), _by_attribute(rows, share), attacked.guarantees()),
         drawings=(_figure(rows, share), samples(album, released)),
         settings=ask.to_dict(),
         values={"rows": [row.to_dict() for row in rows], "chance": {**chance, "share": share}},
         command=ask.command,
+        left=attacked.to_dict(),
+        stopped=attacked.stopped,
     )
 
 

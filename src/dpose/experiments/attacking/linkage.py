@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from rich.console import Console
 from dpose.attacks.pairs import Pairs
 from dpose.attacks.ranking import Floats, Interval
 from dpose.errors import DposeError
-from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened, strongest
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
 from dpose.experiments.attacking.attackers import Embedder, adaptive_embedder, plain_embedder
 from dpose.experiments.attacking.drawing import curves, samples
 from dpose.experiments.attacking.people import FRAME, Album
 from dpose.experiments.attacking.reid import percent, spread
-from dpose.experiments.attacking.shown import Shown, private
+from dpose.experiments.attacking.shown import Shown, private_grid
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Drawing, Table
 from dpose.files import folder_beside
@@ -36,7 +37,6 @@ class Linked:
 
     Attributes:
         shown: How each frame is shown.
-        title: Of the release, with how many frames there are.
         attacker: "plain" or "adaptive".
         auc: Area under the ROC curve.
         found: True positive rate by rate of false positives.
@@ -44,7 +44,6 @@ class Linked:
     """
 
     shown: Shown
-    title: str
     attacker: str
     auc: Interval
     found: dict[float, Interval]
@@ -53,7 +52,7 @@ class Linked:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "release": self.title,
+            "release": self.shown.title,
             "key": self.shown.key,
             "guarantee": self.shown.guarantee,
             "attacker": self.attacker,
@@ -90,13 +89,17 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
         raise DposeError("has no clips", ask.data, "leave --frames at 1, or use synthetic:LOOK")
     places = [_place(bench, place, frames) for place in range(PLACES)]
     plain = plain_embedder(bench.school)
-    rows, pictures = [], []
-    for one, title in _all(ask, shown, frames):
-        seen = [one.album(album, ask.seed, "place") for album in places]
-        pictures.append((one, seen[0]))
+
+    def attack(one: Shown) -> tuple[Album, list[Linked]]:
+        seen, rows = [one.album(album, ask.seed, "place") for album in places], []
         for attacker in ask.attackers_of(one):
             embedder = plain if attacker == "plain" else adaptive_embedder(bench.school, one)
-            rows.append(_linked(one, title, attacker, embedder, seen, frames, ask.seed))
+            rows.append(_linked(one, attacker, embedder, seen, frames, ask.seed))
+        return seen[0], rows
+
+    attacked = bench.each(_clips(ask, shown, frames), attack)
+    rows = [row for _, (_, found) in attacked.done for row in found]
+    pictures = [(one, seen) for one, (seen, _) in attacked.done]
     count = len(crowd.people)
     clip = f"{frames} frames" if frames > 1 else "one picture"
     return AttackReport(
@@ -114,13 +117,15 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
             TOLD_WHERE,
             "Guessing has an area of 50 %, and finds as many as it raises false alarms.",
         ),
-        caveats=ask.caveats(),
+        caveats=ask.caveats() + attacked.caveats(),
         facts={**bench.facts(), "At each place": clip},
-        tables=(_table(rows, count), guarantees([one for one, _ in pictures])),
+        tables=(_table(rows, count), attacked.guarantees()),
         drawings=(_figure(rows), samples(places[0], pictures)),
         settings={**ask.to_dict(), "frames": frames},
         values={"rows": [row.to_dict() for row in rows], "chance": {"auc": 0.5}},
         command=ask.command,
+        left=attacked.to_dict(),
+        stopped=attacked.stopped,
     )
 
 
@@ -130,45 +135,48 @@ def _place(bench: Bench, place: int, frames: int) -> Album:
     return crowd.load([(who, place + FRAME * f) for who in crowd.people for f in range(frames)], note)
 
 
-def _all(ask: Ask, shown: Sequence[Shown], frames: int) -> list[tuple[Shown, str]]:
-    """Each release with its title; of clips both ways to count the pixels that neighbours differ in."""
+def _clips(ask: Ask, shown: Sequence[Shown], frames: int) -> list[Shown]:
+    """The releases; of clips both ways to count the pixels that neighbours differ in."""
     if frames == 1:
-        return [(one, one.title) for one in shown]
-    found = [(one, f"{one.title}, {frames} frames") for one in shown if not one.key.startswith("dp-")]
+        return list(shown)
+    found = [
+        replace(one, title=f"{one.title}, {frames} frames") for one in shown if not one.key.startswith("dp-")
+    ]
     if "dp" not in ask.releases:
         return found
-    for block in ask.blocks:
-        for parts in ask.subdivisions:
-            for epsilon in ask.epsilons:
-                whole = private(epsilon, ask.neighbours, block, parts)
-                # m pixels in every frame: the frames' epsilons add up to the clip's
-                each = private(str(Fraction(epsilon) / frames), ask.neighbours, block, parts)
-                title = f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "")
-                title += f", {frames} frames, epsilon {epsilon} for the clip"
-                found.append((whole, f"{title}, {ask.neighbours} in all"))
-                found.append((each, f"{title}, {ask.neighbours} in every frame"))
+    # m pixels in every frame: the frames' epsilons add up to the clip's
+    shares = [str(Fraction(epsilon) / frames) for epsilon in ask.epsilons]
+    whole, each = (
+        private_grid(epsilons, ask.neighbours, ask.blocks, ask.subdivisions)
+        for epsilons in (ask.epsilons, shares)
+    )
+    settings = product(ask.blocks, ask.subdivisions, ask.epsilons)
+    for (block, parts, epsilon), one, other in zip(settings, whole, each, strict=True):
+        title = f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "")
+        title += f", {frames} frames, epsilon {epsilon} for the clip, {ask.neighbours}"
+        found += [replace(one, title=f"{title} in all"), replace(other, title=f"{title} in every frame")]
     return found
 
 
 def _linked(
-    shown: Shown, title: str, attacker: str, embedder: Embedder, seen: Sequence[Album], frames: int, seed: int
+    shown: Shown, attacker: str, embedder: Embedder, seen: Sequence[Album], frames: int, seed: int
 ) -> Linked:
     one, other = (embedder.embed(album).reshape(len(album) // frames, frames, -1).mean(1) for album in seen)
     people = [album.people[::frames] for album in seen]
     lengths = [np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (one, other)]
     pairs = Pairs.across((one / lengths[0]) @ (other / lengths[1]).T, people[0], people[1])
     found = {rate: pairs.found_at(rate, seed) for rate in FALSE_POSITIVES}
-    return Linked(shown, title, attacker, pairs.auc(seed), found, pairs.roc())
+    return Linked(shown, attacker, pairs.auc(seed), found, pairs.roc())
 
 
 def _best(rows: Sequence[Linked]) -> list[Linked]:
-    return strongest(rows, lambda row: row.title, lambda row: row.auc.value)
+    return strongest(rows, lambda row: row.shown.title, lambda row: row.auc.value)
 
 
 def _headline(rows: Sequence[Linked]) -> str:
     said = "Area under the ROC curve: guessing 50 %"
     for row in _best(rows)[:4]:
-        said += f"; {row.title} {percent(row.auc.value)}"
+        said += f"; {row.shown.title} {percent(row.auc.value)}"
     return said + "."
 
 
@@ -180,7 +188,7 @@ def _table(rows: Sequence[Linked], count: int) -> Table:
         *(f"found at {100 * rate:g} % false alarms" for rate in FALSE_POSITIVES),
     )
     lines = [
-        (row.title, row.attacker, spread(row.auc), *(spread(value) for value in row.found.values()))
+        (row.shown.title, row.attacker, spread(row.auc), *(spread(value) for value in row.found.values()))
         for row in rows
     ]
     lines.append(("guessing", "", percent(0.5), *(percent(rate) for rate in FALSE_POSITIVES)))
@@ -190,7 +198,7 @@ def _table(rows: Sequence[Linked], count: int) -> Table:
 
 def _figure(rows: Sequence[Linked]) -> Drawing:
     drawn = [
-        (row.title, row.attacker, (np.maximum(row.roc[0], LEAST).tolist(), row.roc[1].tolist()))
+        (row.shown.title, row.attacker, (np.maximum(row.roc[0], LEAST).tolist(), row.roc[1].tolist()))
         for row in rows
     ]
     guess = np.geomspace(LEAST, 1, 50).tolist()

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from dpose.attacks.ranking import Interval, mean_over_people
 from dpose.attacks.restoring import each, psnr, resized, restored, ssim
-from dpose.experiments.attacking.asking import Ask, Bench, guarantees, opened
+from dpose.experiments.attacking.asking import Ask, Bench, opened
 from dpose.experiments.attacking.attackers import plain_embedder
 from dpose.experiments.attacking.drawing import SAMPLES, short_title
 from dpose.experiments.attacking.people import Album, Picture
@@ -78,25 +78,26 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
     plain = plain_embedder(bench.school)
     raw = resized(queries.pictures, ask.size)
     ceiling = searched(RAW, "plain", plain, gallery, queries, ask.seed)
-    rows, panels = [], list[tuple[str, Picture]]()
-    for one in shown:
-        if one.key == RAW.key:
-            continue
+
+    def attack(one: Shown) -> tuple[list[tuple[str, Picture]], Restored]:
         seen = one.album(queries, ask.seed, "query")
         given = resized(seen.pictures, ask.size)
         made = restored(bench.school.restorer(one, ask.size), given)
         as_album = _album(queries, made, ask.size)
-        rows.append(
-            Restored(
-                one,
-                _quality(given, raw, queries, ask.seed),
-                _quality(made, raw, queries, ask.seed),
-                searched(one, "plain", plain, gallery, seen, ask.seed),
-                searched(one, "plain", plain, gallery, as_album, ask.seed),
-            )
-        )
+        panels = list[tuple[str, Picture]]()
         for k in range(min(SAMPLES, len(raw))):
             panels += [("raw", raw[k]), (short_title(one), given[k]), ("reconstructed", made[k])]
+        return panels, Restored(
+            one,
+            _quality(given, raw, queries, ask.seed),
+            _quality(made, raw, queries, ask.seed),
+            searched(one, "plain", plain, gallery, seen, ask.seed),
+            searched(one, "plain", plain, gallery, as_album, ask.seed),
+        )
+
+    attacked = bench.each([one for one in shown if one.key != RAW.key], attack)
+    rows = [found for _, (_, found) in attacked.done]
+    panels = [panel for _, (own, _) in attacked.done for panel in own]
     chance = Chance.of(gallery.people, queries.people)
     first = rows[0] if rows else None
     headline = "No release was attacked."
@@ -120,9 +121,9 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             "A reconstruction shows what is likely, not what was there: detail beyond the release is made up. Whether "
             "somebody is known again is tested with the plain attacker of dpose attack reid.",
         ),
-        caveats=ask.caveats(),
+        caveats=ask.caveats() + attacked.caveats(),
         facts=bench.facts(),
-        tables=(_table(rows, ceiling, chance, len(raw)), guarantees(shown)),
+        tables=(_table(rows, ceiling, chance, len(raw)), attacked.guarantees()),
         drawings=(drawn,) if panels else (),
         settings={**ask.to_dict(), "epochs": ask.effort.epochs},
         values={
@@ -131,6 +132,8 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             "chance": chance.to_dict(),
         },
         command=ask.command,
+        left=attacked.to_dict(),
+        stopped=attacked.stopped,
     )
 
 

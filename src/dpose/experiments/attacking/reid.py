@@ -20,7 +20,7 @@ from dpose.attacks.ranking import (
     search,
 )
 from dpose.errors import DposeError
-from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, guarantees, opened, strongest
+from dpose.experiments.attacking.asking import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
 from dpose.experiments.attacking.attackers import Embedder, adaptive_embedder, plain_embedder
 from dpose.experiments.attacking.drawing import curves, samples
 from dpose.experiments.attacking.people import Album
@@ -108,10 +108,9 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
         how.gallery, how.queries, bench.note("the queries", len(crowd.people) * how.queries)
     )
     plain = plain_embedder(bench.school, how.embedder)
-    rows, released = [], []
-    for one in shown:
-        seen = one.album(queries, ask.seed, "query")
-        released.append((one, seen))
+
+    def attack(one: Shown) -> tuple[Album, list[Row]]:
+        seen, rows = one.album(queries, ask.seed, "query"), []
         for attacker in ask.attackers_of(one):
             embedder, known = plain, gallery
             if attacker == "adaptive":
@@ -119,19 +118,26 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
                 known = one.album(gallery, ask.seed, "gallery")
                 embedder = adaptive_embedder(bench.school, one)
             rows.append(searched(one, attacker, embedder, known, seen, ask.seed))
+        return seen, rows
+
+    attacked = bench.each(shown, attack)
+    rows = [row for _, (_, found) in attacked.done for row in found]
+    released = [(one, seen) for one, (seen, _) in attacked.done]
     chance = Chance.of(gallery.people, queries.people)
     return AttackReport(
         name="reid",
         title="Who is it? Re-identification of released pictures",
         headline=_headline(rows, chance),
         threat=_threat(bench, how, plain, len(queries)),
-        caveats=ask.caveats(),
+        caveats=ask.caveats() + attacked.caveats(),
         facts=bench.facts(),
-        tables=(_table(rows, chance, len(queries), len(gallery)), guarantees(shown)),
+        tables=(_table(rows, chance, len(queries), len(gallery)), attacked.guarantees()),
         drawings=(_figure(rows, chance), samples(queries, released)),
         settings={**ask.to_dict(), "gallery": how.gallery, "queries": how.queries, "embedder": plain.title},
         values={"rows": [row.to_dict() for row in rows], "chance": chance.to_dict(), "queries": len(queries)},
         command=ask.command,
+        left=attacked.to_dict(),
+        stopped=attacked.stopped,
     )
 
 

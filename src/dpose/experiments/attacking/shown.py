@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 
 import cv2
 import numpy as np
@@ -80,7 +81,7 @@ def all_shown(
         neighbours: "pixels:M".
 
     Raises:
-        DposeError: an unknown name, or a setting that is out of range.
+        DposeError: an unknown name, a number that is out of range, or no private release that can be made.
     """
     found = [RAW]
     for name in names:
@@ -92,15 +93,32 @@ def all_shown(
         elif name == "pixelate":
             found += [pixelated(block) for block in blocks]
         elif name == "dp":
-            found += [
-                private(epsilon, neighbours, block, parts)
-                for block in blocks
-                for parts in subdivisions
-                for epsilon in epsilons
-            ]
+            found += private_grid(epsilons, neighbours, blocks, subdivisions)
         elif name in VIEWS:
             found.append(public_view(name))
     return list({shown.key: shown for shown in found}.values())
+
+
+def private_grid(
+    epsilons: Sequence[str], neighbours: str, blocks: Sequence[int], subdivisions: Sequence[int]
+) -> list[Shown]:
+    """`private` at every combination; one that cannot be made says so when it is applied.
+
+    Raises:
+        DposeError: a number that is out of range whatever it meets, or no combination that can be made.
+    """
+    for epsilon, block in product(epsilons, blocks):
+        Setting.of(epsilon, neighbours, block)
+    found, refused = list[Shown](), list[DposeError]()
+    for block, parts, epsilon in product(blocks, subdivisions, epsilons):
+        try:
+            found.append(private(epsilon, neighbours, block, parts))
+        except DposeError as error:
+            refused.append(error)
+            found.append(_impossible(epsilon, neighbours, block, parts, error))
+    if len(refused) == len(found):
+        raise refused[0]
+    return found
 
 
 def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
@@ -124,6 +142,19 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
         released = plan(picture.shape[0], picture.shape[1], channels).release(picture, source).picture()
         return np.asarray(released, np.uint8).reshape(picture.shape)
 
+    return _as_private(epsilon, neighbours, block, parts, apply)
+
+
+def _impossible(epsilon: str, neighbours: str, block: int, parts: int, why: DposeError) -> Shown:
+    def apply(_: Picture, __: int) -> Picture:
+        raise why
+
+    return _as_private(epsilon, neighbours, block, parts, apply)
+
+
+def _as_private(
+    epsilon: str, neighbours: str, block: int, parts: int, apply: Callable[[Picture, int], Picture]
+) -> Shown:
     m, _, scope = neighbours.removeprefix("pixels:").partition("/")
     pixels = "one pixel" if m == "1" else f"{m} pixels"
     return Shown(

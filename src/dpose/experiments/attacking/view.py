@@ -37,11 +37,16 @@ def attack_view(ask: Ask, out: Path, console: Console) -> list[AttackReport]:
 
     Raises:
         DposeError: the data cannot be used, or `out` exists.
+        KeyboardInterrupt: it was stopped, and nothing is left.
     """
     ask = replace(ask, releases=tuple(VIEWS))
     shown = ask.shown()
     with folder_beside(out) as folder, opened(ask, PICTURES, console) as bench:
-        reports = {name: attack(bench, shown) for name, attack in ATTACKS.items()}
+        reports = {}
+        for name, attack in ATTACKS.items():
+            reports[name] = attack(bench, shown)
+            if reports[name].stopped:
+                raise KeyboardInterrupt  # a summary of less than all would be taken for all
         for name, report in reports.items():
             write_attack(report, folder / name)
         write_atomic(folder / SUMMARY, json.dumps(summary(ask, reports), indent=1) + "\n")

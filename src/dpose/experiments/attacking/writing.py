@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +33,8 @@ class AttackReport:
         settings: What was asked, as JSON.
         values: What was measured, as JSON.
         command: As it was typed.
+        left: Releases that were not attacked, and why.
+        stopped: Whether Ctrl-C ended it before all were.
     """
 
     name: str
@@ -46,6 +48,8 @@ class AttackReport:
     settings: Mapping[str, Any]
     values: Mapping[str, Any]
     command: str
+    left: Sequence[Mapping[str, str]] = ()
+    stopped: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -56,6 +60,7 @@ class AttackReport:
             "software": software_versions(),
             "caveats": list(self.caveats),
             "results": dict(self.values),
+            "not_attacked": [dict(one) for one in self.left],
         }
 
 
