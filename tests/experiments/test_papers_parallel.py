@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dpose.experiments.papers import parallel
 from dpose.experiments.papers.cells import claim_folder, read_cells, run_cells
-from dpose.experiments.papers.experiment import Cell, Request
+from dpose.experiments.papers.experiment import Cell, GridRequest, Request
 from dpose.experiments.papers.parallel import run_parallel
 from dpose.experiments.papers.registry import EXPERIMENTS
+from dpose.experiments.papers.reproduce import reproduce
+from dpose.privacy.ledger import verify_run
 
 NAME = "002/figure1"
 
@@ -57,6 +60,27 @@ def test_processes_give_what_one_gives_and_failures_are_told(small, tmp_path):
     for outcome in run_cells(Some(whole, [first]), tmp_path / "one"):
         assert outcome.status == "done"
         assert found[outcome.cell.key] == outcome
+
+
+def test_trainings_in_processes_are_those_of_one(tmp_path):
+    """Seeded, so that they may be compared."""
+    asked = GridRequest(
+        core=True,
+        methods=("dp-sgd",),
+        epsilons=(0.8,),
+        clip_norms=(0.1,),
+        epochs=1.0,
+        batch_size=8,
+    )
+    found = []
+    for processes in (2, 1):
+        request = Request(("synthetic:ward",), limit=16, seed=3, processes=processes, grid=asked)
+        folder = tmp_path / str(processes)
+        outcomes = reproduce("000/table2", request, folder, Console(quiet=True))
+        found.append({o.cell.key: o.values["columns"] for o in outcomes if o.status == "done"})
+        assert verify_run(folder / "runs" / "dp-sgd-finetune-C0.1-eps0.8-run1")
+    assert set(found[0]) == {"start", "dp-sgd-finetune-C0.1-eps0.8-run1"}
+    assert found[0] == found[1]
 
 
 def test_who_is_stopped_leaves_no_process_behind(small, monkeypatch):
