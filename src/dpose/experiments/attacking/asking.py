@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,19 +16,20 @@ from dpose.errors import DposeError
 from dpose.experiments.attacking.attackers import Effort, School
 from dpose.experiments.attacking.people import Crowd, open_crowd
 from dpose.experiments.attacking.shown import RAW, Shown, all_shown, epsilon_of_all
-from dpose.experiments.papers.experiment import Table
+from dpose.experiments.attacking.sweep import Attacked
+from dpose.experiments.attacking.writing import AttackReport
+from dpose.experiments.papers.experiment import Drawing, Table
 from dpose.release.setting import Setting, parse_neighbours
 
 R = TypeVar("R")
-T = TypeVar("T")
 
+NONE: Mapping[str, Any] = MappingProxyType({})
 ATTACKERS = ("plain", "adaptive")
 NO_PROOF = (
     "An attack that fails proves nothing: a better one may succeed tomorrow. What holds is the guarantee, epsilon for "
     "its neighbours, and only that."
 )
 STRONGER = "Of the two attackers the stronger one counts: whoever attacks in earnest takes the better way."
-STOPPED = "stopped"
 TOLD_WHERE = "The attacker is told where in the picture the person is, as any detector would."
 
 
@@ -145,36 +147,6 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Attacked(Generic[T]):
-    """What came of a grid of releases.
-
-    Attributes:
-        done: What was found of each release.
-        left: Releases that could not be made or attacked, and those a stop left out, each with why.
-        stopped: Whether Ctrl-C ended it.
-    """
-
-    done: tuple[tuple[Shown, T], ...]
-    left: tuple[tuple[Shown, str], ...]
-    stopped: bool
-
-    def caveats(self) -> tuple[str, ...]:
-        """A line of what was left out, if anything was."""
-        names = "; ".join(f"{one.title} ({why})" for one, why in self.left)
-        return (f"Not attacked: {names}.",) if names else ()
-
-    def guarantees(self) -> Table:
-        """What is guaranteed of each release."""
-        lines = [(one.title, one.guarantee) for one, _ in self.done]
-        lines += [(one.title, f"not attacked: {why}") for one, why in self.left]
-        return Table("What is guaranteed", ("Release", "Guarantee"), tuple(lines))
-
-    def to_dict(self) -> list[dict[str, str]]:
-        """What was left out, as JSON."""
-        return [{"release": one.title, "key": one.key, "why": why} for one, why in self.left]
-
-
-@dataclass(frozen=True)
 class Bench:
     """An opened crowd with the attackers' school.
 
@@ -190,41 +162,38 @@ class Bench:
     school: School
     note: Callable[[str, int], Callable[[], None]]
 
-    def each(self, shown: Sequence[Shown], attack: Callable[[Shown], T]) -> Attacked[T]:
-        """Attack release after release: one that cannot be made or attacked is left out and the others go on.
+    def report(
+        self,
+        attacked: Attacked[Any],
+        *,
+        name: str,
+        title: str,
+        headline: str,
+        threat: tuple[str, ...],
+        tables: tuple[Table, ...],
+        drawings: tuple[Drawing, ...],
+        values: Mapping[str, Any],
+        settings: Mapping[str, Any] = NONE,
+        facts: Mapping[str, str] = NONE,
+    ) -> AttackReport:
+        """What was found, with what all attacks say: the arguments are those of `AttackReport`."""
+        return AttackReport(
+            name=name,
+            title=title,
+            headline=headline,
+            threat=threat,
+            caveats=self.ask.caveats() + attacked.caveats(),
+            facts={**self._facts(), **facts},
+            tables=(*tables, attacked.guarantees()),
+            drawings=drawings,
+            settings={**self.ask.to_dict(), **settings},
+            values=values,
+            command=self.ask.command,
+            left=attacked.to_dict(),
+            stopped=attacked.stopped,
+        )
 
-        Args:
-            shown: The releases.
-            attack: Finds what one of them gives away.
-
-        Raises:
-            DposeError: raw pictures, or every release, cannot be attacked.
-            KeyboardInterrupt: before anything but raw pictures was done; later ones keep what there is.
-        """
-        done, left, refused = list[tuple[Shown, T]](), list[tuple[Shown, str]](), list[DposeError]()
-        stopped = False
-        for one in shown:
-            if stopped:
-                left.append((one, STOPPED))
-                continue
-            try:
-                done.append((one, attack(one)))
-            except DposeError as error:
-                if one.key == RAW.key:
-                    raise
-                refused.append(error)
-                left.append((one, error.line()))
-            except KeyboardInterrupt:
-                if all(it.key == RAW.key for it, _ in done):
-                    raise
-                stopped = True
-                left.append((one, STOPPED))
-        if refused and all(it.key == RAW.key for it, _ in done):
-            raise refused[0]
-        return Attacked(tuple(done), tuple(left), stopped)
-
-    def facts(self) -> Mapping[str, str]:
-        """For the head of the report."""
+    def _facts(self) -> Mapping[str, str]:
         effort = self.ask.effort
         return {
             "Attacked": self.crowd.title,

@@ -18,6 +18,7 @@ from dpose.experiments.attacking.drawing import bars, samples
 from dpose.experiments.attacking.people import Album
 from dpose.experiments.attacking.reid import percent, spread
 from dpose.experiments.attacking.shown import RAW, Shown
+from dpose.experiments.attacking.sweep import attack_each
 from dpose.experiments.attacking.witness import ATTRIBUTES, labels_of
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Table
@@ -90,12 +91,13 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             rows.append(_told(one, attacker, scorer(descriptors), truth, known, album.people, ask.seed))
         return seen, rows
 
-    attacked = bench.each(shown, attack)
+    attacked = attack_each(shown, attack)
     rows = [row for _, (_, found) in attacked.done for row in found]
     released = [(one, seen) for one, (seen, _) in attacked.done]
     share = {name: float(truth[:, k].mean()) for name, k in known.items()}
     chance = {"map": float(np.mean(list(share.values()))), "f1": _always(share)}
-    return AttackReport(
+    return bench.report(
+        attacked,
         name="attributes",
         title="What do they look like? Attributes told from released pictures",
         headline=_headline(rows, chance["map"]),
@@ -111,15 +113,12 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             "Guessing: the share of pictures with the attribute is the average precision of a random order; always "
             "saying yes has the F1 shown.",
         ),
-        caveats=ask.caveats() + attacked.caveats(),
-        facts=bench.facts(),
-        tables=(_summary(rows, chance, len(album)), _by_attribute(rows, share), attacked.guarantees()),
+        tables=(
+            _summary(rows, chance, len(album)),
+            _by_attribute(rows, share),
+        ),
         drawings=(_figure(rows, share), samples(album, released)),
-        settings=ask.to_dict(),
         values={"rows": [row.to_dict() for row in rows], "chance": {**chance, "share": share}},
-        command=ask.command,
-        left=attacked.to_dict(),
-        stopped=attacked.stopped,
     )
 
 

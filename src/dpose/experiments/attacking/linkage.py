@@ -21,6 +21,7 @@ from dpose.experiments.attacking.drawing import curves, samples
 from dpose.experiments.attacking.people import FRAME, Album
 from dpose.experiments.attacking.reid import percent, spread
 from dpose.experiments.attacking.shown import Shown, private_grid
+from dpose.experiments.attacking.sweep import attack_each
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Drawing, Table
 from dpose.files import folder_beside
@@ -97,12 +98,13 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
             rows.append(_linked(one, attacker, embedder, seen, frames, ask.seed))
         return seen[0], rows
 
-    attacked = bench.each(_clips(ask, shown, frames), attack)
+    attacked = attack_each(_clips(ask, shown, frames), attack)
     rows = [row for _, (_, found) in attacked.done for row in found]
     pictures = [(one, seen) for one, (seen, _) in attacked.done]
     count = len(crowd.people)
     clip = f"{frames} frames" if frames > 1 else "one picture"
-    return AttackReport(
+    return bench.report(
+        attacked,
         name="linkage",
         title="Is it the same person? Linkage of released pictures",
         headline=_headline(rows),
@@ -117,15 +119,11 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
             TOLD_WHERE,
             "Guessing has an area of 50 %, and finds as many as it raises false alarms.",
         ),
-        caveats=ask.caveats() + attacked.caveats(),
-        facts={**bench.facts(), "At each place": clip},
-        tables=(_table(rows, count), attacked.guarantees()),
+        facts={"At each place": clip},
+        tables=(_table(rows, count),),
         drawings=(_figure(rows), samples(places[0], pictures)),
-        settings={**ask.to_dict(), "frames": frames},
+        settings={"frames": frames},
         values={"rows": [row.to_dict() for row in rows], "chance": {"auc": 0.5}},
-        command=ask.command,
-        left=attacked.to_dict(),
-        stopped=attacked.stopped,
     )
 
 

@@ -18,6 +18,7 @@ from dpose.experiments.attacking.drawing import SAMPLES, short_title
 from dpose.experiments.attacking.people import Album, Picture
 from dpose.experiments.attacking.reid import Chance, Row, percent, searched, spread
 from dpose.experiments.attacking.shown import RAW, Shown
+from dpose.experiments.attacking.sweep import attack_each
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Drawing, Table
 from dpose.experiments.papers.pixelization.drawing import pictures
@@ -95,7 +96,7 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             searched(one, "plain", plain, gallery, as_album, ask.seed),
         )
 
-    attacked = bench.each([one for one in shown if one.key != RAW.key], attack)
+    attacked = attack_each([one for one in shown if one.key != RAW.key], attack)
     rows = [found for _, (_, found) in attacked.done]
     panels = [panel for _, (own, _) in attacked.done for panel in own]
     chance = Chance.of(gallery.people, queries.people)
@@ -110,7 +111,8 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
     drawn = Drawing(
         "pictures", pictures(panels, 6), "Raw, released, reconstructed, of people nobody learnt from"
     )
-    return AttackReport(
+    return bench.report(
+        attacked,
         name="reconstruct",
         title="What was the picture? Reconstruction of released pictures",
         headline=headline,
@@ -121,19 +123,14 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             "A reconstruction shows what is likely, not what was there: detail beyond the release is made up. Whether "
             "somebody is known again is tested with the plain attacker of dpose attack reid.",
         ),
-        caveats=ask.caveats() + attacked.caveats(),
-        facts=bench.facts(),
-        tables=(_table(rows, ceiling, chance, len(raw)), attacked.guarantees()),
+        tables=(_table(rows, ceiling, chance, len(raw)),),
         drawings=(drawn,) if panels else (),
-        settings={**ask.to_dict(), "epochs": ask.effort.epochs},
+        settings={"epochs": ask.effort.epochs},
         values={
             "rows": [row.to_dict() for row in rows],
             "rank1_raw": ceiling.within[1].to_dict(),
             "chance": chance.to_dict(),
         },
-        command=ask.command,
-        left=attacked.to_dict(),
-        stopped=attacked.stopped,
     )
 
 

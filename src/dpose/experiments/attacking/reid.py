@@ -25,6 +25,7 @@ from dpose.experiments.attacking.attackers import Embedder, adaptive_embedder, p
 from dpose.experiments.attacking.drawing import curves, samples
 from dpose.experiments.attacking.people import Album
 from dpose.experiments.attacking.shown import Shown
+from dpose.experiments.attacking.sweep import attack_each
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Table
 from dpose.files import folder_beside
@@ -120,24 +121,20 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
             rows.append(searched(one, attacker, embedder, known, seen, ask.seed))
         return seen, rows
 
-    attacked = bench.each(shown, attack)
+    attacked = attack_each(shown, attack)
     rows = [row for _, (_, found) in attacked.done for row in found]
     released = [(one, seen) for one, (seen, _) in attacked.done]
     chance = Chance.of(gallery.people, queries.people)
-    return AttackReport(
+    return bench.report(
+        attacked,
         name="reid",
         title="Who is it? Re-identification of released pictures",
         headline=_headline(rows, chance),
         threat=_threat(bench, how, plain, len(queries)),
-        caveats=ask.caveats() + attacked.caveats(),
-        facts=bench.facts(),
-        tables=(_table(rows, chance, len(queries), len(gallery)), attacked.guarantees()),
+        tables=(_table(rows, chance, len(queries), len(gallery)),),
         drawings=(_figure(rows, chance), samples(queries, released)),
-        settings={**ask.to_dict(), "gallery": how.gallery, "queries": how.queries, "embedder": plain.title},
+        settings={"gallery": how.gallery, "queries": how.queries, "embedder": plain.title},
         values={"rows": [row.to_dict() for row in rows], "chance": chance.to_dict(), "queries": len(queries)},
-        command=ask.command,
-        left=attacked.to_dict(),
-        stopped=attacked.stopped,
     )
 
 
