@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from dpose.cli.options import plain_console, typed, unfolded
 from dpose.errors import DposeError
@@ -236,11 +235,10 @@ def _whole(texts: list[str], option: str) -> tuple[int, ...]:
 
 def _show(report: AttackReport, out: Path, console: Console) -> None:
     """Print what was found; then end with 130 where Ctrl-C left releases out, with 1 where one could not be made."""
+    from dpose.experiments.papers.terminal import print_table
+
     for found in report.tables:
-        table = Table(*found.head, title=found.title, title_justify="left")
-        for row in found.rows:
-            table.add_row(*row)
-        console.print(table)
+        print_table(found, console)
     console.print(report.headline)
     for line in report.caveats:
         console.print(f"* {line}")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table as Printed
 
 from dpose.errors import DposeError
 from dpose.experiments.papers.cells import claim_folder, read_cells, run_cells
@@ -15,6 +14,7 @@ from dpose.experiments.papers.experiment import Bound, Experiment, GridRequest, 
 from dpose.experiments.papers.output import write_results
 from dpose.experiments.papers.parallel import run_parallel
 from dpose.experiments.papers.registry import EXPERIMENTS
+from dpose.experiments.papers.terminal import print_table
 
 
 def experiment_named(name: str) -> Experiment:
@@ -64,10 +64,7 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
             findings = bound.show(outcomes)
             written = write_results(folder, experiment, settings, outcomes, findings)
         for table in findings.tables:
-            printed = Printed(*table.head, title=table.title, title_justify="left")
-            for row in table.rows:
-                printed.add_row(*row)
-            console.print(printed)
+            print_table(table, console)
         for note in findings.notes:
             console.print(f"* {note}", highlight=False)
         console.print(f"\nWritten: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
