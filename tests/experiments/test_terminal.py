@@ -33,10 +33,14 @@ def test_the_last_columns_are_kept(width, kept):
     assert ("left out" in text) == bool(left)
 
 
-def test_what_can_be_folded_is_whole():
+def test_a_table_with_prose_is_folded_and_whole():
     prose = "whether the average of the weights hides noise of the last steps"
-    table = Table("t", ("variant", "asks", "changed", "why"), (("a", prose, prose, prose),))
-    assert fitting(table, 80) == (table, ())
+    name = "dp-sgd-finetune-C0.1-eps0.8-run1"
+    table = Table("t", ("cell", "asks", "changed", "why"), ((name, prose, prose, "0.7"),))
+    assert fitting(table, 60) == (table, ())
+    text = printed(table, 60)
+    assert "…" not in text
+    assert "".join(line[2:].split(" ")[0] for line in text.splitlines() if line.startswith("│")) == name
 
 
 def test_where_words_fit_they_are_folded():

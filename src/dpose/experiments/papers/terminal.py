@@ -1,4 +1,4 @@
-"""Tables of results on a terminal: as much as fits, unbroken."""
+"""Tables of results on a terminal: as much as fits, no figure broken and no word lost."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CUT = "…"
 NAMES = 24
 """Room for a row's name, whose words may be folded."""
 FIGURES = 24
-"""Longer text is prose, whose words may be folded."""
+"""Longer text is prose, which may be folded, as a word may."""
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print a table; where words would be cut, only its last columns, which sum up the others.
+    """Print a table; of figures that would be broken only the last columns, which sum up the others.
 
     Args:
         table: What to print.
@@ -38,15 +38,16 @@ def fitting(table: Table, width: int) -> tuple[Table, tuple[str, ...]]:
     """The table as a terminal shows it, and the titles of columns that are left out.
 
     Args:
-        table: The whole.
+        table: The whole; one with prose is never cut down.
         width: Of the terminal, characters.
     """
-    if not _is_cut(table, width):
+    if not all(_is_figure(text) for row in table.rows for text in row[1:]) or not _is_cut(table, width):
         return table, ()
-    columns = list(zip(table.head, *table.rows, strict=True))
-    room = width - 1 - min(NAMES + BESIDE, _natural(columns[0]))
-    first = len(columns) - 1
-    while first > 1 and sum(map(_unbroken, columns[first - 1 :])) <= room:
+    columns = zip(table.head, *table.rows, strict=True)
+    names, *figures = (BESIDE + max(map(len, column)) for column in columns)
+    room = width - 1 - min(NAMES + BESIDE, names)
+    first = len(figures)
+    while first > 1 and sum(figures[first - 2 :]) <= room:
         first -= 1
 
     def kept(row: tuple[str, ...]) -> tuple[str, ...]:
@@ -55,28 +56,25 @@ def fitting(table: Table, width: int) -> tuple[Table, tuple[str, ...]]:
     return replace(table, head=kept(table.head), rows=tuple(map(kept, table.rows))), table.head[1:first]
 
 
+def _is_figure(text: str) -> bool:
+    bare = text.replace("not run", "")
+    return len(text) <= FIGURES and (any(map(str.isdigit, bare)) or not any(map(str.isalpha, bare)))
+
+
 def _drawn(table: Table) -> Printed:
-    printed = Printed(*table.head, title=table.title, title_justify="left")
+    printed = Printed(title=table.title, title_justify="left")
+    for title in table.head:
+        printed.add_column(title, overflow="fold")
     for row in table.rows:
         printed.add_row(*row)
     return printed
 
 
 def _is_cut(table: Table, width: int) -> bool:
+    printed = _drawn(table)
+    for column in printed.columns:
+        column.overflow = "ellipsis"
     trial = Console(file=StringIO(), width=width)
     with trial.capture() as capture:
-        trial.print(_drawn(table))
+        trial.print(printed)
     return CUT in capture.get()
-
-
-def _natural(column: tuple[str, ...]) -> int:
-    return BESIDE + max(map(len, column))
-
-
-def _least(column: tuple[str, ...]) -> int:
-    return BESIDE + max(len(word) for text in column for word in text.split() or [""])
-
-
-def _unbroken(column: tuple[str, ...]) -> int:
-    natural = _natural(column)
-    return natural if natural <= FIGURES + BESIDE else _least(column)
