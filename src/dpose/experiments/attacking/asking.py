@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -23,7 +22,6 @@ from dpose.release.setting import Setting, parse_neighbours
 
 R = TypeVar("R")
 
-NONE: Mapping[str, Any] = MappingProxyType({})
 ATTACKERS = ("plain", "adaptive")
 NO_PROOF = (
     "An attack that fails proves nothing: a better one may succeed tomorrow. What holds is the guarantee, epsilon for "
@@ -173,8 +171,8 @@ class Bench:
         tables: tuple[Table, ...],
         drawings: tuple[Drawing, ...],
         values: Mapping[str, Any],
-        settings: Mapping[str, Any] = NONE,
-        facts: Mapping[str, str] = NONE,
+        settings: Mapping[str, Any] | None = None,
+        facts: Mapping[str, str] | None = None,
     ) -> AttackReport:
         """What was found, with what all attacks say: the arguments are those of `AttackReport`."""
         return AttackReport(
@@ -183,10 +181,10 @@ class Bench:
             headline=headline,
             threat=threat,
             caveats=self.ask.caveats() + attacked.caveats(),
-            facts={**self._facts(), **facts},
+            facts={**self._facts(), **(facts or {})},
             tables=(*tables, attacked.guarantees()),
             drawings=drawings,
-            settings={**self.ask.to_dict(), **settings},
+            settings={**self.ask.to_dict(), **(settings or {})},
             values=values,
             command=self.ask.command,
             left=attacked.to_dict(),

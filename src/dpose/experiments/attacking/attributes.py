@@ -113,10 +113,7 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
             "Guessing: the share of pictures with the attribute is the average precision of a random order; always "
             "saying yes has the F1 shown.",
         ),
-        tables=(
-            _summary(rows, chance, len(album)),
-            _by_attribute(rows, share),
-        ),
+        tables=(_summary(rows, chance, len(album)), _by_attribute(rows, share)),
         drawings=(_figure(rows, share), samples(album, released)),
         values={"rows": [row.to_dict() for row in rows], "chance": {**chance, "share": share}},
     )

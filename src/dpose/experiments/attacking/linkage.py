@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +147,9 @@ def _clips(ask: Ask, shown: Sequence[Shown], frames: int) -> list[Shown]:
         private_grid(epsilons, ask.neighbours, ask.blocks, ask.subdivisions)
         for epsilons in (ask.epsilons, shares)
     )
-    settings = product(ask.blocks, ask.subdivisions, ask.epsilons)
-    for (block, parts, epsilon), one, other in zip(settings, whole, each, strict=True):
-        title = f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "")
-        title += f", {frames} frames, epsilon {epsilon} for the clip, {ask.neighbours}"
+    for one, other in zip(whole, each, strict=True):
+        release, epsilon = one.title.split(", epsilon ")
+        title = f"{release}, {frames} frames, epsilon {epsilon} for the clip, {ask.neighbours}"
         found += [replace(one, title=f"{title} in all"), replace(other, title=f"{title} in every frame")]
     return found
 

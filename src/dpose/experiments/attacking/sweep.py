@@ -55,24 +55,27 @@ def attack_each(shown: Sequence[Shown], attack: Callable[[Shown], T]) -> Attacke
         DposeError: raw pictures, or every release, cannot be attacked.
         KeyboardInterrupt: before anything but raw pictures was done; later ones keep what there is.
     """
-    done, left, refused = list[tuple[Shown, T]](), list[tuple[Shown, str]](), list[DposeError]()
+    done, left = list[tuple[Shown, T]](), list[tuple[Shown, str]]()
+    refused: DposeError | None = None
     stopped = False
-    for one in shown:
-        if stopped:
-            left.append((one, STOPPED))
-            continue
+    for k, one in enumerate(shown):
         try:
             done.append((one, attack(one)))
         except DposeError as error:
             if one.key == RAW.key:
                 raise
-            refused.append(error)
+            refused = refused or error
             left.append((one, error.line()))
         except KeyboardInterrupt:
-            if all(it.key == RAW.key for it, _ in done):
+            if not _any_release(done):
                 raise
             stopped = True
-            left.append((one, STOPPED))
-    if refused and all(it.key == RAW.key for it, _ in done):
-        raise refused[0]
+            left += [(rest, STOPPED) for rest in shown[k:]]
+            break
+    if refused and not _any_release(done):
+        raise refused
     return Attacked(tuple(done), tuple(left), stopped)
+
+
+def _any_release(done: Sequence[tuple[Shown, T]]) -> bool:
+    return any(one.key != RAW.key for one, _ in done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.table import Table as Printed
 
 from dpose.experiments.papers.experiment import Table
@@ -61,20 +61,17 @@ def _is_figure(text: str) -> bool:
     return len(text) <= FIGURES and (any(map(str.isdigit, bare)) or not any(map(str.isalpha, bare)))
 
 
-def _drawn(table: Table) -> Printed:
+def _drawn(table: Table, overflow: OverflowMethod = "fold") -> Printed:
     printed = Printed(title=table.title, title_justify="left")
     for title in table.head:
-        printed.add_column(title, overflow="fold")
+        printed.add_column(title, overflow=overflow)
     for row in table.rows:
         printed.add_row(*row)
     return printed
 
 
 def _is_cut(table: Table, width: int) -> bool:
-    printed = _drawn(table)
-    for column in printed.columns:
-        column.overflow = "ellipsis"
     trial = Console(file=StringIO(), width=width)
     with trial.capture() as capture:
-        trial.print(printed)
+        trial.print(_drawn(table, "ellipsis"))
     return CUT in capture.get()
