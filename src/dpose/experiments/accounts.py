@@ -24,7 +24,7 @@ from dpose.privacy.account import (
     set_budget,
     touching,
 )
-from dpose.training.trainer import read_contents
+from dpose.privacy.protected import protect
 
 DELTA = 1e-5
 """At which epsilon is told where no run names a delta."""
@@ -81,7 +81,7 @@ def marks_of_data(data: str, console: Console) -> Marks:
     units = open_data(
         spec, purpose="train", input_size=PoseConfig(preset="nano").input_size, augment=Augment.none()
     )
-    return read_contents(units, 2, console)[1]
+    return protect(units, console=console).identity.marks
 
 
 def _budgets(entries: Sequence[Charge]) -> list[Budget]:

@@ -26,6 +26,7 @@ from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.protected import protect
 from dpose.privacy.statement import Kind, Query
 from dpose.training.folder import read_statement
 from dpose.training.plan import BoundPlan
@@ -96,7 +97,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         raise DposeError("shadow runs zero units out; another relation is not tested", "--relation")
     check_free(out)
     model, _, _ = build_model(config)
-    n = len(open_units(config, model.config.input_size))
+    n = len(protect(open_units(config, model.config.input_size), plan.relation, console=console).data)
     bound = plan.bind(n)
     assert bound.event is not None
     assert plan.delta is not None

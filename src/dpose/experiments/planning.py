@@ -33,7 +33,7 @@ def explain(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) 
     if method.private:
         parts += [Text(), _noise(bound)]
         parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {RELATIONS[plan.relation]}.")]
-    parts += _listed(f"Protected, unit = one {plan.unit}", method.protects)
+    parts += _listed(f"Protected, unit = one {plan.unit or 'unit of the data'}", method.protects)
     parts += _listed("Not protected", method.leaves_open)
     parts += _listed("What it needs and costs", (*method.costs, *_settings(plan, size)))
     return Group(*parts)

@@ -54,7 +54,7 @@ def statement_of(
     if bound.event is None or bound.epsilon is None:
         return PrivacyStatement(
             kind=Kind.NONE,
-            unit=plan.unit,
+            unit=plan.unit or "unit",
             n=bound.n,
             public=tuple(public) if plan.kind.public_views else (),
             conditional_on=tuple(conditional_on),  # for whoever starts from these weights
@@ -69,7 +69,7 @@ def statement_of(
     number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
-        unit=plan.unit,
+        unit=plan.unit or "unit",
         neighbours=Neighbours(plan.relation, scope=BEYOND if plan.kind.public_views else "unit"),
         epsilon=claimed,
         delta=plan.delta,
