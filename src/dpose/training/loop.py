@@ -150,6 +150,7 @@ class Loop:
                     bar.update(bar.task_ids[0], completed=self.done)
                     ended = Ended(self.ranks.highest(Ended.ASKED if asked() else Ended.FINISHED))
                 if ledger and self.done > first:
+                    log.flush()  # a committed step whose line is lost could not be compared when it is taken again
                     ledger.commit(first, self.done - first)
                 if self.done in spent:
                     self._score(self.done, spent[self.done], log)
