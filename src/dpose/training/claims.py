@@ -10,6 +10,8 @@ from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, 
 from dpose.training.plan import BoundPlan
 
 CAVEATS = (
+    "copies count as one unit where their contents are equal to the last bit; one that was saved again, resized or "
+    "cropped is a unit of its own, and what is stated for one does not hold for both together",
     "how long a step takes depends on how many units were drawn; timing is not covered",
     "settings chosen by looking at earlier runs on the same units cost extra; those runs' epsilons add up",
 )

@@ -18,6 +18,8 @@ from dpose.units import MAX_VIEWS, Unit, View
 
 PRINTED = 5
 """Frames of a video that are compared with those of others."""
+FLAT = 3.0
+"""Frames whose values spread less than this, as a standard deviation in gray levels, are not compared."""
 PRINT_SIZE = (120, 160)
 """(H, W) at which they are; a fingerprint sees 32 x 32 points."""
 
@@ -135,11 +137,15 @@ class VideoUnits:
         return hashlib.sha256(f"{self.labels} {video.action} {video.attributes}".encode()).hexdigest()
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
-        """`dpose.media.fingerprint` of `PRINTED` frames spread evenly, (frames, 16): of the same moments of a copy."""
+        """`dpose.media.fingerprint` of `PRINTED` frames spread evenly, (frames, 16): the same moments of a whole copy.
+
+        Frames of one shade are left out: black is nobody's.
+        """
         source = self.videos.videos[index].source
         count = source.count()
         picks = sorted({(2 * i + 1) * count // (2 * PRINTED) for i in range(PRINTED)})
-        return np.stack([fingerprint(frame) for frame in source.read(picks, PRINT_SIZE)])
+        told = [frame for frame in source.read(picks, PRINT_SIZE) if frame.std() > FLAT]
+        return np.stack([fingerprint(frame) for frame in told]) if told else np.zeros((0, 16), np.uint8)
 
     def subjects(self, index: int) -> tuple[str, ...]:
         """Who is in the video, where that is known."""
