@@ -10,6 +10,12 @@ from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement, Query
 
 FALSE_POSITIVES = 0.01
 
+LIMIT = (
+    "whatever else they know, as long as they cannot break the cryptography that its random bits come from "
+    "(AES-256 under keys derived with BLAKE2b)"
+)
+"""Whom a guarantee holds against. Noise from a cipher bounds those who cannot break it, and nobody else."""
+
 METHODS = {
     Accountant.PLD: "computed with privacy loss distributions",
     Accountant.RDP: "computed with Renyi differential privacy",
@@ -92,10 +98,9 @@ def _guarantee(statement: PrivacyStatement) -> str:
     return (
         f"This {verb} {what} with "
         f"epsilon = {float(statement.epsilon):.4g} and delta = {statement.delta:.4g}{by}. "
-        f"{_difference(statement)} This holds against anyone who has the artefact, whatever else they know "
-        f"and however much they compute. {_attack(statement)} It does not hide what is true of the private "
-        f"data as a whole, and whatever is spread over several {statement.unit}s is protected less: their "
-        f"epsilons add up."
+        f"{_difference(statement)} This holds against anyone who has the artefact, {LIMIT}. "
+        f"{_attack(statement)} It does not hide what is true of the private data as a whole, and whatever is spread "
+        f"over several {statement.unit}s is protected less: their epsilons add up."
     )
 
 
@@ -109,7 +114,7 @@ def _release_guarantee(statement: PrivacyStatement) -> str:
     return (
         f"This {verb} {some}, with epsilon = {float(statement.epsilon):.4g} and delta = {statement.delta:.4g}{by}. "
         f"What can be learnt from it changes little if they take any other values. This holds against anyone "
-        f"who has the artefact, whatever else they know and however much they compute. {_attack(statement)} "
+        f"who has the artefact, {LIMIT}. {_attack(statement)} "
         f"Whatever covers more {statement.unit}s than that is protected less: the caveats say how much less."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.wording import FALSE_POSITIVES, NOTHING, true_positives
+from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, true_positives
 from dpose.report.charts import REFERENCE, attack_chart
 from dpose.report.markup import Html, bullets, figure, paragraphs, tag, together
 from dpose.report.numbers import brief
@@ -151,8 +151,8 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
         f"Somebody holds the model and wants to know whether one given {unit} was used in training it{beyond}. "
         "Flagging more of them finds more, and raises more false alarms. An attacker who learns nothing from the "
         "model moves along the diagonal: what is found grows only as fast as the false alarms.",
-        "No attacker can get above the curve, whatever they know and however much they compute. The area above it "
-        "is ruled out. The nearer the curve is to the diagonal, the stronger the guarantee.",
+        f"No attacker can get above the curve, {LIMIT}. The area above it is ruled out. "
+        "The nearer the curve is to the diagonal, the stronger the guarantee.",
         f"Here the bound at {FALSE_POSITIVES:.0%} false alarms is {brief(100 * found)}%."
         + (
             f" With epsilon {REFERENCE:g} it would be {brief(100 * strong)}%."
@@ -166,7 +166,7 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
         "div",
         figure(
             attack_chart(epsilon, delta, unit, describes),
-            "The bound on every attacker, from epsilon and delta alone.",
+            "The bound on an attacker, from epsilon and delta alone.",
         ),
         tag("div", tag("h3", "What the number means"), paragraphs(*words)),
         class_="beside",

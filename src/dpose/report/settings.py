@@ -100,7 +100,7 @@ def _seed(run: RunRecord) -> str:
     if seed is not None:
         return f"{seed}: whoever knows it can repeat every draw"
     if run.statement is not None and run.statement.kind is Kind.PRIVATE:
-        return "none: a fresh key from the operating system, which was never written down"
+        return "none: a fresh key from the operating system, which is not in this folder"
     return "none: drawn from the operating system"
 
 
