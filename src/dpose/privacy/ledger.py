@@ -33,6 +33,7 @@ from dpose.files import explain_os_error, fsync_folder, write_atomic
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
+from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 
 __all__ = [
@@ -316,7 +317,7 @@ def verify_run(
         lines.append(f"nothing is claimed: the statement is of kind {statement.kind.value}")
     else:
         lines.append(
-            f"the recorded events cost epsilon {recomputed:.6g}; {float(statement.epsilon or 0):.6g} is claimed"
+            f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
         )
     if statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
@@ -334,7 +335,7 @@ def verify_run(
         statement.check_claim(cost, "the steps reserved in the ledger")
         steps = sum(event.steps for event in spent(entries))
         lines.append(
-            f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {cost:.6g}"
+            f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}"
         )
     if entries[-1].torn:
         lines.append("the ledger's last line is not complete; it was counted as one more reservation")
