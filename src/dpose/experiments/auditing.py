@@ -35,6 +35,7 @@ from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.rounding import as_given, upper
 from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -70,7 +71,7 @@ class TrainingAudit:
         if self.kind not in ("gradient", "input"):
             raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
         if not 0 < self.alpha < 1:
-            raise DposeError(f"the level must lie between 0 and 1, not {self.alpha:g}", "--alpha")
+            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
         if self.plant is not None:
             check_fault(self.plant, FAULTS)
 
@@ -154,7 +155,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         scored = _faulty(fault, its_task, its_model, units, plan, config.seed, options)
         controls[name] = found(scored, units.canaries.included)
     report = AuditReport(
-        title=f"Audit of {plan.method} at epsilon {bound.epsilon:.3g}",
+        title=f"Audit of {plan.method} at epsilon {upper(bound.epsilon or 0)}",
         claim=claim_of(bound),
         threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
         canaries={

@@ -25,6 +25,7 @@ from dpose.privacy.accounting import (
     epsilon,
     noise_multiplier,
 )
+from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.verify import plan_digest
 from dpose.training.gradients import sensitivity
 from dpose.training.methods import METHODS, Method, SubspaceConfig
@@ -182,7 +183,7 @@ class TrainingPlan:
         claimed = epsilon([event], self.delta, relation=self.relation, accountant=self.accountant)
         if self.epsilon is not None and claimed > self.epsilon * (1 + 1e-6):
             raise DposeError(
-                f"calibration gave epsilon {claimed:.6g} for a budget of {self.epsilon:g}",
+                f"calibration gave epsilon {upper(claimed, 6)} for a budget of {as_given(self.epsilon)}",
                 fix="remove dpose's cache folder and try again",
             )
         return BoundPlan(self, n, rate, steps, event, claimed)
