@@ -7,6 +7,7 @@ import av
 import cv2
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from dpose.errors import DposeError
 from dpose.media.images import encode_image, read_pixels
@@ -14,6 +15,7 @@ from dpose.media.tags import embed_text
 from dpose.media.video import Frame, probe, read_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
+from dpose.release.archive import unpack
 from dpose.release.batch import find_jobs, release_all, restore
 from dpose.release.explain import explain
 from dpose.release.mechanism import Plan
@@ -83,6 +85,20 @@ class TestPictures:
         for name in ("grey", "deep"):
             for suffix in (".png", ".npz"):
                 verify_release(tmp_path / "out" / f"{name}{suffix}")
+
+    @pytest.mark.parametrize("suffix", [".bmp", ".png"])
+    def test_one_pixel_does_not_decide_how_many_channels_are_released(self, tmp_path, suffix):
+        """An encoder writes the colours that occur into the palette: grey alone, or grey and one red pixel."""
+        for name, corner in (("one", (90, 90, 90)), ("other", (200, 10, 10))):
+            picture = Pillow.new("RGB", (56, 40), (90, 90, 90))
+            picture.putpixel((3, 3), corner)
+            picture.quantize(4).save(tmp_path / f"{name}{suffix}")
+            release([tmp_path / f"{name}{suffix}"], tmp_path / f"{name}-out.npz")
+        shapes = {
+            unpack((tmp_path / f"{name}-out.npz").read_bytes(), name)[0].picture().shape
+            for name in ("one", "other")
+        }
+        assert shapes == {(40, 56, 3)}
 
     def test_metadata_does_not_travel(self, tmp_path):
         data = encode_image(COLOUR, ".jpg")
