@@ -15,6 +15,7 @@ from dpose.media.tags import embed_text
 from dpose.media.video import Frame, probe, read_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
+from dpose.release import batch
 from dpose.release.archive import unpack
 from dpose.release.batch import find_jobs, release_all, restore
 from dpose.release.explain import explain
@@ -99,6 +100,35 @@ class TestPictures:
             for name in ("one", "other")
         }
         assert shapes == {(40, 56, 3)}
+
+    @pytest.mark.parametrize(
+        ("data", "lossy"),
+        [
+            (encode_image(COLOUR, ".jpg"), True),
+            (cv2.imencode(".webp", COLOUR, (cv2.IMWRITE_WEBP_QUALITY, 80))[1].tobytes(), True),
+            (cv2.imencode(".webp", COLOUR, (cv2.IMWRITE_WEBP_QUALITY, 101))[1].tobytes(), False),
+            (encode_image(COLOUR, ".png"), False),
+        ],
+        ids=["jpeg", "webp", "lossless webp", "png"],
+    )
+    @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.webp"])
+    def test_lossy_compression_is_told_by_content_not_by_name(self, tmp_path, data, lossy, name):
+        (tmp_path / name).write_bytes(data)
+        (statement,) = release([tmp_path / name], tmp_path / "out.png")
+        assert any("decoded picture" in line for line in statement.caveats) is lossy
+
+    def test_a_picture_whose_writing_fails_leaves_no_archive(self, tmp_path, monkeypatch):
+        source, real = write(tmp_path / "in" / "a.png"), batch.write_atomic
+
+        def full(path, data):
+            if path.suffix == ".png":
+                raise DposeError("no space left on the disk", str(path))
+            real(path, data)
+
+        monkeypatch.setattr(batch, "write_atomic", full)
+        with pytest.raises(DposeError, match="no space"):
+            release([source], tmp_path / "out")
+        assert not list((tmp_path / "out").iterdir())
 
     def test_metadata_does_not_travel(self, tmp_path):
         data = encode_image(COLOUR, ".jpg")

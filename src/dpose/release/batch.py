@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpose.errors import DposeError, naming
 from dpose.files import write_atomic
-from dpose.media.images import IMAGE_SUFFIXES, read_pixels
+from dpose.media.images import IMAGE_SUFFIXES, picture_header, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack, unpack
@@ -22,8 +22,9 @@ from dpose.release.setting import Setting
 from dpose.release.verify import PICTURES
 from dpose.release.video import release_video
 
-LOSSY = (".jpg", ".jpeg", ".webp")
 DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
+TOLD = 20
+"""Of files that could not be released, so many are named."""
 READABLE = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
 
 
@@ -106,7 +107,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
     Raises:
         DposeError: the file cannot be read or written, or the setting does not fit it.
     """
-    pixels = read_pixels(job.source)
+    header, pixels = picture_header(job.source), read_pixels(job.source)
     with naming(job.source):
         release = pixelize(
             pixels,
@@ -118,15 +119,20 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
             regions=setting.regions,
             paper=setting.paper,
             seed=seed,
-            caveats=(DECODED,) if job.source.suffix.lower() in LOSSY else (),
+            caveats=(DECODED,) if header.lossy else (),
         )
     archive = pack(release.frames[0], release.statement)
-    if job.target.suffix.lower() == ".npz":
-        write_atomic(job.target, archive)
-    else:
-        write_atomic(job.target, stamped_picture(release.picture, job.target.suffix, release.statement))
+    picture = b""
+    if job.target.suffix.lower() != ".npz":
+        picture = stamped_picture(release.picture, job.target.suffix, release.statement)
     if job.archive is not None:
         write_atomic(job.archive, archive)
+    try:
+        write_atomic(job.target, picture or archive)
+    except DposeError:
+        if job.archive is not None:
+            job.archive.unlink(missing_ok=True)
+        raise
     return release.statement
 
 
@@ -153,8 +159,9 @@ def release_all(
         Each file with its statement, once it is written.
 
     Raises:
-        DposeError: a file cannot be released; those before it are complete, and nothing stands under its own name.
+        DposeError: after all others, if files cannot be released; names them. Nothing stands under their names.
     """
+    failed: list[tuple[Job, DposeError]] = []
 
     def own_seed(number: int) -> int | None:
         return None if seed is None else seed + number
@@ -166,23 +173,47 @@ def release_all(
         }
         try:
             for number, job in enumerate(jobs):
-                if number in futures:
-                    yield job, futures.pop(number).result()
-                    continue
-                with naming(job.source):
-                    statement = release_video(
-                        job.source,
-                        job.target,
-                        setting,
-                        seed=own_seed(number),
-                        workers=workers,
-                        keep_sound=keep_sound,
-                        progress=progress,
-                    )
-                yield job, statement
+                try:
+                    if number in futures:
+                        statement = futures.pop(number).result()
+                    else:
+                        with naming(job.source):
+                            statement = release_video(
+                                job.source,
+                                job.target,
+                                setting,
+                                seed=own_seed(number),
+                                workers=workers,
+                                keep_sound=keep_sound,
+                                progress=progress,
+                            )
+                except DposeError as error:
+                    # others are in work, or written already: those are told, and none is left out for this one
+                    failed.append((job, error))
+                else:
+                    yield job, statement
         finally:
             for future in futures.values():
                 future.cancel()
+    raise_failed(failed, len(jobs))
+
+
+def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
+    """One line for all files that could not be released; nothing where there are none.
+
+    Raises:
+        DposeError: there are some.
+    """
+    if not failed:
+        return
+    (job, error), *more = failed
+    if total == 1:
+        raise error
+    left = f"{len(failed)} of {total} files were not released"
+    if more:
+        names = [str(other.source) for other, _ in more[:TOLD]]
+        left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > TOLD else "")
+    raise DposeError(f"{error.line()}; {left}", "" if str(job.source) in error.line() else str(job.source))
 
 
 def picture_plan(path: Path, setting: Setting) -> Plan | PaperPlan:
