@@ -107,7 +107,7 @@ class DotsTask:
         return Accuracy()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def dots():
     """The task and its data."""
     return SimpleNamespace(task=DotsTask(), data=Dots)

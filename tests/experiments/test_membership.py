@@ -13,8 +13,8 @@ from dpose.experiments.config import RunConfig
 from dpose.experiments.membership import MembershipAudit, audit_membership, together
 from dpose.experiments.shadows import ShadowJob, run_jobs
 from dpose.privacy.accounting import epsilon
-from dpose.privacy.ledger import verify_run
 from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.verify import verify_run
 
 UNITS, SHADOWS, TARGETS = 10, 4, 1
 PLAN = {"noise_multiplier": 1.0, "delta": 1e-3, "steps": 2, "expected_batch_size": 5, "accountant": "rdp"}

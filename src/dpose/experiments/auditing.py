@@ -31,10 +31,11 @@ from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
 from dpose.experiments.choices import augment, build_model, conditions, only_source, shown_spec
 from dpose.experiments.config import RunConfig
-from dpose.files import check_free, write_atomic
+from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.units import View
@@ -243,7 +244,7 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     weights = {
         name: t.detach().cpu().contiguous() for name, t in model.state_dict().items() if name != PARAMETER
     }
-    write_atomic(out / "model.safetensors", save_tensors(weights))
+    reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": save_tensors(weights)})
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

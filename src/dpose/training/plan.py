@@ -11,8 +11,6 @@ that is accounted for is the event that runs.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -27,6 +25,7 @@ from dpose.privacy.accounting import (
     epsilon,
     noise_multiplier,
 )
+from dpose.privacy.verify import plan_digest
 from dpose.training.gradients import sensitivity
 from dpose.training.methods import METHODS, Method, SubspaceConfig
 from dpose.training.public_view import PublicView
@@ -228,13 +227,11 @@ class BoundPlan:
     @property
     def sha256(self) -> str:
         """A digest of the settings and constants, as it stands in ledger and statement."""
-        content = {
-            "plan": self.plan.to_dict(),
-            "n": self.n,
-            "steps": self.steps,
-            "event": self.event.to_dict() if self.event else None,
-        }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return plan_digest(self.plan.to_dict(), **self.constants())
+
+    def constants(self) -> dict[str, Any]:
+        """What was fixed from plan and number of units, as JSON values: the digest covers it."""
+        return {"n": self.n, "steps": self.steps, "event": self.event.to_dict() if self.event else None}
 
 
 def _positive(name: str, value: float) -> None:
