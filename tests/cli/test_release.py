@@ -48,10 +48,10 @@ def test_pixelize_restore_verify(capsys, tmp_path):
     regions = ["--epsilon", "2", "--block", "32", "--subdivide", "4", "--regions", "private"]
     assert main(["pixelize", "a.png", *regions, "--out", "out2"]) == 0
     assert "How it was released:" in shown(capsys)
-    assert main(["restore", "out2/a.npz", "b.png"]) == 0
-    assert np.array_equal(cv2.imread("b.png"), cv2.imread("out2/a.png"))
+    assert main(["restore", "out2/000001.npz", "b.png"]) == 0
+    assert np.array_equal(cv2.imread("b.png"), cv2.imread("out2/000001.png"))
     capsys.readouterr()
-    for target in ("out", "out2", "b.png", "out2/a.npz"):
+    for target in ("out", "out2", "b.png", "out2/000001.npz"):
         assert main(["verify", target]) == 0
     assert shown(capsys).count("is claimed") == 6
 
@@ -172,13 +172,13 @@ def test_broken_files(capsys, tmp_path):
         refused(capsys, ["pixelize", name, *BASIC, "--out", "out"], name)
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
     main(["pixelize", "a.png", *BASIC, "--out", "good"])
-    data = bytearray((tmp_path / "good" / "a.npz").read_bytes())
+    data = bytearray((tmp_path / "good" / "000001.npz").read_bytes())
     data[len(data) // 2] ^= 0x40
     (tmp_path / "bad.npz").write_bytes(data)
     capsys.readouterr()
     refused(capsys, ["restore", "bad.npz", "x.png"], "bad.npz")
     refused(capsys, ["restore", "absent.npz", "x.png"], "absent.npz")
-    refused(capsys, ["restore", "good/a.npz", "x.gif"], "x.gif")
+    refused(capsys, ["restore", "good/000001.npz", "x.gif"], "x.gif")
     refused(capsys, ["verify", "a.png"], "carries no privacy statement")
     refused(capsys, ["verify", "bad.npz"], "bad.npz")
     assert not (tmp_path / "x.png").exists()
@@ -292,7 +292,7 @@ def test_an_archive_that_asks_for_all_memory(capsys, tmp_path):
 @pytest.mark.parametrize("damage", ["value", "version", "cut", "text"])
 def test_a_broken_archive(capsys, tmp_path, damage):
     main(["pixelize", "a.png", *BASIC, "--out", "good"])
-    with np.load(tmp_path / "good" / "a.npz", allow_pickle=False) as file:
+    with np.load(tmp_path / "good" / "000001.npz", allow_pickle=False) as file:
         members = {name: file[name] for name in file.files}
     if damage == "value":
         members["values"] = members["values"] ^ np.uint8(1)
@@ -301,7 +301,7 @@ def test_a_broken_archive(capsys, tmp_path, damage):
         members["about"] = np.frombuffer(text, np.uint8)
     np.savez(tmp_path / "bad.npz", **members)
     if damage == "cut":
-        (tmp_path / "bad.npz").write_bytes((tmp_path / "good" / "a.npz").read_bytes()[:-40])
+        (tmp_path / "bad.npz").write_bytes((tmp_path / "good" / "000001.npz").read_bytes()[:-40])
     if damage == "text":
         (tmp_path / "bad.npz").write_text("an archive")
     capsys.readouterr()

@@ -17,7 +17,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import batch
 from dpose.release.archive import unpack
-from dpose.release.batch import find_jobs, release_all, restore
+from dpose.release.batch import find_jobs, release_all, remember, restore
 from dpose.release.explain import explain
 from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions
@@ -38,8 +38,10 @@ def write(path, picture=COLOUR):
 
 
 def release(paths, out, setting=SETTING, **more):
-    names = {"rename", "suffix"} & set(more)
-    jobs = find_jobs([str(p) for p in paths], out, **{name: more.pop(name) for name in names})
+    names = {"keep_names", "suffix"} & set(more)
+    known = {"keep_names": True} | {name: more.pop(name) for name in names}
+    jobs = find_jobs([str(p) for p in paths], out, **known)
+    remember(jobs, out)
     return [statement for _, statement in release_all(jobs, setting, **more)]
 
 
@@ -153,7 +155,9 @@ class TestPictures:
         release([tmp_path / "one"], tmp_path / "out")
         names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
         assert names == {"a.png", "a.npz", "deep/b.png", "deep/b.npz"}
-        release([str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", rename=True)
+        release(
+            [str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", keep_names=False
+        )
         assert sorted(p.name for p in (tmp_path / "flat").glob("*.png")) == ["000001.png", "000002.png"]
 
     def test_one_file_by_name(self, tmp_path):
@@ -181,7 +185,7 @@ class TestPictures:
     @pytest.mark.parametrize(
         ("files", "paths", "out", "word"),
         [
-            (["a.png", "a.jpg"], ["."], "out", "--rename"),
+            (["a.png", "a.jpg"], ["."], "out", "--keep-names"),
             (["a.png"], ["a.png"], "a.png", "overwrite an original"),
             (["a.png"], ["."], ".", "overwrite an original"),
             (["a.png", "b.png"], ["a.png", "b.png"], "x.png", "cannot hold 2"),

@@ -16,6 +16,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack, unpack
 from dpose.release.carry import sidecar_of, stamped_picture
 from dpose.release.mechanism import Plan
+from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.paper import PaperPlan
 from dpose.release.pixelize import PEAKS, bind, pixelize
 from dpose.release.setting import Setting
@@ -36,11 +37,13 @@ class Job:
         source: The original.
         target: The released picture, archive or video.
         archive: Where a picture's archive goes besides; None for none.
+        number: The number that stands for the original's name; empty where the file has another name.
     """
 
     source: Path
     target: Path
     archive: Path | None = None
+    number: str = ""
 
     @property
     def video(self) -> bool:
@@ -58,16 +61,19 @@ def find_jobs(
     paths: Sequence[str],
     out: Path,
     *,
-    rename: bool = False,
+    keep_names: bool = False,
     suffix: str = ".png",
     readable: Sequence[str] = READABLE,
 ) -> list[Job]:
     """Which files to release, and where to.
 
+    In a folder they are numbered, on from what is there, in the order of their names; `remember` writes down which is
+    which.
+
     Args:
         paths: Files, folders (with what is below them) and globs.
         out: A folder; for one file also the name of a picture, archive or video.
-        rename: Number the files instead of keeping their names.
+        keep_names: Give them their originals' names instead of numbers, and folders below.
         suffix: Of released pictures in a folder: .png or .jpg.
         readable: Suffixes of the files to release; others in a folder are passed over.
 
@@ -86,9 +92,10 @@ def find_jobs(
         if jobs[0].video != (out.suffix.lower() in VIDEO_SUFFIXES):
             raise DposeError("a picture cannot become a video, nor a video a picture", str(out))
     else:
+        start = first_number(out)
         jobs = [
-            _in_folder(source, below, out, suffix, f"{number:06d}" if rename else None)
-            for number, (source, below) in enumerate(found, 1)
+            _in_folder(source, below, out, suffix, "" if keep_names else numbered(number))
+            for number, (source, below) in enumerate(found, start)
         ]
     for job in jobs:
         if job.video and job.target.suffix.lower() not in WRITABLE:
@@ -97,6 +104,19 @@ def find_jobs(
             )
     _refuse_collisions(jobs)
     return jobs
+
+
+def remember(jobs: Sequence[Job], out: Path) -> Path | None:
+    """Write down, in the user's state folder, which original each number stands for: before they are released.
+
+    Returns:
+        The file that it stands in; None where no job has a number.
+
+    Raises:
+        DposeError: it cannot be written, or another command took one of the numbers meanwhile.
+    """
+    names = {job.number: job.source for job in jobs if job.number}
+    return remember_names(out, names) if names else None
 
 
 def release_picture(job: Job, setting: Setting, seed: int | None = None) -> PrivacyStatement:
@@ -270,12 +290,12 @@ def _found(paths: Sequence[str], readable: Sequence[str]) -> list[tuple[Path, Pa
     return list(found.items())
 
 
-def _in_folder(source: Path, below: Path, out: Path, suffix: str, number: str | None) -> Job:
+def _in_folder(source: Path, below: Path, out: Path, suffix: str, number: str) -> Job:
     target = out / (Path(number) if number else below.with_suffix(""))
     name = target.name
     if source.suffix.lower() in VIDEO_SUFFIXES:
-        return Job(source, target.with_name(f"{name}.mp4"))
-    return Job(source, target.with_name(name + suffix), target.with_name(f"{name}.npz"))
+        return Job(source, target.with_name(f"{name}.mp4"), number=number)
+    return Job(source, target.with_name(name + suffix), target.with_name(f"{name}.npz"), number)
 
 
 def _refuse_collisions(jobs: Sequence[Job]) -> None:
@@ -288,5 +308,7 @@ def _refuse_collisions(jobs: Sequence[Job]) -> None:
             other = taken.setdefault(output, job.source)
             if other != job.source:
                 raise DposeError(
-                    f"both {other} and {job.source} would be written here", str(output), "use --rename"
+                    f"both {other} and {job.source} would be written here",
+                    str(output),
+                    "leave out --keep-names",
                 )

@@ -232,16 +232,16 @@ def shape_of(info: VideoInfo) -> ClipShape:
     return ClipShape(info.frames, info.height, info.width, info.channels)
 
 
-def find_videos(paths: Sequence[str], out: Path, *, rename: bool = False) -> list[tuple[Job, VideoInfo]]:
+def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) -> list[tuple[Job, VideoInfo]]:
     """Which videos to release, and where to. Each is opened, so that a broken one is told before the first is released.
 
     Args:
         paths: Videos, folders (with what is below them; files that are no videos are passed over) and globs.
         out: A folder; for one video also its name.
-        rename: Number the files instead of keeping their names.
+        keep_names: Give them their originals' names instead of numbers.
 
     Raises:
         DposeError: nothing is found, a file is no video, two would get one name, or an original would be overwritten.
     """
-    jobs = find_jobs(paths, out, rename=rename, readable=VIDEO_SUFFIXES)
+    jobs = find_jobs(paths, out, keep_names=keep_names, readable=VIDEO_SUFFIXES)
     return [(job, probe(job.source)) for job in jobs]
