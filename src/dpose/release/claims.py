@@ -83,12 +83,8 @@ def object_lines(plan: Plan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
     blocks, frames = plan.blocks, plan.frames or 1
     pixels = blocks.height * blocks.width
-    face = min(FACE * FACE, pixels)
-    name = (
-        f"an object of {FACE} x {FACE} pixels (a face)"
-        if face == FACE * FACE
-        else f"an object of {face:,} pixels"
-    )
+    face, size = face_in(blocks.height, blocks.width)
+    name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
     where = " for each frame it appears in" if plan.frames else ""
     grows = "" if plan.setting.delta or not plan.frames else "; frames add up"
     lines = [f"{name} is protected with epsilon {upper(plan.object_epsilon(face))}{where}{grows}"]
@@ -103,6 +99,12 @@ def object_lines(plan: Plan) -> tuple[str, ...]:
             "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
         )
     return tuple(lines)
+
+
+def face_in(height: int, width: int) -> tuple[int, str]:
+    """What stands for a face in a picture of this size, cut to it: its pixels, and its size in words."""
+    tall, wide = min(FACE, height), min(FACE, width)
+    return tall * wide, f"{wide} x {tall}"
 
 
 def _share(share: Fraction) -> str:

@@ -11,7 +11,7 @@ from dpose.errors import DposeError
 from dpose.privacy.exact import GaussianEvent, ReleaseAccountant, exact_text, parse_exact
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.claims import FACE
+from dpose.release.claims import FACE, face_in
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_plan import Clipping, ClipPlan, squared_change
 from dpose.release.clip_setting import OPERATORS
@@ -96,12 +96,8 @@ def clip_description(plan: ClipPlan) -> dict[str, str]:
 def clip_object_lines(plan: ClipPlan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
     shape = plan.shape
-    face = min(FACE * FACE, shape.pixels)
-    name = (
-        f"an object of {FACE} x {FACE} pixels (a face)"
-        if face == FACE * FACE
-        else f"an object of {face:,} pixels"
-    )
+    face, size = face_in(shape.height, shape.width)
+    name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
     lines = [
         f"{name} is protected with epsilon {upper(plan.epsilon_for(face, ONE_FRAME))} in one frame, and with "
         f"{upper(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.release.claims import FACE
+from dpose.release.claims import FACE, face_in
 from dpose.release.mechanism import Plan
 from dpose.release.paper import PaperPlan
 from dpose.release.regions import PrivateRegions
@@ -38,16 +38,15 @@ def explain(plan: Plan | PaperPlan, rate: Fraction | None = None) -> list[str]:
         if plan.mask is not None and setting.subdivide > 1:
             side = setting.block // setting.subdivide
             lines.append(_noise_line(stage.event, side, blocks.peak, f"in complex regions ({side} x {side})"))
-    face = min(FACE * FACE, blocks.height * blocks.width)
+    face, size = face_in(blocks.height, blocks.width)
+    thing = "a face" if face == FACE * FACE else "an object"
     whole = blocks.height * blocks.width
-    lines.append(
-        f"epsilon for a face of {FACE} x {FACE}: {upper(plan.object_epsilon(face))}" + _a_frame(plan)
-    )
+    lines.append(f"epsilon for {thing} of {size}: {upper(plan.object_epsilon(face))}" + _a_frame(plan))
     lines.append(f"epsilon for the whole picture: {upper(plan.object_epsilon(whole))}" + _a_frame(plan))
     if plan.frames and rate:
         minute = min(plan.frames, math.ceil(60 * rate))
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
-        lines.append(f"epsilon for a face seen for {length}: {upper(plan.object_epsilon(face, minute))}")
+        lines.append(f"epsilon for {thing} seen for {length}: {upper(plan.object_epsilon(face, minute))}")
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
     return lines
 
