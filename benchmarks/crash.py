@@ -37,8 +37,9 @@ from rich.progress import Progress
 from rich.table import Table
 from safetensors.torch import load_file
 
-from dpose.privacy.ledger import read_ledger, spent, verify_run
+from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import Key
+from dpose.privacy.verify import verify_run
 from dpose.training import loop as loops
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig

@@ -109,7 +109,7 @@ class DotsTask:
         return Accuracy()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def dots():
     """The task and its data."""
     return SimpleNamespace(task=DotsTask(), data=Dots)

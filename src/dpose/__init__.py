@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from dpose.pose.model import fold_batchnorm as fold_batchnorm
     from dpose.pose.predict import predict_image as predict_image
     from dpose.pose.task import PoseTask as PoseTask
-    from dpose.privacy.ledger import verify_run as verify_run
     from dpose.privacy.statement import PrivacyStatement as PrivacyStatement
+    from dpose.privacy.verify import verify_run as verify_run
     from dpose.release.clips import release_video as release_video
     from dpose.release.pixelize import pixelize as pixelize
     from dpose.training.optim import OptimizerConfig as OptimizerConfig
@@ -57,7 +57,7 @@ _HOMES = {
     "predict_image": "pose.predict",  # the joints of a person in a picture
     "release_video": "release.clips",  # a private video, by a projection with noise
     "train": "training.trainer",  # train a model as a plan says
-    "verify_run": "privacy.ledger",  # recompute epsilon from the ledger
+    "verify_run": "privacy.verify",  # recompute epsilon from the ledger
 }
 
 __all__ = sorted(_HOMES)

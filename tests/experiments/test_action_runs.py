@@ -9,8 +9,8 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.experiments.config import RunConfig
 from dpose.experiments.tasks import evaluate_task, explain_task, task_of, train_task
-from dpose.privacy.ledger import verify_run
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.verify import verify_run
 from dpose.report import read_run
 
 QUIET = Console(quiet=True)

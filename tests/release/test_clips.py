@@ -540,7 +540,7 @@ class TestRefusals:
             write(folder / name)
         (folder / "notes.txt").write_text("passed over")
         (folder / "c.png").write_bytes(b"passed over too")
-        found = find_videos([str(folder)], tmp_path / "out")
+        found = find_videos([str(folder)], tmp_path / "out", keep_names=True)
         assert [job.source.name for job, _ in found] == ["a.mp4", "b.mp4"]
         release_file(found[0][1], found[0][0].target, SETTING)
         assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.mp4", "a.mp4.privacy.json"]

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dpose.privacy.ledger import read_ledger, verify_run
+from dpose.privacy.ledger import read_ledger
+from dpose.privacy.verify import verify_run
 from dpose.training.ranks import ALONE
 
 TESTS = Path(__file__).parents[1]

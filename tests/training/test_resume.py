@@ -19,8 +19,9 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_run
+from dpose.privacy.ledger import Ledger, read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.verify import verify_run
 from dpose.training import loop as loops
 from dpose.training import step as steps
 from dpose.training import update as updates

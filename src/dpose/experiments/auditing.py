@@ -31,11 +31,13 @@ from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
 from dpose.experiments.choices import build_model, conditions, counted, only_source, open_units, shown_spec
 from dpose.experiments.config import RunConfig
-from dpose.files import check_free, write_atomic
+from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
+from dpose.privacy.rounding import as_given, upper
+from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.units import View
@@ -70,7 +72,7 @@ class TrainingAudit:
         if self.kind not in ("gradient", "input"):
             raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
         if not 0 < self.alpha < 1:
-            raise DposeError(f"the level must lie between 0 and 1, not {self.alpha:g}", "--alpha")
+            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
         if self.plant is not None:
             check_fault(self.plant, FAULTS)
 
@@ -150,7 +152,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         scored = _faulty(fault, its_task, its_model, units, plan, config.seed, options)
         controls[name] = found(scored, units.canaries.included)
     report = AuditReport(
-        title=f"Audit of {plan.method} at epsilon {bound.epsilon:.3g}",
+        title=f"Audit of {plan.method} at epsilon {upper(bound.epsilon or 0)}",
         claim=claim_of(bound),
         threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
         canaries={
@@ -240,7 +242,7 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     weights = {
         name: t.detach().cpu().contiguous() for name, t in model.state_dict().items() if name != PARAMETER
     }
-    write_atomic(out / "model.safetensors", save_tensors(weights))
+    reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": save_tensors(weights)})
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

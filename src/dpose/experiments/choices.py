@@ -27,6 +27,7 @@ from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import SKELETONS
+from dpose.privacy.rounding import upper
 from dpose.privacy.selection import Selection
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
@@ -205,8 +206,8 @@ def inherited(init: Path) -> list[str]:
         return ["the first weights carry no statement; whoever is in them is not covered here"]
     if earlier.kind == "private":
         return [
-            f"the first weights were trained privately (epsilon {earlier.epsilon:.4g}); for a unit that was in their "
-            "data too, the two epsilons add up"
+            f"the first weights were trained privately (epsilon {upper(earlier.epsilon or 0)}); for a unit that was in "
+            "their data too, the two epsilons add up"
         ]
     return ["the first weights were trained without a guarantee, on data taken to be public"]
 

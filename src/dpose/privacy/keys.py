@@ -70,7 +70,7 @@ def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
         if content["schema"] != SCHEMA:
             return None
         surroundings = {str(k): str(v) for k, v in content["surroundings"].items()}
-        return Kept(Key(bytes.fromhex(content["key"])), str(content["data"]), surroundings)
+        return Kept(Key.kept(bytes.fromhex(content["key"])), str(content["data"]), surroundings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # a run without its key takes a new one and counts its steps again
 

@@ -85,6 +85,8 @@ def unpack(data: bytes, where: str) -> tuple[Released, PrivacyStatement]:
         EOFError,
         OSError,
         NotImplementedError,
+        MemoryError,
+        RecursionError,
     ) as error:
         raise DposeError("the archive is damaged or is none of dpose's", where) from error
     except Exception as error:
@@ -114,6 +116,9 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
         or about["peak"] not in TYPES
     ):
         raise ValueError("sizes out of range")
+    # as for what is released: without it two numbers could ask for any amount of memory
+    if about["block"] > min(about["height"], about["width"]) or about["block"] % about["subdivide"]:
+        raise ValueError("blocks out of range")
     found: dict[str, Any] = about
     return found
 

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 from dpose.errors import DposeError
 from dpose.privacy.exact import GaussianEvent, ReleaseAccountant, exact_text, parse_exact
+from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.claims import FACE, number
+from dpose.release.claims import FACE, face_in
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_plan import Clipping, ClipPlan, squared_change
 from dpose.release.clip_setting import OPERATORS
@@ -95,17 +96,13 @@ def clip_description(plan: ClipPlan) -> dict[str, str]:
 def clip_object_lines(plan: ClipPlan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
     shape = plan.shape
-    face = min(FACE * FACE, shape.pixels)
-    name = (
-        f"an object of {FACE} x {FACE} pixels (a face)"
-        if face == FACE * FACE
-        else f"an object of {face:,} pixels"
-    )
+    face, size = face_in(shape.height, shape.width)
+    name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
     lines = [
-        f"{name} is protected with epsilon {number(plan.epsilon_for(face, ONE_FRAME))} in one frame, and with "
-        f"{number(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
-        f"a whole frame has epsilon {number(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole "
-        f"{number(plan.epsilon_for(shape.pixels * shape.frames, 'clip'))}",
+        f"{name} is protected with epsilon {upper(plan.epsilon_for(face, ONE_FRAME))} in one frame, and with "
+        f"{upper(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
+        f"a whole frame has epsilon {upper(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole "
+        f"{upper(plan.epsilon_for(shape.pixels * shape.frames, 'clip'))}",
     ]
     m = plan.setting.m
     if m is not None and m * 4 < face:
@@ -131,10 +128,11 @@ def explain_clip(plan: ClipPlan | DensePlan) -> list[str]:
     ]
     lines = [
         f"clip of {shape.frames:,} frames, {shape.width} x {shape.height}, {colour}",
-        f"epsilon {exact_text(setting.epsilon)} and delta {setting.delta:g} for any {m:,} pixels {where}",
+        f"epsilon {exact_text(setting.epsilon)} and delta {as_given(setting.delta)} for any {m:,} pixels {where}",
         f"operator: {NAMES[setting.operator]}; {operator.columns} x {operator.rows} for {operator.groups:,} groups of "
         f"{shape.frames / operator.groups:.3g} frames",
-        f"noise: {plan.noise:.3g} gray levels a pixel; from noise alone a PSNR of {noise_psnr(plan.noise):.1f} dB",
+        f"noise: {lower(plan.noise, 3)} gray levels a pixel; from noise alone a PSNR of "
+        f"{noise_psnr(plan.noise):.1f} dB",
     ]
     if plan.clipping is not None:
         lines.append(

@@ -19,6 +19,7 @@ from dpose.files import file_digest
 from dpose.media.images import read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, probe
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
+from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.archive import unpack
 from dpose.release.carry import check_digest, read_stamp, sidecar_of
@@ -62,7 +63,9 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         return statement, f"{path}: nothing is claimed: the statement is of kind {statement.kind.value}"
     _check_release(statement, cells, shown, str(path))
     text = (
-        exact_text(statement.epsilon) if isinstance(statement.epsilon, Fraction) else f"{statement.epsilon:g}"
+        exact_text(statement.epsilon)
+        if isinstance(statement.epsilon, Fraction)
+        else as_given(statement.epsilon or 0)
     )
     neighbours = statement.neighbours
     assert neighbours is not None
@@ -70,8 +73,8 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         neighbours.scope, f" of {neighbours.scope}"
     )
     line = (
-        f"{path}: the recorded noise costs epsilon {spent:.6g}, {text} is claimed, delta {statement.delta:g}, for "
-        f"{neighbours.m:,} pixels{where}"
+        f"{path}: the recorded noise costs epsilon {upper(spent, 6)}, {text} is claimed, "
+        f"delta {upper(statement.delta or 0, 6)}, for {neighbours.m:,} pixels{where}"
     )
     if statement.kind is Kind.SEEDED:
         line += "; nothing is guaranteed: the noise came from a seed"

@@ -18,6 +18,7 @@ from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.carry import bound_to, sidecar_of
 from dpose.release.mechanism import Plan
+from dpose.release.once import spend
 from dpose.release.paper import PaperPlan
 from dpose.release.pixelize import bind, claim
 from dpose.release.setting import Setting
@@ -64,13 +65,14 @@ def release_video(
     info = probe(path)
     plan = bind(setting, info.height, info.width, info.channels, 255, info.frames)
     source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
+    seeded, _ = spend(source)
     with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
         kept = writer.keeps_sound
         for frame, pixels in released_frames(read_frames(info, writer), plan, source, workers):
             writer.add(pixels, frame.pts, frame.duration)
             if progress is not None:
                 progress()
-    statement = claim(plan, seeded=source.seeded, caveats=(DECODED,), conditional_on=(SOUND,) if kept else ())
+    statement = claim(plan, seeded=seeded, caveats=(DECODED,), conditional_on=(SOUND,) if kept else ())
     statement = bound_to(file_digest(temporary), statement)
     # the statement first: a video without one must never stand there
     write_atomic(sidecar_of(out), statement.to_json())
@@ -101,7 +103,7 @@ def released_frames(
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:
                     raise DposeError(f"the video has more frames than the {plan.frames} it declares")
-                key = Key(keys.bytes(KEY_BYTES), seeded=source.seeded)
+                key = Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)
                 waiting.append(pool.submit(work, number, frame, key))
                 if len(waiting) > workers:
                     yield waiting.popleft().result()

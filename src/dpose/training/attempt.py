@@ -140,7 +140,7 @@ class Attempt:
         elif self.run_id and self.seed is None:
             self.forsake_key("this machine does not hold its key")
         key = self.kept.key if self.kept else self._key
-        return AesNoise(Key(self.ranks.bytes_from_first(key.secret), seeded=self.seed is not None))
+        return AesNoise(Key.drawn(self.ranks.bytes_from_first(key.secret), seeded=key.seeded))
 
     def forsake_key(self, why: str) -> None:
         """Go on from the last checkpoint with a new key; the steps after it will be counted again."""

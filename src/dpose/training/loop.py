@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dpose.errors import DposeError
 from dpose.privacy.ledger import Ledger
+from dpose.privacy.rounding import upper
 from dpose.training.assembly import Assembly
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
@@ -263,7 +264,7 @@ class Loop:
 
     def _progress(self) -> Progress:
         plan = self.bound.plan
-        claim = f" epsilon {self.bound.epsilon:.3g}" if self.bound.epsilon is not None else ""
+        claim = f" epsilon {upper(self.bound.epsilon)}" if self.bound.epsilon is not None else ""
         bar = Progress(
             TextColumn(f"{plan.method}{claim}"),
             BarColumn(bar_width=None),

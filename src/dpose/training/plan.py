@@ -11,8 +11,6 @@ that is accounted for is the event that runs.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -28,6 +26,8 @@ from dpose.privacy.accounting import (
     noise_multiplier,
 )
 from dpose.privacy.protected import Protected
+from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.verify import plan_digest
 from dpose.training.gradients import sensitivity
 from dpose.training.methods import METHODS, Method, SubspaceConfig
 from dpose.training.public_view import PublicView
@@ -224,7 +224,7 @@ class TrainingPlan:
         claimed = epsilon([event], self.delta, relation=self.relation, accountant=self.accountant)
         if self.epsilon is not None and claimed > self.epsilon * (1 + 1e-6):
             raise DposeError(
-                f"calibration gave epsilon {claimed:.6g} for a budget of {self.epsilon:g}",
+                f"calibration gave epsilon {upper(claimed, 6)} for a budget of {as_given(self.epsilon)}",
                 fix="remove dpose's cache folder and try again",
             )
         return BoundPlan(self, n, rate, steps, event, claimed)
@@ -269,13 +269,11 @@ class BoundPlan:
     @property
     def sha256(self) -> str:
         """A digest of the settings and constants, as it stands in ledger and statement."""
-        content = {
-            "plan": self.plan.to_dict(),
-            "n": self.n,
-            "steps": self.steps,
-            "event": self.event.to_dict() if self.event else None,
-        }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return plan_digest(self.plan.to_dict(), **self.constants())
+
+    def constants(self) -> dict[str, Any]:
+        """What was fixed from plan and number of units, as JSON values: the digest covers it."""
+        return {"n": self.n, "steps": self.steps, "event": self.event.to_dict() if self.event else None}
 
 
 def _positive(name: str, value: float) -> None:

@@ -32,7 +32,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.training.assembly import assembled
 from dpose.training.attempt import Attempt
 from dpose.training.claims import statement_of
-from dpose.training.folder import model_card, write_model_folder
+from dpose.training.folder import model_card, write_run_folder
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched
 from dpose.training.loader import Loader
@@ -202,7 +202,15 @@ def train(
             queries=[query] if query else [],
         )
         if place.first:
-            write_model_folder(folder, model, config, statement, model_card(task.name, statement, config))
+            statement = write_run_folder(
+                folder,
+                model,
+                config,
+                statement,
+                model_card(task.name, statement, config),
+                run_id=entry.id,
+                state_dir=state_dir,
+            )
             if ended is not Ended.ASKED:
                 attempt.finish()
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
@@ -239,6 +247,7 @@ def _config(
         "run": {
             **(settings or {}),
             "plan": bound.plan.to_dict(),
+            "bound": bound.constants(),
             "optimizer": asdict(optimizer),
             "seed": seed,
             "views_at_once": views_at_once,
