@@ -104,6 +104,7 @@ def test_two_processes_end_where_one_does(tmp_path, method):
     mine, theirs = (json.loads((f / "privacy.json").read_text()) for f in (one, two))
     for statement in (mine, theirs):
         statement.pop("ledger_head", None)
+        statement.pop("seal", None)  # it binds weights to their last bit
     assert mine == theirs
     if method != "non-private":
         verify_run(two, tmp_path / "state")
