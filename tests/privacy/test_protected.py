@@ -343,6 +343,12 @@ class TestSelection:
         with pytest.raises(DposeError, match="same nominal number"):
             replace(PLAN_ADD, nominal_units=900).bind_to(protected)
 
+    def test_where_none_is_left_nothing_runs(self):
+        units = pose_units([picture("a", 1)]).limit(Selection(1, Relation.ADD_REMOVE, 10**9))
+        assert len(units) == 0
+        with pytest.raises(DposeError, match="no units to train on"):
+            PLAN_ADD.bind_to(protect(units, Relation.ADD_REMOVE))
+
     def test_other_relations_are_bound_to_what_there_is(self):
         units = pose_units([picture(f"p{i}", i) for i in range(30)])
         assert PLAN.bind_to(protect(units.limit(Selection(20)))).n == 20

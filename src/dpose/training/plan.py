@@ -157,6 +157,8 @@ class TrainingPlan:
             DposeError: the plan names another unit, relation or nominal number than the data have; or as `bind`.
         """
         self.check_unit(protected.unit)
+        if not protected.identity.units:
+            raise DposeError("there are no units to train on", fix="check the data and --limit")
         if protected.relation is not self.relation:
             raise DposeError(
                 f"the units were read for {protected.relation.value} and the plan says {self.relation.value}",
