@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from dpose.errors import DposeError
 from dpose.media.images import decode_image
 from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.pose.model import PoseConfig, PoseModel
@@ -75,7 +76,7 @@ def test_a_joint_without_a_label_is_not_drawn(corner, units):
 
 def test_no_more_tiles_than_units(corner, units):
     assert len(pose_tiles(corner, units.subset(range(3)))) == 3
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(DposeError, match="leaves nothing"):
         pose_tiles(corner, units, 0)
 
 
