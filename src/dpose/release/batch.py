@@ -144,7 +144,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
     archive = pack(release.frames[0], release.statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":
-        picture = stamped_picture(release.picture, job.target.suffix, release.statement)
+        picture = stamped_picture(release.frames[0], job.target.suffix, release.statement)
     if job.archive is not None:
         write_atomic(job.archive, archive)
     try:
@@ -261,7 +261,7 @@ def restore(archive: Path, out: Path) -> PrivacyStatement:
     released, statement = unpack(data, str(archive))
     if out.suffix.lower() not in PICTURES:
         raise DposeError("a picture is restored to .png or .jpg", str(out))
-    write_atomic(out, stamped_picture(released.picture(), out.suffix, statement))
+    write_atomic(out, stamped_picture(released, out.suffix, statement))
     return statement
 
 
