@@ -119,7 +119,7 @@ class TestForgedNumbers:
             "mood": "good",
             "frames": "3",
         }
-        words = {"stage one": "scale", "frames": "mixes"}
+        words = {"stage one": "scale", "frames": "mixes", "complex": "rule for regions"}
         for name, value in constants.items():
             forged = replace(made.statement, release={**made.statement.release, name: value})
             refused(bare(tmp_path, "b.npz", made.frames[0], forged), words.get(name, name))
