@@ -30,6 +30,8 @@ def clip(way, rng):
 class Dots:
     """n units, unit i with 1 + i % most clips of random directions."""
 
+    unit = "video"
+
     def __init__(self, n, seed=0, most=3):
         rng = np.random.default_rng(seed)
         self.views = []

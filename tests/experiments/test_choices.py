@@ -28,6 +28,7 @@ from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO, MPII
 from dpose.pose.task import PoseTask
+from dpose.privacy.protected import protect
 from dpose.training.gradients import mean_gradient, trainable_params
 from dpose.training.guards import check_disjoint
 from dpose.units import CanonicalUnits, KnownPictures
@@ -125,7 +126,7 @@ class TestSeveralData:
         assert isinstance(both, CanonicalUnits)
         again = open_units(config("synthetic:ward:val"), (128, 96))
         with pytest.raises(DposeError, match=r"synthetic:ward:val/ward-val-0000"):
-            check_disjoint(again, both, 1, Console(quiet=True))
+            check_disjoint(again, protect(both), 1, Console(quiet=True))
 
     def test_a_copy_saved_again_is_found_in_every_part(self):
         both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), (128, 96))
@@ -133,7 +134,7 @@ class TestSeveralData:
         near.content_hashes = lambda index: (f"other bytes {index}",)
         near.subjects = lambda index: ()
         with pytest.raises(DposeError, match="looks like a picture of"):
-            check_disjoint(near, both, 1, Console(quiet=True))
+            check_disjoint(near, protect(both), 1, Console(quiet=True))
 
     def test_a_private_picture_in_two_parts_is_refused_before_anything_is_made(self, monkeypatch, tmp_path):
         monkeypatch.setattr("dpose.experiments.runs.open_units", lambda *_: doubled())

@@ -307,7 +307,7 @@ class TestExplain:
         text = "\n".join(explain(plan))
         assert "8,160 cells" in text
         assert "scale 2040" in text
-        assert "11.3 gray levels" in text  # sqrt(2) * 2040 / 256
+        assert "11.2 gray levels" in text  # sqrt(2) * 2040 / 256 = 11.27: noise is rounded down
         assert "face of 100 x 100: 1,250" in text
         assert "whole picture: 259,200" in text
 

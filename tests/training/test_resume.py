@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -310,6 +311,66 @@ def test_changed_data_are_refused(dots, tmp_path, quiet, monkeypatch):
     with pytest.raises(DposeError, match="not those that this run began with"):
         run(dots, tmp_path / "run", quiet, data=dots.data(240, seed=1), resume=True)
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+def other_labels(data):
+    data.views = [
+        [replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in views] for views in data.views
+    ]
+
+
+def other_weights(data):
+    data.views[3] = [replace(v, weight=v.weight + 1) for v in data.views[3]]
+
+
+def other_names(data):
+    data.unit_id = lambda index: f"unit {index}"
+
+
+def other_order(data):
+    data.views.reverse()
+
+
+@pytest.mark.parametrize("change", [other_labels, other_weights, other_names, other_order])
+def test_all_that_training_reads_is_part_of_the_data(dots, tmp_path, quiet, monkeypatch, change):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    data = dots.data(240)
+    change(data)
+    with pytest.raises(DposeError, match="not those that this run began with"):
+        run(dots, tmp_path / "run", quiet, data=data, resume=True)
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+def test_another_plan_is_refused_even_without_checkpoints(dots, tmp_path, quiet, monkeypatch):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    monkeypatch.setitem(SETTINGS, "clip_norm", 2.0)
+    with pytest.raises(DposeError, match="another plan"):
+        run(dots, tmp_path / "run", quiet, resume=True)
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("left", [1, 10], ids=["all of it", "its end"])
+def test_with_the_log_lost_steps_are_counted_twice(
+    dots, tmp_path, quiet, monkeypatch, unbroken, streams, left
+):
+    """What was seen of a step cannot be compared with what it gives now: one noise might meet two sums."""
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    log = tmp_path / "run" / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:left]))
+    before = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    rounding(monkeypatch)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    entries = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    assert entries[-1].key_id != before[-1].key_id
+    assert sum(event.steps for event in spent(entries)) == STEPS
+    assert done.steps == STEPS - 26
+    verify_run(tmp_path / "run", tmp_path / "state")
+    quiet.file.flush()
+    assert "the log lacks steps that the ledger has" in Path(quiet.file.name).read_text()
 
 
 def test_another_number_of_units_is_refused(dots, tmp_path, quiet, monkeypatch):

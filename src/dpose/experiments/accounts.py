@@ -24,7 +24,8 @@ from dpose.privacy.account import (
     set_budget,
     touching,
 )
-from dpose.training.trainer import read_contents
+from dpose.privacy.protected import protect
+from dpose.privacy.rounding import as_given, upper
 
 DELTA = 1e-5
 """At which epsilon is told where no run names a delta."""
@@ -66,8 +67,8 @@ def change_budget(data: str, epsilon: float | None, delta: float, console: Conso
         return f"{data}: " + ("the budget is lifted" if lift_budget(marks) else "there was no budget")
     set_budget(Budget(epsilon, delta, data, marks))
     return (
-        f"{data}: no run may take these {len(marks):,} pictures past epsilon {epsilon:g} at delta {delta:g}, "
-        "all runs together"
+        f"{data}: no run may take these {len(marks):,} pictures past epsilon {as_given(epsilon)} at delta "
+        f"{as_given(delta)}, all runs together"
     )
 
 
@@ -81,7 +82,7 @@ def marks_of_data(data: str, console: Console) -> Marks:
     units = open_data(
         spec, purpose="train", input_size=PoseConfig(preset="nano").input_size, augment=Augment.none()
     )
-    return read_contents(units, 2, console)[1]
+    return protect(units, console=console).identity.marks
 
 
 def _budgets(entries: Sequence[Charge]) -> list[Budget]:
@@ -102,12 +103,14 @@ def _table(
             entry.unit,
             entry.relation.value + (" *" if entry.beyond else ""),
             _own(entry),
-            f"{entry.delta:g}" if entry.events else "",
+            as_given(entry.delta) if entry.events else "",
             _short(entry.folder),
         )
     at = delta or max((entry.delta for entry in entries if entry.events), default=DELTA)
     bounded = [entry for entry in entries if entry.events]
-    lines = [f"All runs with a guarantee, composed: epsilon {composed(bounded, at):.4g} at delta {at:g}."]
+    lines = [
+        f"All runs with a guarantee, composed: epsilon {upper(composed(bounded, at))} at delta {as_given(at)}."
+    ]
     free = [entry for entry in entries if not entry.events and entry.what != EVALUATION]
     if free:
         lines.append(
@@ -123,7 +126,8 @@ def _table(
     for limit in limits:
         spent = composed([e for e in touching(charges(), limit.marks) if e.events], limit.delta)
         lines.append(
-            f"Budget of {limit.data}: epsilon {limit.epsilon:g} at delta {limit.delta:g}; {spent:.4g} is spent."
+            f"Budget of {limit.data}: epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}; "
+            f"{upper(spent)} is spent."
         )
     return Group(table, Text("\n".join(lines) + "\n"))
 
@@ -131,7 +135,7 @@ def _table(
 def _own(entry: Charge) -> str:
     if entry.what == EVALUATION:
         return "no noise"
-    return f"{composed([entry], entry.delta):.4g}" if entry.events else "unbounded"
+    return upper(composed([entry], entry.delta)) if entry.events else "unbounded"
 
 
 def _times(count: int, what: str) -> str:

@@ -24,7 +24,7 @@ from dpose.action.model import (
 )
 from dpose.action.task import ActionTask
 from dpose.errors import DposeError
-from dpose.experiments.choices import inherited, only_source
+from dpose.experiments.choices import counted, inherited, only_source, selection
 from dpose.experiments.config import RunConfig
 from dpose.experiments.evaluation import record_score
 from dpose.experiments.planning import explain
@@ -72,9 +72,9 @@ def train_action(
     spec = ActionSpec.parse(_source(config)).for_purpose("train")
     units = open_action_units(config)
     model, facts, caveats = build_action_model(config, units.videos.actions)
-    private = config.plan.kind.reads_private_data
-    show_report([f"{spec.shown}: {len(units):,} units"] if private else units.report, console)
-    warning = few_units(len(units)) if private else None
+    private, count = config.plan.kind.reads_private_data, counted(config, len(units))
+    show_report([f"{spec.shown}: {count:,} units"] if private else units.report, console)
+    warning = few_units(count) if private else None
     if warning:
         console.print(f"Warning: {warning}", highlight=False)
     run = train(
@@ -108,7 +108,8 @@ def explain_action_run(config: RunConfig) -> RenderableType:
     """
     size = config.model.input_size or ActionConfig(("",), _preset(config)).input_size
     try:
-        count, how = len(open_action_units(config)), "counted"
+        count = counted(config, len(open_action_units(config)))
+        how = "counted" if config.plan.nominal_units is None else "nominal"
     except DposeError as error:
         if config.data.units is None:
             raise
@@ -131,11 +132,11 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     Raises:
         DposeError: another unit than a video is asked for, or the videos cannot be read.
     """
-    if config.plan.unit != UNIT:
+    if (config.plan.unit or UNIT) != UNIT:
         raise DposeError(
             f"action data has no unit {config.plan.unit!r}", "--unit", f"leave it out, or say {UNIT}"
         )
-    videos = open_videos(_source(config), purpose="train", limit=config.data.limit)
+    videos = open_videos(_source(config), purpose="train", limit=selection(config))
     if not videos.actions:
         raise DposeError("has no actions to learn", _source(config))
     return VideoUnits(

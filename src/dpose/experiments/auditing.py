@@ -29,12 +29,14 @@ from dpose.attacks.standin import PIXEL, NoTask, NoUnits
 from dpose.attacks.unseen import told
 from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
-from dpose.experiments.choices import augment, build_model, conditions, only_source, shown_spec
+from dpose.experiments.choices import build_model, conditions, counted, only_source, open_units, shown_spec
 from dpose.experiments.config import RunConfig
 from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.protected import protect
+from dpose.privacy.rounding import as_given, upper
 from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -70,7 +72,7 @@ class TrainingAudit:
         if self.kind not in ("gradient", "input"):
             raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
         if not 0 < self.alpha < 1:
-            raise DposeError(f"the level must lie between 0 and 1, not {self.alpha:g}", "--alpha")
+            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
         if self.plant is not None:
             check_fault(self.plant, FAULTS)
 
@@ -103,15 +105,11 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     size = model.config.input_size
     task = PoseTask(model.config.skeleton, model.config.split_ratio)
     data = only_source(config, "an audit")
-    real = open_data(
-        data,
-        purpose="train",
-        input_size=size,
-        augment=augment(config),
-        unit="crop" if plan.unit == "crop" else "image",
-        limit=config.data.limit,
+    # as the audited run reads them: canaries go among merged units
+    real = protect(open_units(config, size), plan.relation, console=console).data
+    console.print(
+        f"{data}: {counted(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
     )
-    console.print(f"{data}: {len(real):,} units and {audit.canaries:,} canaries", highlight=False)
     canaries, outsiders = _canaries(audit, plan, size, rng)
     with console.status("the claimed curve"):
         bound = plan.bind(len(real) + audit.canaries)
@@ -154,7 +152,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         scored = _faulty(fault, its_task, its_model, units, plan, config.seed, options)
         controls[name] = found(scored, units.canaries.included)
     report = AuditReport(
-        title=f"Audit of {plan.method} at epsilon {bound.epsilon:.3g}",
+        title=f"Audit of {plan.method} at epsilon {upper(bound.epsilon or 0)}",
         claim=claim_of(bound),
         threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
         canaries={

@@ -27,6 +27,8 @@ from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import SKELETONS
+from dpose.privacy.rounding import upper
+from dpose.privacy.selection import Selection
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
 from dpose.units import Precision
@@ -204,8 +206,8 @@ def inherited(init: Path) -> list[str]:
         return ["the first weights carry no statement; whoever is in them is not covered here"]
     if earlier.kind == "private":
         return [
-            f"the first weights were trained privately (epsilon {earlier.epsilon:.4g}); for a unit that was in their "
-            "data too, the two epsilons add up"
+            f"the first weights were trained privately (epsilon {upper(earlier.epsilon or 0)}); for a unit that was in "
+            "their data too, the two epsilons add up"
         ]
     return ["the first weights were trained without a guarantee, on data taken to be public"]
 
@@ -259,23 +261,35 @@ def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | Co
         DposeError: pose data has no such unit, or cannot be read.
     """
     kinds = (*get_args(UnitKind), "subject")
-    if config.plan.unit not in kinds:
-        raise DposeError(
-            f"pose data has no unit {config.plan.unit!r}", fix=f"choose one of {', '.join(kinds)}"
-        )
-    people = config.plan.unit == "subject"
+    unit = config.plan.unit or "image"
+    if unit not in kinds:
+        raise DposeError(f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}")
+    people, limit = unit == "subject", selection(config)
     data = open_several(
         config.data.sources,
         purpose="train",
         input_size=input_size,
         augment=augment(config),
-        unit="image" if people else cast(UnitKind, config.plan.unit),
-        limit=None if people else config.data.limit,
+        unit="image" if people else cast(UnitKind, unit),
+        limit=None if people else limit,
     )
     if not people:
         return data
     subjects = SubjectUnits(data)
-    return subjects.limit(config.data.limit) if config.data.limit else subjects
+    return subjects.limit(limit) if limit else subjects
+
+
+def selection(config: RunConfig) -> Selection | None:
+    """Which of the units a run uses, as its relation needs them chosen; None for all."""
+    if config.data.limit is None:
+        return None
+    return Selection(config.data.limit, config.plan.relation, config.plan.nominal_units)
+
+
+def counted(config: RunConfig, count: int) -> int:
+    """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
+    nominal = config.plan.nominal_units
+    return count if nominal is None else min(nominal, config.data.limit or nominal)
 
 
 def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | None:

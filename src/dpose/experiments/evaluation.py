@@ -27,10 +27,10 @@ from dpose.pose.model import PoseModel
 from dpose.pose.task import PoseTask
 from dpose.privacy.account import EVALUATION, Charge, charge
 from dpose.privacy.accounting import Relation
+from dpose.privacy.protected import protect
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.training.folder import read_statement
 from dpose.training.score import score
-from dpose.training.trainer import read_contents
 from dpose.units import Result
 
 
@@ -178,7 +178,7 @@ def _charge(
             delta=0.0,
             events=(),
             beyond=False,
-            marks=read_contents(units, 2, console)[1],
+            marks=protect(units, console=console).identity.marks,
         )
     )
 

@@ -12,6 +12,7 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import (
     build_model,
     conditions,
+    counted,
     first_weights,
     open_public,
     open_units,
@@ -72,8 +73,9 @@ def train_pose(
         if isinstance(data, ConcatUnits):
             _refuse_shared(data, console)
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
-        show_report([f"{named}: {len(data):,} units"], console)
-        warning = few_units(len(data))
+        count = counted(config, len(data))
+        show_report([f"{named}: {count:,} units"], console)
+        warning = few_units(count)
         if warning:
             console.print(f"Warning: {warning}", highlight=False)
     else:
@@ -112,7 +114,8 @@ def explain_run(config: RunConfig) -> RenderableType:
     """
     size = config.model.input_size or PoseConfig(preset=cast(Preset, config.model.preset)).input_size
     try:
-        count, how = len(open_units(config, size)), "counted"
+        count = counted(config, len(open_units(config, size)))
+        how = "counted" if config.plan.nominal_units is None else "nominal"
     except DposeError as error:
         if config.data.units is None:
             raise
@@ -120,7 +123,7 @@ def explain_run(config: RunConfig) -> RenderableType:
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
     lines = Text(
-        f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit} ({how}). "
+        f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
     return Group(lines, explain(config.plan, count, size))

@@ -23,6 +23,7 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import build_model, conditions, open_units
 from dpose.experiments.config import RunConfig
 from dpose.pose.task import PoseTask
+from dpose.privacy.protected import protect
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def run_job(job: ShadowJob) -> list[float]:
     """
     config = RunConfig.from_dict(dict(job.config), "shadow run")
     model, facts, caveats = build_model(config)
-    units = open_units(config, model.config.input_size)
+    # merged before the coins are given out: there is one for each unit that trains
+    units = protect(open_units(config, model.config.input_size), config.plan.relation, threads=1).data
     with planted(job.fault):
         run, scores = shadow_run(
             PoseTask(model.config.skeleton, model.config.split_ratio),

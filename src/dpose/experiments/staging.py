@@ -20,6 +20,7 @@ from dpose.experiments.runs import train_pose
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.pose.model import PoseConfig
+from dpose.privacy.protected import protect
 from dpose.training.guards import check_disjoint
 from dpose.training.ranks import ranks
 from dpose.training.trainer import Run
@@ -100,4 +101,5 @@ def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None
     size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size  # type: ignore[arg-type]
     public = open_public(named, size)
     assert public is not None
-    check_disjoint(public, open_units(config, size), 2, console)
+    private = protect(open_units(config, size), config.plan.relation, console=console)
+    check_disjoint(public, private, 2, console)

@@ -31,6 +31,7 @@ from dpose.errors import DposeError
 from dpose.files import explain_os_error, write_atomic
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.keys import state_folder
+from dpose.privacy.rounding import as_given, upper
 
 SCHEMA = 1
 EVALUATION = "evaluation"
@@ -144,7 +145,7 @@ def set_budget(budget: Budget, state_dir: Path | None = None) -> None:
     """
     if not (0 < budget.epsilon < float("inf") and 0 < budget.delta < 1):
         raise DposeError(
-            f"a budget needs epsilon > 0 and 0 < delta < 1, not {budget.epsilon:g}, {budget.delta:g}"
+            f"a budget needs epsilon > 0 and 0 < delta < 1, not {as_given(budget.epsilon)}, {as_given(budget.delta)}"
         )
     content = {
         "schema": SCHEMA,
@@ -225,8 +226,8 @@ def check_budgets(entry: Charge, state_dir: Path | None = None) -> None:
         if after > budget.epsilon * (1 + 1e-9):
             spent = composed(before, budget.delta)
             raise DposeError(
-                f"the budget of epsilon {budget.epsilon:g} (delta {budget.delta:g}) would be passed: {spent:.4g} is "
-                f"spent, with this run {after:.4g}",
+                f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}) would be passed: "
+                f"{upper(spent)} is spent, with this run {upper(after)}",
                 budget.data,
                 "lower --epsilon, or see dpose account",
             )

@@ -40,6 +40,7 @@ from dpose.privacy.exact import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from dpose.privacy.rounding import upper
 
 AnyEvent: TypeAlias = Event | ExactEvent
 AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
@@ -361,7 +362,7 @@ class PrivacyStatement:
         slack = 0 if isinstance(spent, Fraction) and isinstance(self.epsilon, Fraction) else SLACK
         if self.epsilon is None or not spent <= self.epsilon * (1 + slack):
             raise DposeError(
-                f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {float(spent):.6g}",
+                f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {upper(spent, 6)}",
                 "privacy statement",
                 "do not rely on it",
             )

@@ -16,6 +16,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.privacy.entries import Entry, EntryType, spent
 from dpose.privacy.ledger import verify_ledger
+from dpose.privacy.rounding import upper
 from dpose.privacy.seal import RUN_FILES, last_seal, run_digests
 from dpose.privacy.statement import Kind, PrivacyStatement
 
@@ -67,7 +68,7 @@ def verify_run(
         lines.append(f"nothing is claimed: the statement is of kind {statement.kind.value}")
     else:
         lines.append(
-            f"the recorded events cost epsilon {recomputed:.6g}; {float(statement.epsilon or 0):.6g} is claimed"
+            f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
         )
     if statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
@@ -87,7 +88,7 @@ def verify_run(
         statement.check_claim(cost, "the steps reserved in the ledger")
         steps = sum(event.steps for event in spent(entries))
         lines.append(
-            f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {cost:.6g}"
+            f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}"
         )
     if entries[-1].torn:
         lines.append("the ledger's last line is not complete; it was counted as one more reservation")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions, PublicRegions
@@ -93,13 +94,13 @@ def object_lines(plan: Plan) -> tuple[str, ...]:
     name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
     where = " for each frame it appears in" if plan.frames else ""
     grows = "" if plan.setting.delta or not plan.frames else "; frames add up"
-    lines = [f"{name} is protected with epsilon {number(plan.object_epsilon(face))}{where}{grows}"]
+    lines = [f"{name} is protected with epsilon {upper(plan.object_epsilon(face))}{where}{grows}"]
     if plan.frames:
         lines.append(
-            f"in all {frames} frames that object has epsilon {number(plan.object_epsilon(face, frames))}"
+            f"in all {frames} frames that object has epsilon {upper(plan.object_epsilon(face, frames))}"
         )
     whole = "clip" if plan.frames else "picture"
-    lines.append(f"the {whole} as a whole has epsilon {number(plan.object_epsilon(pixels, frames))}")
+    lines.append(f"the {whole} as a whole has epsilon {upper(plan.object_epsilon(pixels, frames))}")
     if plan.setting.m * 4 < face:
         lines.append(
             "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
@@ -111,11 +112,6 @@ def face_in(height: int, width: int) -> tuple[int, str]:
     """What stands for a face in a picture of this size, cut to it: its pixels, and its size in words."""
     tall, wide = min(FACE, height), min(FACE, width)
     return tall * wide, f"{wide} x {tall}"
-
-
-def number(value: float) -> str:
-    """Four digits, and no exponent where a person reads it."""
-    return f"{value:,.0f}" if 1000 <= value < 1e15 else f"{value:.4g}"
 
 
 def _share(share: Fraction) -> str:

@@ -1,4 +1,4 @@
-"""What the release of a clip means: its statement, what it says before anything is released, and its verification."""
+"""What the release of a clip means: its statement, and what it says before anything is released."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from dpose.privacy.exact import ReleaseAccountant, exact_text
+from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.claims import FACE, HEADER, face_in, number
+from dpose.release.claims import FACE, HEADER, face_in
 from dpose.release.clip_plan import ClipPlan
 from dpose.release.dense import DensePlan
 from dpose.release.projections import ONE_FRAME, PEAK
@@ -94,10 +95,10 @@ def clip_object_lines(plan: ClipPlan) -> tuple[str, ...]:
     face, size = face_in(shape.height, shape.width)
     name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
     lines = [
-        f"{name} is protected with epsilon {number(plan.epsilon_for(face, ONE_FRAME))} in one frame, and with "
-        f"{number(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
-        f"a whole frame has epsilon {number(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole "
-        f"{number(plan.epsilon_for(shape.pixels * shape.frames, 'clip'))}",
+        f"{name} is protected with epsilon {upper(plan.epsilon_for(face, ONE_FRAME))} in one frame, and with "
+        f"{upper(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
+        f"a whole frame has epsilon {upper(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole "
+        f"{upper(plan.epsilon_for(shape.pixels * shape.frames, 'clip'))}",
     ]
     m = plan.setting.m
     if m is not None and m * 4 < face:
@@ -123,10 +124,11 @@ def explain_clip(plan: ClipPlan | DensePlan) -> list[str]:
     ]
     lines = [
         f"clip of {shape.frames:,} frames, {shape.width} x {shape.height}, {colour}",
-        f"epsilon {exact_text(setting.epsilon)} and delta {setting.delta:g} for any {m:,} pixels {where}",
+        f"epsilon {exact_text(setting.epsilon)} and delta {as_given(setting.delta)} for any {m:,} pixels {where}",
         f"operator: {NAMES[setting.operator]}; {operator.columns} x {operator.rows} for {operator.groups:,} groups of "
         f"{shape.frames / operator.groups:.3g} frames",
-        f"noise: {plan.noise:.3g} gray levels a pixel; from noise alone a PSNR of {noise_psnr(plan.noise):.1f} dB",
+        f"noise: {lower(plan.noise, 3)} gray levels a pixel; from noise alone a PSNR of "
+        f"{noise_psnr(plan.noise):.1f} dB",
     ]
     if plan.clipping is not None:
         lines.append(

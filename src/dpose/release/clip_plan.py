@@ -21,6 +21,7 @@ from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian
 from dpose.privacy.exact import GaussianEvent
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, largest_mu, least_variance
 from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
 from dpose.release.clip_cells import ClipShape, blend, edge
 from dpose.release.clip_setting import SEGMENT, ClipSetting
@@ -136,7 +137,7 @@ class ClipPlan:
         variance = Fraction(least_variance(squared, float(setting.epsilon), setting.delta))
         if variance > MAX_SCALE**2:
             raise DposeError(
-                f"epsilon {float(setting.epsilon):g} asks for more noise than 64-bit numbers can hold",
+                f"epsilon {as_given(setting.epsilon)} asks for more noise than 64-bit numbers can hold",
                 fix="choose a larger epsilon",
             )
         return cls(setting, operator, GaussianEvent(variance, squared), grid, clipping, choice)

@@ -29,6 +29,7 @@ from dpose.privacy.exact import (
     zcdp_rho,
 )
 from dpose.privacy.noise import NoiseSource, Purpose, Stream
+from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
@@ -252,7 +253,7 @@ def _event(setting: Setting, bound: Sensitivity, share: Fraction, steps: int) ->
 
 def _too_small(epsilon: Fraction) -> DposeError:
     return DposeError(
-        f"epsilon {float(epsilon):g} asks for more noise than 64-bit sums can hold",
+        f"epsilon {as_given(epsilon)} asks for more noise than 64-bit sums can hold",
         fix="choose a larger epsilon",
     )
 

@@ -22,6 +22,7 @@ from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
 from dpose.media.video import VIDEO_SUFFIXES, probe
 from dpose.privacy.exact import exact_text
+from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import unpack
 from dpose.release.carry import check_digest, read_sidecar, read_stamp
@@ -122,7 +123,9 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     _check_statement(found)
     _check_picture(found)
     text = (
-        exact_text(statement.epsilon) if isinstance(statement.epsilon, Fraction) else f"{statement.epsilon:g}"
+        exact_text(statement.epsilon)
+        if isinstance(statement.epsilon, Fraction)
+        else as_given(statement.epsilon or 0)
     )
     neighbours = statement.neighbours
     assert neighbours is not None
@@ -130,8 +133,8 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
         neighbours.scope, f" of {neighbours.scope}"
     )
     line = (
-        f"{path}: the recorded noise costs epsilon {spent:.6g}, {text} is claimed, delta {statement.delta:g}, for "
-        f"{neighbours.m:,} pixels{scope}"
+        f"{path}: the recorded noise costs epsilon {upper(spent, 6)}, {text} is claimed, "
+        f"delta {upper(statement.delta or 0, 6)}, for {neighbours.m:,} pixels{scope}"
     )
     if statement.kind is Kind.SEEDED:
         line += "; nothing is guaranteed: the noise came from a seed or a key that others may know"

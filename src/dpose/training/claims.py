@@ -10,6 +10,8 @@ from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, 
 from dpose.training.plan import BoundPlan
 
 CAVEATS = (
+    "copies count as one unit where their contents are equal to the last bit; one that was saved again, resized or "
+    "cropped is a unit of its own, and what is stated for one does not hold for both together",
     "how long a step takes depends on how many units were drawn; timing is not covered",
     "settings chosen by looking at earlier runs on the same units cost extra; those runs' epsilons add up",
 )
@@ -54,7 +56,7 @@ def statement_of(
     if bound.event is None or bound.epsilon is None:
         return PrivacyStatement(
             kind=Kind.NONE,
-            unit=plan.unit,
+            unit=plan.unit or "unit",
             n=bound.n,
             public=tuple(public) if plan.kind.public_views else (),
             conditional_on=tuple(conditional_on),  # for whoever starts from these weights
@@ -69,7 +71,7 @@ def statement_of(
     number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
-        unit=plan.unit,
+        unit=plan.unit or "unit",
         neighbours=Neighbours(plan.relation, scope=BEYOND if plan.kind.public_views else "unit"),
         epsilon=claimed,
         delta=plan.delta,

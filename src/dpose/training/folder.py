@@ -182,6 +182,22 @@ def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]
     )
 
 
+def updates_of(path: Path, key_id: str) -> dict[int, str]:
+    """Digests of the updates that the log `path` holds of steps taken under the key `key_id`, by step from 0.
+
+    A last line that was not completely written is none.
+    """
+    found: dict[int, str] = {}
+    under = ""
+    written = path.read_text(encoding="utf-8") if path.exists() else ""
+    for line in written[: written.rfind("\n") + 1].splitlines():
+        values = json.loads(line)
+        under = values.get("key_id", under)
+        if values["type"] == "step" and under == key_id and "update" in values:
+            found[values["step"] - 1] = values["update"]
+    return found
+
+
 class NoLog:
     """The log of a process that writes none."""
 
@@ -217,14 +233,7 @@ class RunLog(NoLog):
 
     def taken(self, key_id: str) -> dict[int, str]:
         """Digests of the updates of all steps taken under the key `key_id`, by step from 0."""
-        found: dict[int, str] = {}
-        under = ""
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            values = json.loads(line)
-            under = values.get("key_id", under)
-            if values["type"] == "step" and under == key_id and "update" in values:
-                found[values["step"] - 1] = values["update"]
-        return found
+        return updates_of(self.path, key_id)
 
     def write(self, kind: str, **values: Any) -> None:
         """Append a line of type `kind`."""

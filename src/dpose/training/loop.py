@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dpose.errors import DposeError
 from dpose.privacy.ledger import Ledger
+from dpose.privacy.rounding import upper
 from dpose.training.assembly import Assembly
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
@@ -150,6 +151,7 @@ class Loop:
                     bar.update(bar.task_ids[0], completed=self.done)
                     ended = Ended(self.ranks.highest(Ended.ASKED if asked() else Ended.FINISHED))
                 if ledger and self.done > first:
+                    log.flush()  # a committed step whose line is lost could not be compared when it is taken again
                     ledger.commit(first, self.done - first)
                 if self.done in spent:
                     self._score(self.done, spent[self.done], log)
@@ -262,7 +264,7 @@ class Loop:
 
     def _progress(self) -> Progress:
         plan = self.bound.plan
-        claim = f" epsilon {self.bound.epsilon:.3g}" if self.bound.epsilon is not None else ""
+        claim = f" epsilon {upper(self.bound.epsilon)}" if self.bound.epsilon is not None else ""
         bar = Progress(
             TextColumn(f"{plan.method}{claim}"),
             BarColumn(bar_width=None),

@@ -44,6 +44,14 @@ def surroundings(device: torch.device, views_at_once: int, processes: int, *part
     }
 
 
+def code_digest(*parts: object) -> bytes:
+    """A digest of what computes a step: dpose's code, that of `parts`, and the versions of what they stand on."""
+    cpu = torch.device("cpu")
+    found = surroundings(cpu, 0, 0, *parts)
+    names = ("dpose's code", "the code of task, model and data", "Python", "torch", "numpy")
+    return hashlib.sha256("\n".join(found[name] for name in names).encode()).digest()
+
+
 def repeatable(device: torch.device) -> bool:
     """Whether the same step gives the same bits again: on a CPU, or where torch was told to be deterministic."""
     return device.type == "cpu" or torch.are_deterministic_algorithms_enabled()

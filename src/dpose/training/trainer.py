@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,28 +21,28 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder
-from dpose.privacy.account import Charge, Marks, check_budgets, marks_of
+from dpose.privacy.account import Charge, check_budgets
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.protected import Protected, protect, unit_of
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.assembly import assembled
 from dpose.training.attempt import Attempt
 from dpose.training.claims import statement_of
 from dpose.training.folder import model_card, write_run_folder
 from dpose.training.gradients import trainable_params
-from dpose.training.guards import check_disjoint, check_model
+from dpose.training.guards import check_disjoint, check_model, check_not_watched
 from dpose.training.loader import Loader
 from dpose.training.loop import Ended, Loop, ReplayError
 from dpose.training.memory import fit_views_at_once
 from dpose.training.mixed import check_units_apart
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.ranks import ranks
-from dpose.training.surroundings import repeatable, surroundings
+from dpose.training.ranks import Ranks, ranks
+from dpose.training.surroundings import code_digest, repeatable, surroundings
 from dpose.training.watching import Watch
 from dpose.units import Task, UnitBatch, UnitDataset, is_mixed
 
@@ -71,7 +70,7 @@ def train(
     task: Task,
     model: torch.nn.Module,
     *,
-    private: UnitDataset,
+    private: UnitDataset | Protected,
     plan: TrainingPlan,
     out: str | Path,
     resume: bool = False,
@@ -99,7 +98,8 @@ def train(
     Args:
         task: Gives the loss and collates views.
         model: Trained in place; its parameters that require gradients are trained. Moved by the caller.
-        private: The units the plan protects (or, for a method without guarantee, simply the data).
+        private: The units the plan protects (or, for a method without guarantee, simply the data). They are read as
+            `protect` has it, unless that was done before: copies of one unit count once.
         plan: The method and its budget.
         out: The run folder; must not exist (or be empty), unless `resume`. With several processes (`torchrun`) all of
             them must see it.
@@ -136,13 +136,17 @@ def train(
     if plan.kind.reads_private_data:
         check_model(model)
     used = _public_units(plan, public)
+    own = as_protected(private, plan, threads, console)
+    data, content = own.data, own.identity.digest
     with console.status("finding the noise that the budget asks for"):
-        bound = plan.bind(len(private))
-    content, marks = read_contents(private, threads, console)
+        bound = plan.bind_to(own)
     if used:
-        check_disjoint(used, private, threads, console)
-        content = hashlib.sha256(content + read_contents(used, threads, console)[0]).digest()
-    entry = _charge(folder, bound, marks, what, data_name or type(private).__name__, seed)
+        check_disjoint(used, own, threads, console)
+        content = hashlib.sha256(content + protect(used, threads=threads).identity.digest).digest()
+    if watch and plan.kind.reads_private_data:
+        check_not_watched(watch.units, own, threads, console)
+    _agree(place, model, content, bound, optimizer, (seed, resume, views_at_once), (task, model, own.source))
+    entry = _charge(folder, bound, own, what, data_name or type(own.source).__name__, seed)
     if place.first:
         check_budgets(entry, state_dir)
     model.train()
@@ -155,14 +159,14 @@ def train(
         fitted = (
             views_at_once
             or attempt.micro_batch
-            or fit_views_at_once(task, model, _example(task, private, threads), clipped=plan.kind.private)
+            or fit_views_at_once(task, model, _example(task, data, threads), clipped=plan.kind.private)
         )
         fitted = -place.highest(-fitted)  # the least of all processes'
         device = next(iter(params.values())).device
         if plan.kind.private and is_mixed(task):
             with console.status("looking whether units stay apart in bfloat16"):
-                check_units_apart(task, model, _example(task, private, threads).to(device), fitted)
-        around = surroundings(device, fitted, place.count, task, model, private)
+                check_units_apart(task, model, _example(task, data, threads).to(device), fitted)
+        around = surroundings(device, fitted, place.count, task, model, own.source)
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
         ended = None
         while ended is None:
@@ -170,7 +174,7 @@ def train(
             with assembled(
                 task,
                 model,
-                private,
+                data,
                 used,
                 bound,
                 noise,
@@ -263,7 +267,46 @@ def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset
     return public
 
 
-def _charge(folder: Path, bound: BoundPlan, marks: Marks, what: str, data: str, seed: int | None) -> Charge:
+def as_protected(
+    private: UnitDataset | Protected, plan: TrainingPlan, threads: int, console: Console
+) -> Protected:
+    """What `plan` protects of `private`: read now, unless that was done before.
+
+    Raises:
+        DposeError: as `protect`; or a unit is another than the plan names.
+    """
+    if isinstance(private, Protected):
+        return private
+    plan.check_unit(unit_of(private))  # before everything is read
+    return protect(private, plan.relation, threads=threads, console=console)
+
+
+def _agree(
+    place: Ranks,
+    model: torch.nn.Module,
+    content: bytes,
+    bound: BoundPlan,
+    optimizer: OptimizerConfig,
+    settings: tuple[object, ...],
+    parts: tuple[object, ...],
+) -> None:
+    """Hold all processes to one run before anything of it is charged or written.
+
+    Raises:
+        DposeError: they differ; in every process.
+    """
+    shapes = [(name, tuple(p.shape), str(p.dtype)) for name, p in trainable_params(model).items()]
+    place.agree(
+        {
+            "the data (units, their order, pictures or labels)": content,
+            "the plan": bytes.fromhex(bound.sha256),
+            "the settings": hashlib.sha256(repr((optimizer, settings, shapes)).encode()).digest(),
+            "the code": code_digest(*parts),
+        }
+    )
+
+
+def _charge(folder: Path, bound: BoundPlan, own: Protected, what: str, data: str, seed: int | None) -> Charge:
     """What the run will take from its pictures: all that its plan allows, however it ends."""
     plan, ledger = bound.plan, folder / "ledger.jsonl"
     if bound.event is None:  # without a ledger to name it, the same folder and plan are the same run
@@ -276,35 +319,10 @@ def _charge(folder: Path, bound: BoundPlan, marks: Marks, what: str, data: str, 
         data=data,
         folder=str(folder.resolve()),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
-        unit=plan.unit,
-        relation=plan.relation,
+        unit=own.unit.value,
+        relation=own.relation,
         delta=plan.delta or 0.0,
         events=(bound.event,) if bound.event and seed is None else (),
         beyond=plan.kind.public_views,
-        marks=marks,
+        marks=own.identity.marks,
     )
-
-
-def read_contents(dataset: UnitDataset, threads: int, console: Console) -> tuple[bytes, Marks]:
-    """A digest of every unit's content, in order, and the pictures' marks for the account.
-
-    Reading them all also finds broken files before training starts. The digest goes into the derivation of the run's
-    random streams; both are functions of private pictures without noise, and stand nowhere but in the state folder.
-
-    Raises:
-        DposeError: a unit cannot be read.
-    """
-    total = hashlib.sha256()
-    pictures: set[str] = set()
-    with (
-        ThreadPoolExecutor(max(1, threads)) as pool,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
-    ):
-        task = bar.add_task("reading the data", total=len(dataset))
-        for hashes in pool.map(dataset.content_hashes, range(len(dataset))):
-            pictures.update(hashes)
-            for value in hashes:
-                total.update(len(value).to_bytes(4, "big") + value.encode())
-            total.update(b"\0unit")
-            bar.advance(task)
-    return total.digest(), marks_of(pictures)
