@@ -357,12 +357,16 @@ class TestOlder:
             about, values = json.loads(file["about"].tobytes()), file["values"]
         about["version"] = 1
         del about["sealed"]
-        bound = bound_to(archive._digest(about, values, None), replace(made.statement, seal=""))
+        older = replace(made.statement, seal="", public=("as it was said then",))
+        bound = bound_to(archive._digest(about, values, None), older)
         about["statement"] = json.loads(bound.to_json())
         (tmp_path / "a.npz").write_bytes(
             rebuilt(data, about=npy(np.frombuffer(json.dumps(about).encode(), np.uint8)))
         )
         _, line = verify_release(tmp_path / "a.npz")
+        assert "no seal" in line
+        restore(tmp_path / "a.npz", tmp_path / "a.png")
+        _, line = verify_release(tmp_path / "a.png")
         assert "no seal" in line
 
     def test_noise_that_was_made_for_its_own_mask(self, tmp_path):
