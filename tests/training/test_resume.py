@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -175,7 +176,7 @@ RESERVE, COMMIT, LOG = (Ledger, "reserve"), (Ledger, "commit"), (RunLog, "write"
 def test_with_its_key_a_killed_run_ends_where_an_unbroken_one_does(
     dots, tmp_path, quiet, monkeypatch, unbroken, streams, place, at, after, often
 ):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0 if often else 1e9)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0 if often else 10**9)
     whole = unbroken()
     killed(monkeypatch, place, at, dots, tmp_path / "run", quiet, after=after)
     done = run(dots, tmp_path / "run", quiet, resume=True)
@@ -190,7 +191,7 @@ def test_with_its_key_a_killed_run_ends_where_an_unbroken_one_does(
 
 
 def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, same_key):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
 
     class Short(type(dots.task)):
         precision = "bf16"
@@ -211,7 +212,7 @@ def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet,
 
 @pytest.mark.parametrize("method", PLANS)
 def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, unbroken, streams, method):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken(method)
     # step 25: inside a block, and inside the life of the subspace fitted at step 18
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet, method)
@@ -220,7 +221,7 @@ def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch
 
 
 def test_a_run_killed_many_times_goes_on(dots, tmp_path, quiet, monkeypatch, unbroken, streams):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken()
     killed(monkeypatch, GRADIENT, 5, dots, tmp_path / "run", quiet)
     for at in (1, 3, 8, 2, 6):
@@ -243,7 +244,7 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     dots, tmp_path, quiet, monkeypatch, streams, change
 ):
     threads = torch.get_num_threads()
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)  # steps 0 to 24 must be taken again
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)  # steps 0 to 24 must be taken again
     try:
         killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
         before = read_ledger(tmp_path / "run" / "ledger.jsonl")
@@ -276,7 +277,7 @@ def rounding(monkeypatch, by=1e-6):
 
 def test_a_step_that_comes_out_otherwise_is_never_used(dots, tmp_path, quiet, monkeypatch, streams):
     """The surroundings look the same and are not: the log's digests tell, before anything is released."""
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     killed(monkeypatch, LOG, 12, dots, tmp_path / "run", quiet)
     shown = (tmp_path / "run" / "log.jsonl").read_text()
     replayed = []
@@ -318,9 +319,25 @@ def test_another_number_of_units_is_refused(dots, tmp_path, quiet, monkeypatch):
         run(dots, tmp_path / "run", quiet, data=dots.data(239), resume=True)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1e3], ids=["in no time", "minutes a call"])
+def test_the_plan_and_no_clock_decides_which_checkpoints_survive(dots, tmp_path, quiet, monkeypatch, seconds):
+    """A step over many units takes longer: a checkpoint that lies where the time was up tells how many there were."""
+    now = iter(range(10**9))
+    monkeypatch.setattr(time, "monotonic", lambda: seconds * next(now))
+    killed(monkeypatch, GRADIENT, 39, dots, tmp_path / "run", quiet)
+    # blocks of two steps of 60 units: step 36 is the first end of one with 2,048 units behind it
+    assert {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()} == {"step-0", "step-36"}
+
+
+def test_checkpoints_lie_so_much_work_apart_and_the_last_step_is_one():
+    assert loops.checkpoint_steps([10, 20, 30, 35], 10**4) == {10, 20, 30, 35}
+    assert loops.checkpoint_steps([10, 20, 30, 35], loops.CHECKPOINT_UNITS / 20) == {20, 35}
+    assert loops.checkpoint_steps([10, 20, 30, 35], 1) == {35}
+
+
 @pytest.mark.parametrize("file", ["state.safetensors", "state.json"])
 def test_a_broken_checkpoint_is_passed_over(dots, tmp_path, quiet, monkeypatch, unbroken, streams, file):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken()
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     last = tmp_path / "run" / "checkpoints" / "step-24" / file
@@ -332,7 +349,7 @@ def test_a_broken_checkpoint_is_passed_over(dots, tmp_path, quiet, monkeypatch, 
 
 
 def test_a_flipped_bit_in_a_checkpoint_is_noticed(dots, tmp_path, quiet, monkeypatch):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     for folder in (tmp_path / "run" / "checkpoints").iterdir():
         raw = bytearray((folder / "state.safetensors").read_bytes())
@@ -360,7 +377,7 @@ def test_a_second_process_is_refused(dots, tmp_path, quiet, monkeypatch):
 
 @pytest.mark.parametrize("place", ["ledger", "checkpoint", "log"])
 def test_a_full_disk_loses_nothing(dots, tmp_path, quiet, monkeypatch, unbroken, streams, place):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken()
     full, calls = OSError(errno.ENOSPC, "No space left on device"), []
     with monkeypatch.context() as patch:
@@ -477,7 +494,7 @@ def test_a_run_folder_that_becomes_read_only_stops_the_run(
                 raise OSError(errno.EROFS, "Read-only file system")
         return real(path, flags, *rest, **options)
 
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refusing)
         with pytest.raises(DposeError, match="not allowed to write here"):
