@@ -6,6 +6,7 @@ two different sums. Twice the same noise on two sums gives away their difference
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,8 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
+from dpose.experiments.keys import discard_key, list_keys
+from dpose.files import locked_folder
 from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_run
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training import loop as loops
@@ -431,10 +434,10 @@ def test_a_torn_last_reservation_is_claimed_if_it_passes_the_plan(dots, tmp_path
 
 def test_a_clock_that_jumps_changes_nothing(dots, tmp_path, quiet, monkeypatch, unbroken, streams):
     whole = unbroken()
-    hours = iter([0, 1e9, -1e9, 5, 1e6] * 1000)
+    hours = itertools.cycle([0, 1e9, -1e9, 5, 1e6])
     with monkeypatch.context() as patch:
-        patch.setattr(loops.time, "monotonic", lambda: next(hours))
-        patch.setattr(loops.time, "time", lambda: next(hours))
+        patch.setattr(time, "monotonic", lambda: next(hours))
+        patch.setattr(time, "time", lambda: next(hours))
         killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
         done = run(dots, tmp_path / "run", quiet, resume=True)
     assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
@@ -451,6 +454,67 @@ def test_the_key_stands_in_the_state_folder_alone(dots, tmp_path, quiet, monkeyp
             raw = path.read_bytes()
             assert secret.encode() not in raw
             assert bytes.fromhex(secret) not in raw
+
+
+def shown(renderable):
+    console = Console(width=1000)
+    with console.capture() as told:
+        console.print(renderable)
+    return told.get()
+
+
+def test_a_run_that_is_given_up_leaves_no_key(dots, tmp_path, quiet, monkeypatch):
+    state, place = tmp_path / "state", tmp_path / "run"
+    assert "No key is kept" in shown(list_keys(state))
+    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    (file,) = (state / "keys").iterdir()
+    whole = file.read_bytes()
+    # a process that died while it wrote the key leaves it under another name
+    (file.parent / f".{file.name}.x7b2").write_bytes(whole)
+    overwritten = []
+    unlink = Path.unlink
+
+    def noted(self, *arguments, **options):
+        if self.parent == file.parent:
+            overwritten.append(self.read_bytes())
+        unlink(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "unlink", noted)
+    listed = shown(list_keys(state))
+    assert str(place) in listed
+    assert "Dots" in listed
+    assert "counted once more" in discard_key(str(place), state)
+    assert list(file.parent.iterdir()) == []
+    assert overwritten == [bytes(len(whole))] * 2
+    assert "No key is kept" in shown(list_keys(state))
+    assert "no key of this run is kept" in discard_key(str(place), state)
+
+    before = read_ledger(place / "ledger.jsonl")
+    done = run(dots, place, quiet, resume=True)
+    entries = read_ledger(place / "ledger.jsonl")
+    assert entries[-1].key_id != before[-1].key_id
+    assert sum(event.steps for event in spent(entries)) == STEPS > done.steps
+
+
+def test_the_key_of_a_run_whose_folder_is_gone_is_discarded_by_its_name(dots, tmp_path, quiet, monkeypatch):
+    state, place = tmp_path / "state", tmp_path / "run"
+    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    name = read_ledger(place / "ledger.jsonl")[0].run_id
+    shutil.rmtree(place)
+    assert f"{name} (its folder is gone)" in shown(list_keys(state))
+    discard_key(name, state)
+    assert list((state / "keys").iterdir()) == []
+
+
+def test_no_key_is_discarded_under_a_run_that_is_at_work(dots, tmp_path, quiet, monkeypatch):
+    state, place = tmp_path / "state", tmp_path / "run"
+    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    with locked_folder(place), pytest.raises(DposeError, match="another process"):
+        discard_key(str(place), state)
+    for other in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(DposeError, match=r"no such run|no ledger"):
+            discard_key(str(other), state)
+    assert len(list((state / "keys").iterdir())) == 1
 
 
 def test_a_ledger_that_lost_lines_is_refused(dots, tmp_path, quiet, monkeypatch):
