@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,44 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         raise explain_os_error(error, path) from error
+
+
+def private_folder(path: Path) -> bool:
+    """Make the folder `path` and keep everybody but its owner out of it (0700), and out of the files in it (0600).
+
+    For what says something about private pictures and stands outside a run folder: fingerprints, decoded pictures,
+    keys, accounts. A folder that was open before, and what lies in it, is closed.
+
+    Returns:
+        Whether it is ours alone. Not where it is a link or somebody else's, or cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return False
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            path.chmod(0o700)
+            for inside in path.rglob("*"):
+                # others may be deleting here; nobody else comes in any more
+                with contextlib.suppress(OSError):
+                    if not inside.is_symlink():
+                        inside.chmod(0o700 if inside.is_dir() else 0o600)
+    except OSError:
+        return False
+    return True
+
+
+def write_private(path: Path, data: bytes | str) -> None:
+    """`write_atomic`, readable by nobody else (0600), in a folder that nobody else may enter (0700).
+
+    Raises:
+        DposeError: the disk is full, or the folder may not be written to.
+    """
+    private_folder(
+        path.parent
+    )  # one that cannot be closed is told by the write, or is its administrator's business
+    write_atomic(path, data, mode=0o600)
 
 
 def check_free(out: Path, *, may_be_empty: bool = False) -> None:

@@ -10,7 +10,6 @@ effort: a journal or a backup may still hold it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from dpose.errors import DposeError
-from dpose.files import fsync_folder, write_atomic
+from dpose.files import fsync_folder, write_private
 from dpose.privacy.noise import Key
 
 SCHEMA = 1
@@ -57,10 +56,7 @@ def keep_key(run_id: str, kept: Kept, state_dir: Path | None = None) -> None:
         "data": kept.data,
         "surroundings": kept.surroundings,
     }
-    file = _file(run_id, state_dir)
-    with contextlib.suppress(OSError):  # said by the write below, if it is one
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomic(file, json.dumps(content) + "\n", mode=0o600)
+    write_private(_file(run_id, state_dir), json.dumps(content) + "\n")
 
 
 def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
