@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from dpose.errors import DposeError
-from dpose.files import check_free, private_folder, write_private
+from dpose.files import check_free, folder_beside, private_folder, write_private
 
 
 def test_a_folder_is_made_only_where_nothing_is(tmp_path):
@@ -62,3 +62,11 @@ def test_a_link_and_somebody_elses_folder_are_not_ours(tmp_path, monkeypatch):
     assert not private_folder(real)
     (tmp_path / "file").write_text("")
     assert not private_folder(tmp_path / "file")
+
+
+def test_a_new_folder_is_closed_until_it_is_whole_and_then_as_asked(tmp_path):
+    for asked in (0o700, 0o755):
+        out = tmp_path / f"{asked:o}"
+        with folder_beside(out, asked) as folder:
+            assert mode(folder) == 0o700
+        assert mode(out) == asked

@@ -155,8 +155,12 @@ def check_free(out: Path, *, may_be_empty: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
     """A new folder that becomes `path` when the block ends well, and vanishes when it does not.
+
+    Args:
+        path: Does not exist.
+        mode: Who may look into it in the end; until then its owner alone.
 
     Raises:
         DposeError: `path` exists, the disk is full, or the parent may not be written to.
@@ -170,7 +174,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
         raise explain_os_error(error, path) from error
     try:
         yield temporary
-        os.chmod(temporary, 0o755)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
         fsync_folder(path.parent)
     except OSError as error:
