@@ -58,7 +58,7 @@ def one_run(folder: Path, method: str, secret: str, begun: Path) -> None:
     from dots import Dots, DotsTask
 
     torch.set_num_threads(1)
-    loops.CHECKPOINT_SECONDS = 0.0
+    loops.CHECKPOINT_UNITS = 0
     key = Key(bytes.fromhex(secret))
     first = not (folder / "ledger.jsonl").exists()
     Key.fresh = classmethod(lambda cls: key if first else Key(os.urandom(32)))  # type: ignore[method-assign]

@@ -297,7 +297,7 @@ def test_a_broken_archive(capsys, tmp_path, damage):
     if damage == "value":
         members["values"] = members["values"] ^ np.uint8(1)
     if damage == "version":
-        text = members["about"].tobytes().replace(b'"version":1', b'"version":9')
+        text = members["about"].tobytes().replace(b'"version":2', b'"version":9')
         members["about"] = np.frombuffer(text, np.uint8)
     np.savez(tmp_path / "bad.npz", **members)
     if damage == "cut":

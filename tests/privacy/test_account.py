@@ -58,6 +58,7 @@ def test_what_is_charged_is_read_back(tmp_path):
     assert all((a.marks == b.marks).all() for a, b in zip(charges(tmp_path), [first, second], strict=True))
     for file in (tmp_path / "account").iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
+        assert file.parent.stat().st_mode & 0o777 == 0o700  # a budget's name is made of its pictures
 
 
 def test_a_second_charge_of_a_run_replaces_the_first(tmp_path):

@@ -14,10 +14,10 @@ from dpose.media.images import encode_image, read_pixels
 from dpose.media.tags import embed_text
 from dpose.media.video import Frame, probe, read_frames
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.statement import PrivacyStatement
 from dpose.release import batch
 from dpose.release.archive import unpack
 from dpose.release.batch import find_jobs, release_all, remember, restore
+from dpose.release.carry import read_sidecar
 from dpose.release.explain import explain
 from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions
@@ -225,8 +225,9 @@ class TestVideos:
         assert (after.frames, after.rate, after.sound) == (before.frames, before.rate, False)
         stamps = [[f.pts * info.time_base for f in read_frames(info)] for info in (before, after)]
         assert stamps[0] == stamps[1]
-        sidecar = json.loads((tmp_path / "out" / "a.mp4.privacy.json").read_text())
-        assert PrivacyStatement.from_json(json.dumps(sidecar)) == statement
+        carried, seal = read_sidecar(target)
+        assert carried == statement
+        assert json.loads(seal)["type"] == "seal"
         assert statement.release["frames"] == "9"
         assert "clip" in statement.paragraph()
         assert not any("sound" in line for line in statement.conditional_on)

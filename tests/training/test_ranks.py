@@ -32,7 +32,7 @@ from dpose.training.trainer import train
 from pathlib import Path
 out, method, seed, dies, resume, odd = sys.argv[1:]
 torch.set_num_threads(1)
-loops.CHECKPOINT_SECONDS = 0.0
+loops.CHECKPOINT_UNITS = 0
 rank, calls, real = int(os.environ.get("RANK", 0)), [], updates.private_gradient
 def gradient(*given):
     calls.append(1)

@@ -195,6 +195,29 @@ def account(
     console.print(account_of(data, delta, console), highlight=False)
 
 
+@app.command(epilog="Example: dpose keys runs/a --discard")
+def keys(
+    run: Annotated[
+        str | None, typer.Argument(help="A run folder, or a name from the list. Default: list all.")
+    ] = None,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Overwrite and delete the key: the run is given up.")
+    ] = False,
+) -> None:
+    """The keys of private runs that were stopped and may go on; and how to be rid of one."""
+    from dpose.experiments.keys import discard_key, list_keys
+
+    console = plain_console()
+    if run is None or not discard:
+        if run is not None or discard:
+            raise DposeError(
+                "what shall be done?", fix="dpose keys lists them, dpose keys RUN --discard deletes one"
+            )
+        console.print(list_keys(), highlight=False)
+        return
+    console.print(discard_key(run), highlight=False, markup=False, soft_wrap=True)
+
+
 @app.command(epilog="Example: dpose demo --out runs/demo")
 def demo(
     out: Annotated[

@@ -368,7 +368,12 @@ def stop_if_interrupted(run: Run, console: Console) -> None:
     if run.interrupted:
         console.print(
             f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
-            f"To go on: dpose train --resume {run.folder}",
+            f"To go on: dpose train --resume {run.folder}"
+            + (
+                f". To give it up and delete its key: dpose keys {run.folder} --discard"
+                if run.statement.kind == "private"
+                else ""
+            ),
             highlight=False,
         )
         raise typer.Exit(130)

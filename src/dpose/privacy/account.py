@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, write_atomic
+from dpose.files import explain_os_error, write_private
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.keys import state_folder
 from dpose.privacy.rounding import as_given, upper
@@ -273,7 +273,7 @@ def _budget_file(marks: Marks, state_dir: Path | None) -> Path:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    write_atomic(path, json.dumps(content) + "\n", mode=0o600)
+    write_private(path, json.dumps(content) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:

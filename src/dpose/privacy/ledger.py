@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder, write_atomic
+from dpose.files import explain_os_error, fsync_folder, write_private
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
@@ -321,7 +321,7 @@ def _head_file(run_id: str, state_dir: Path | None) -> Path:
 def _keep_head_apart(entries: Sequence[Entry], state_dir: Path | None) -> None:
     last = entries[-1]
     content = {"run_id": entries[0].run_id, "seq": last.seq, "sha256": last.sha256}
-    write_atomic(_head_file(entries[0].run_id, state_dir), json.dumps(content) + "\n", mode=0o600)
+    write_private(_head_file(entries[0].run_id, state_dir), json.dumps(content) + "\n")
 
 
 def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None) -> None:

@@ -14,7 +14,7 @@ from dpose.media.images import IMAGE_SUFFIXES, picture_header, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack, unpack
-from dpose.release.carry import sidecar_of, stamped_picture
+from dpose.release.carry import encoded, sidecar_of, stamp, stamped_picture
 from dpose.release.mechanism import Plan
 from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.paper import PaperPlan
@@ -144,7 +144,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
     archive = pack(release.frames[0], release.statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":
-        picture = stamped_picture(release.picture, job.target.suffix, release.statement)
+        picture = stamped_picture(release.frames[0], job.target.suffix, release.statement)
     if job.archive is not None:
         write_atomic(job.archive, archive)
     try:
@@ -261,7 +261,12 @@ def restore(archive: Path, out: Path) -> PrivacyStatement:
     released, statement = unpack(data, str(archive))
     if out.suffix.lower() not in PICTURES:
         raise DposeError("a picture is restored to .png or .jpg", str(out))
-    write_atomic(out, stamped_picture(released.picture(), out.suffix, statement))
+    if statement.seal:
+        content = stamped_picture(released, out.suffix, statement)
+    else:
+        # older than seals: its words are not today's, and a new seal would say that they are
+        content = stamp(encoded(released, out.suffix), statement)
+    write_atomic(out, content)
     return statement
 
 

@@ -10,9 +10,13 @@ from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.sealing import mask_digest
 
 FACE = 100
 """Side of the square that stands for a face wherever a cost is explained, pixels."""
+HEADER = (
+    "what the original's header says besides: format, bits, orientation; the size is that of what is shown"
+)
 
 
 def statement_of(
@@ -33,6 +37,7 @@ def statement_of(
     ]
     if clip:
         public.append(f"the number of frames, {plan.frames}, and when each is shown")
+    public.append(HEADER)
     public.append("all settings of the release")
     given = list(conditional_on)
     if isinstance(setting.regions, PublicRegions):
@@ -70,6 +75,8 @@ def description(plan: Plan) -> dict[str, str]:
         found["frames"] = str(plan.frames)
     if isinstance(setting.regions, PublicRegions):
         found |= {"regions": "public", "mask_sha256": setting.regions.sha256}
+        if plan.mask is not None:
+            found["blocks_sha256"] = mask_digest(plan.mask)
     if isinstance(setting.regions, PrivateRegions):
         found |= {
             "regions": "private",

@@ -130,7 +130,7 @@ class ClipPlan:
         neighbours = setting.neighbours(shape)
         clipping = None
         if setting.clip_norm is not None:
-            together = max(1, round(SEGMENT * groups / shape.frames)) if setting.clip_segment else 1
+            together = together_of(shape.frames, groups) if setting.clip_segment else 1
             clipping = Clipping(setting.clip_norm, together)
         grid = grid_for(operator, clipping, neighbours)
         squared = squared_change(operator, clipping, grid, neighbours)
@@ -304,6 +304,11 @@ def choose_grid(
         if blocks.noise(math.sqrt(blocks.sensitivity(neighbours)) / mu) <= GOOD_NOISE:
             break
     return found
+
+
+def together_of(frames: int, groups: int) -> int:
+    """How many groups of frames make up a segment that is clipped together."""
+    return max(1, round(SEGMENT * groups / frames))
 
 
 def grid_for(operator: BlockMeans | Separable, clipping: Clipping | None, neighbours: Neighbours) -> Fraction:

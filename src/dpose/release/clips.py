@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
-from dpose.files import file_digest, write_atomic
 from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.batch import Job, find_jobs
-from dpose.release.carry import bound_to, sidecar_of
+from dpose.release.carry import write_sidecar
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_claims import clip_statement
 from dpose.release.clip_plan import ClipPlan
@@ -170,9 +169,8 @@ def write_video(
             if progress is not None:
                 progress()
     statement = state((DECODED,), (SOUND,) if kept else ())
-    statement = bound_to(file_digest(temporary), statement)
     # the statement first: a video without one must never stand there
-    write_atomic(sidecar_of(out), statement.to_json())
+    statement = write_sidecar(out, temporary, statement)
     settle(temporary, out)
     return statement
 

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, write_atomic
 from dpose.media.video import Frame, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.carry import bound_to, sidecar_of
+from dpose.release.carry import write_sidecar
 from dpose.release.mechanism import Plan
 from dpose.release.once import spend
 from dpose.release.paper import PaperPlan
@@ -73,9 +72,8 @@ def release_video(
             if progress is not None:
                 progress()
     statement = claim(plan, seeded=seeded, caveats=(DECODED,), conditional_on=(SOUND,) if kept else ())
-    statement = bound_to(file_digest(temporary), statement)
     # the statement first: a video without one must never stand there
-    write_atomic(sidecar_of(out), statement.to_json())
+    statement = write_sidecar(out, temporary, statement)
     settle(temporary, out)
     return statement
 

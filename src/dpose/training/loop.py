@@ -7,8 +7,7 @@ import hashlib
 import math
 import signal
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
@@ -33,8 +32,27 @@ from dpose.training.watching import Watch, moments, spent_by
 
 BLOCKS = 20
 """A run reserves its steps in this many blocks; a crash spends what is left of one."""
-CHECKPOINT_SECONDS = 60.0
-"""A block's end is a checkpoint if this long has passed since the last one."""
+CHECKPOINT_UNITS = 2_048
+"""A block's end is a checkpoint if so many units are expected to have been sampled since the last one: a crash costs
+this much work at the most, or a block. The plan decides and no clock does: a step over many units takes longer, so that
+a checkpoint that lay where the time was up would tell how many there were."""
+
+
+def checkpoint_steps(ends: Sequence[int], expected_batch_size: float) -> set[int]:
+    """The steps after which a run is saved: the last one, and before it those that lie `CHECKPOINT_UNITS` apart.
+
+    **Guarantee.** A function of the plan: neither time nor data decide which checkpoint survives.
+
+    Args:
+        ends: The steps that blocks end with, in order.
+        expected_batch_size: Units, as the plan has it.
+    """
+    saved, last = {ends[-1]}, 0
+    for end in ends:
+        if (end - last) * expected_batch_size >= CHECKPOINT_UNITS:
+            saved.add(end)
+            last = end
+    return saved
 
 
 class Ended(IntEnum):
@@ -91,7 +109,6 @@ class Loop:
         decay = self.bound.plan.ema_decay
         self.average = WeightAverage(self._followed(), decay) if decay else None
         self.chain, self.taken = chain, dict(taken or {})
-        self.saved_at = time.monotonic()
         self.done = 0
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -132,6 +149,7 @@ class Loop:
         bound, event = self.bound, self.bound.event
         block = math.ceil(bound.steps / BLOCKS)
         ends = [min(end, bound.steps) for end in range(block, bound.steps + block, block)]
+        saved = checkpoint_steps(ends, bound.divisor)
         scored = moments(ends) if self.watch else []
         spent = spent_by(bound, scored)
         if self.watch and not self.done:
@@ -155,8 +173,7 @@ class Loop:
                     ledger.commit(first, self.done - first)
                 if self.done in spent:
                     self._score(self.done, spent[self.done], log)
-                late = time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
-                if late or ended or self.done == bound.steps:
+                if self.done in saved or ended:
                     self.save(ledger.head if ledger else "", log)
                 if ended and self.done < bound.steps:
                     return ended
@@ -231,7 +248,6 @@ class Loop:
             head: The ledger's.
             log: The run's.
         """
-        self.saved_at = time.monotonic()
         if not self.ranks.first:
             return
         if log:

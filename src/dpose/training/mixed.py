@@ -41,7 +41,7 @@ def check_units_apart(task: Task, model: torch.nn.Module, like: UnitBatch, views
         units = max(1, views_at_once // views)
         if units > 1:
             try:
-                apart = _are_apart(task, model, _random_units(like, units, views))
+                apart = _are_apart(task, model, random_units(like, units, views))
             except RuntimeError as error:
                 raise DposeError(f"gradients cannot be computed in bfloat16: {error}", fix=_FIX) from error
             if not apart:
@@ -81,7 +81,8 @@ def _are_apart(task: Task, model: torch.nn.Module, batch: UnitBatch) -> bool:
     return True
 
 
-def _random_units(like: UnitBatch, units: int, views: int) -> UnitBatch:
+def random_units(like: UnitBatch, units: int, views: int) -> UnitBatch:
+    """`units` units of `views` views of random numbers, in the shapes and types of `like` and on its device."""
     numbers = torch.Generator().manual_seed(0)
 
     def drawn(t: Tensor) -> Tensor:

@@ -42,6 +42,7 @@ from dpose.training.mixed import check_units_apart
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.ranks import Ranks, ranks
+from dpose.training.rehearsal import rehearse
 from dpose.training.surroundings import code_digest, repeatable, surroundings
 from dpose.training.watching import Watch
 from dpose.units import Task, UnitBatch, UnitDataset, is_mixed
@@ -150,6 +151,7 @@ def train(
     if place.first:
         check_budgets(entry, state_dir)
     model.train()
+    rehearse(task, model, data, used, bound, optimizer, threads)
     query = watch.query() if watch and plan.kind.reads_private_data else None
     with contextlib.ExitStack() as held:
         if place.first:

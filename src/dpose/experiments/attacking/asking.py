@@ -120,6 +120,11 @@ class Ask:
             "learn_from": {"people": self.effort.people, "pictures": self.effort.pictures},
         }
 
+    @property
+    def folder_mode(self) -> int:
+        """Who may look into the report's folder: its owner alone where it shows somebody's pictures."""
+        return 0o755 if self.data.startswith("synthetic:") else 0o700
+
     def caveats(self) -> tuple[str, ...]:
         """What a reader of the results must know."""
         m = Setting.of(self.epsilons[0], self.neighbours, 1).m

@@ -96,7 +96,10 @@ def attack_reid(ask: Ask, how: Search, out: Path, console: Console) -> AttackRep
         DposeError: the data or a setting cannot be used, or `out` exists.
     """
     shown = ask.shown()
-    with folder_beside(out) as folder, opened(ask, how.gallery + how.queries, console) as bench:
+    with (
+        folder_beside(out, ask.folder_mode) as folder,
+        opened(ask, how.gallery + how.queries, console) as bench,
+    ):
         report = reid_report(bench, how, shown)
         write_attack(report, folder)
     return report
