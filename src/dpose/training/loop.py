@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Event
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.rounding import upper
 from dpose.training.assembly import Assembly
@@ -66,6 +67,7 @@ class Loop:
         chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
             nothing else, which is for seeded keys.
         taken: Digests of the updates of steps that were taken under this key before, by step.
+        before: Events that count beside the run's own: those of runs that its first weights come from.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Loop:
         watch: Watch | None = None,
         chain: bytes | None = None,
         taken: Mapping[int, str] | None = None,
+        before: Sequence[Event] = (),
     ) -> None:
         self.assembly, self.model, self.params = assembly, model, params
         self.folder, self.config, self.console, self.watch = folder, config, console, watch
@@ -90,7 +93,7 @@ class Loop:
         self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
         decay = self.bound.plan.ema_decay
         self.average = WeightAverage(self._followed(), decay) if decay else None
-        self.chain, self.taken = chain, dict(taken or {})
+        self.chain, self.taken, self.before = chain, dict(taken or {}), tuple(before)
         self.saved_at = time.monotonic()
         self.done = 0
 
@@ -133,9 +136,9 @@ class Loop:
         block = math.ceil(bound.steps / BLOCKS)
         ends = [min(end, bound.steps) for end in range(block, bound.steps + block, block)]
         scored = moments(ends) if self.watch else []
-        spent = spent_by(bound, scored)
+        spent = spent_by(bound, [0, *scored], self.before) if self.watch else {}
         if self.watch and not self.done:
-            self._score(0, 0.0 if event else None, log)
+            self._score(0, spent[0], log)
         with _interruptible() as asked, self._progress() as bar:
             while self.done < bound.steps:
                 count = min(block - self.done % block, bound.steps - self.done)
@@ -153,7 +156,7 @@ class Loop:
                 if ledger and self.done > first:
                     log.flush()  # a committed step whose line is lost could not be compared when it is taken again
                     ledger.commit(first, self.done - first)
-                if self.done in spent:
+                if self.done in scored:
                     self._score(self.done, spent[self.done], log)
                 late = time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
                 if late or ended or self.done == bound.steps:
