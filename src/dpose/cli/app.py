@@ -179,6 +179,13 @@ def account(
         typer.Option(help="The epsilon that all runs on these data together may take; others are refused."),
     ] = None,
     no_budget: Annotated[bool, typer.Option("--no-budget", help="Lift the budget.")] = False,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="What the budget protects: crop, image, video or subject. Runs for a weaker unit are refused. "
+            "Default: image; of videos video."
+        ),
+    ] = None,
     delta: Annotated[
         float | None, typer.Option(help="At which epsilon is counted. Default: the runs' own, or 1e-5.")
     ] = None,
@@ -190,7 +197,7 @@ def account(
     if budget is not None or no_budget:
         if data is None or (budget is not None and no_budget):
             raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
-        said = change_budget(data, budget, delta or DELTA, console)
+        said = change_budget(data, budget, delta or DELTA, console, unit)
         console.print(said, highlight=False, markup=False)
     console.print(account_of(data, delta, console), highlight=False)
 
