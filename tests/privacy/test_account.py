@@ -161,3 +161,19 @@ def test_a_broken_account_is_not_passed_over(tmp_path, content):
     (tmp_path / "account" / "x.json").write_text(content)
     with pytest.raises(DposeError, match=r"x\.json"):
         charges(tmp_path)
+
+
+def test_whatever_was_done_is_composed():
+    """An audit has read the same people as a training run; only a score without noise has no epsilon to add."""
+    two = epsilon([replace(EVENT, steps=200)], 1e-5)
+    for what in ("training", "audit", "release", "tuning"):
+        assert composed([entry(0), entry(1, what=what)], 1e-5) == pytest.approx(two, rel=1e-9)
+    assert composed([entry(0, what="audit")], 1e-5) == pytest.approx(epsilon([EVENT], 1e-5), rel=1e-9)
+
+
+def test_an_audit_counts_against_the_budget(tmp_path):
+    alone = composed([entry(0)], 1e-5)
+    set_budget(Budget(alone * 1.01, 1e-5, "ward", HERE), tmp_path)
+    claim(entry(0, what="audit"), tmp_path)
+    with pytest.raises(DposeError, match="would be passed"):
+        claim(entry(1), tmp_path)
