@@ -1,0 +1,60 @@
+"""Which modules get faults, and which tests guard each of them: those that run its code for the guarantee's sake.
+
+Among a module's tests the run takes those that reach the function with the fault, so a file that guards many modules
+costs little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A module.
+
+    Attributes:
+        tests: Test files below tests/.
+        within: Functions that get faults; all where empty.
+    """
+
+    tests: tuple[str, ...]
+    within: tuple[str, ...] = ()
+
+
+STREAMS = ("privacy/test_noise.py", "privacy/test_sampling.py")
+STEP = ("training/test_step.py", "training/test_passed.py", "mutants/test_training.py")
+EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
+PICTURES = (
+    "release/test_pixelize.py",
+    "release/test_operators.py",
+    "release/test_repeated.py",
+    "mutants/test_release.py",
+)
+CLIPS = ("release/test_clips.py", "release/test_repeated.py", "mutants/test_video.py")
+
+GUARDED = {
+    "training/step.py": Guarded(STEP),
+    "training/loader.py": Guarded(("training/test_step.py", "training/test_passed.py")),
+    "training/multiplicity.py": Guarded(("training/test_passed.py",)),
+    "training/plan.py": Guarded(
+        ("training/test_plan.py", "training/test_passed.py", "training/test_step.py"),
+        ("TrainingPlan.bind", "BoundPlan"),
+    ),
+    "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
+    "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
+    "privacy/account.py": Guarded(("privacy/test_account.py",)),
+    "privacy/coins.py": Guarded(EXACT),
+    "privacy/discrete.py": Guarded(EXACT),
+    "privacy/bits.py": Guarded(EXACT),
+    "release/mechanism.py": Guarded(PICTURES),
+    "release/clips.py": Guarded(CLIPS),
+    "release/clip_plan.py": Guarded((*CLIPS, "release/test_projections.py")),
+    "release/video.py": Guarded(("release/test_repeated.py", "release/test_batch.py")),
+    "release/kernels.py": Guarded(("release/test_operators.py",)),
+    "release/pixelize.py": Guarded(("release/test_pixelize.py", "release/test_repeated.py"), ("pixelize",)),
+    "release/batch.py": Guarded(
+        ("release/test_batch.py", "release/test_repeated.py"), ("release_picture", "release_all")
+    ),
+}
+"""By the module's path below src/dpose."""
