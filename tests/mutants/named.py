@@ -192,6 +192,28 @@ NAMED = (
         ),
     ),
     Named(
+        "the longest group for the shortest: m pixels of the clip",
+        "release/projections.py",
+        (
+            Edit(
+                "Separable.sensitivity",
+                "self.column_norm / math.sqrt(min(self._times))",
+                "self.column_norm / math.sqrt(max(self._times))",
+            ),
+        ),
+    ),
+    Named(
+        "the longest group for the shortest: one frame",
+        "release/projections.py",
+        (
+            Edit(
+                "Separable.sensitivity",
+                "_sparse(min(m, shape.pixels), self.column_norm) / min(self._times)",
+                "_sparse(min(m, shape.pixels), self.column_norm) / max(self._times)",
+            ),
+        ),
+    ),
+    Named(
         "a constant key for every released file: pictures",
         "release/pixelize.py",
         (Edit("pixelize", "Key.fresh()", "Key(bytes(32))"),),
