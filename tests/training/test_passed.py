@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +210,44 @@ def test_every_micro_batch_is_summed_and_told_of(dots, monkeypatch):
         torch.testing.assert_close(value * engine.bound.divisor, torch.full_like(value, float(len(batches))))
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_loader_gets_sample_step_and_micro_batch(dots, monkeypatch, mixed):
+    """In bfloat16 every unit is computed in a batch of one shape, whoever else was drawn."""
+    engine = an_engine(dots, a_plan())
+    asked = []
+    real = engine.loader.micro_batches
+
+    def spy(indices, step, views_at_once, *, padded=False):
+        asked.append((list(indices), step, views_at_once, padded))
+        return real(indices, step, views_at_once, padded=padded)
+
+    monkeypatch.setattr(engine.loader, "micro_batches", spy)
+    monkeypatch.setattr(step, "is_mixed", lambda task: mixed)
+    drawn = []
+    sampler = step.poisson_batch
+    monkeypatch.setattr(step, "poisson_batch", lambda *a: drawn.append(sampler(*a)) or drawn[-1])
+    private_gradient(engine, trainable_params(engine.model), 3)
+    assert asked == [(drawn[0].tolist(), 3, 8, mixed)]
+    asked.clear()
+    step.plain_gradient(engine, trainable_params(engine.model), np.array([5, 2]), 4)
+    assert asked == [([5, 2], 4, 8, False)]
+
+
+def test_the_public_loss_is_the_mean_over_units_whatever_the_micro_batch(dots):
+    found = []
+    for room in (1, 4, 64):
+        engine = replace(an_engine(dots, a_plan()), views_at_once=room)
+        gradient, loss = step.plain_gradient(engine, trainable_params(engine.model), np.arange(11), 0)
+        assert isinstance(loss, float)
+        found.append((torch.cat([g.flatten() for g in gradient.values()]), loss))
+    engine = an_engine(dots, a_plan())
+    params = trainable_params(engine.model)
+    alone = [step.plain_gradient(engine, params, np.array([k]), 0)[1] for k in range(11)]
+    for gradient, loss in found:
+        torch.testing.assert_close(gradient, found[0][0], rtol=1e-4, atol=1e-6)
+        assert loss == pytest.approx(sum(alone) / 11, rel=1e-5)
+
+
 def test_another_past_gives_another_sample_and_noise(dots):
     engine = an_engine(dots, a_plan())
     params = trainable_params(engine.model)
@@ -230,7 +268,7 @@ def test_processes_share_the_sample_and_one_adds_the_noise(dots, monkeypatch):
         Ranks, "sum_to_first", lambda self, sums: {n: torch.zeros_like(v) for n, v in sums.items()}
     )
     engine = an_engine(dots, a_plan())
-    other = Engine(**{**vars(engine), "ranks": Ranks(1, 2)})
+    other = replace(engine, ranks=Ranks(1, 2))
     got = private_gradient(other, trainable_params(engine.model), 0)
     assert not noised
     assert all((value == 0).all() for value in got.values())
@@ -362,8 +400,9 @@ def test_copies_are_loads_one_after_the_other(dots):
 def test_public_batches_go_through_everybody_epoch_by_epoch(dots):
     """And go on where an interrupted run stopped."""
 
-    def batches(first=0, key=1):
-        return plain_batches(an_engine(dots, a_plan(expected_batch_size=20), n=50, key=key), first)
+    def batches(first=0, key=1, context=b"here"):
+        engine = an_engine(dots, a_plan(expected_batch_size=20), n=50, key=key)
+        return plain_batches(replace(engine, context=context), first)
 
     whole = batches()
     taken = [next(whole) for _ in range(9)]
@@ -374,3 +413,4 @@ def test_public_batches_go_through_everybody_epoch_by_epoch(dots):
     for first in range(8):
         assert np.array_equal(next(batches(first)), taken[first])
     assert not np.array_equal(next(batches(key=2)), taken[0])
+    assert not np.array_equal(next(batches(context=b"there")), taken[0])
