@@ -69,7 +69,6 @@ def test_operators_change_what_they_should():
         "poisson_batch(n, rate, stream) -> poisson_batch(rate, n, stream)",
         "sums += 1 -> pass",
         "sums += 1 -> sums -= 1",
-        "sums += 1 -> sums = 1",
     ):
         assert wanted in changed
     assert any("max(sums)" in change for change in changed)
