@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench mutants clean
 
 demo: .venv/.ready
 	$(BIN)/dpose demo
@@ -18,8 +18,12 @@ lint: .venv/.ready
 bench: .venv/.ready
 	for b in benchmarks/[!_]*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
+# goes on where it was stopped; results in .mutants/
+mutants: .venv/.ready
+	$(BIN)/python tests/mutants/run.py
+
 clean:
-	rm -rf .venv build dist runs src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist runs .mutants src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml

@@ -277,3 +277,19 @@ def test_older_files_are_read_and_taken_for_the_worst(tmp_path):
     assert (bounded.start, bounded.weights, bounded.beyond) == (UNKNOWN, (), True)
     assert not free.beyond
     charge(entry(0, start="a" * 64), tmp_path)  # one that goes on may say it now
+
+
+def test_whatever_was_done_is_composed():
+    """An audit has read the same people as a training run; only a score without noise has no epsilon to add."""
+    two = epsilon([replace(EVENT, steps=200)], 1e-5)
+    for what in ("training", "audit", "release", "tuning"):
+        assert composed([entry(0), entry(1, what=what)], 1e-5) == pytest.approx(two, rel=1e-9)
+    assert composed([entry(0, what="audit")], 1e-5) == pytest.approx(epsilon([EVENT], 1e-5), rel=1e-9)
+
+
+def test_an_audit_counts_against_the_budget(tmp_path):
+    alone = composed([entry(0)], 1e-5)
+    set_budget(Budget(alone * 1.01, 1e-5, "ward", HERE), tmp_path)
+    claim(entry(0, what="audit"), tmp_path)
+    with pytest.raises(DposeError, match="would be passed"):
+        claim(entry(1), tmp_path)
