@@ -113,7 +113,11 @@ class Attempt:
             old = self.kept.surroundings
             changed = [name for name, value in self.around.items() if old.get(name) != value]
             if changed or not repeatable:
-                self.forsake_key("changed: " + ", ".join(changed) if changed else "the device varies")
+                self.forsake_key(
+                    "changed: " + ", ".join(changed)
+                    if changed
+                    else "this machine does not give the same bits twice"
+                )
         elif self.run_id and self.seed is None:
             self.forsake_key("this machine does not hold its key")
         key = self.kept.key if self.kept else self._key

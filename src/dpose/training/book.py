@@ -26,7 +26,8 @@ from dpose.training.grid import Grid
 
 SLACK = 4.0
 """A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the type of the product. That product
-rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm: without this the grid would drop such a unit. Where nothing cancels it adds 1e-6."""
+rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm: without this the
+grid would drop such a unit. Where nothing cancels it adds 1e-6."""
 
 _BLOCK = 2048
 _PRODUCTS = 16 * 2**20
