@@ -26,6 +26,8 @@ from dpose.privacy.account import charges, check_budgets, claim, note_weights
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.protected import Protected, protect, unit_of
 from dpose.privacy.statement import PrivacyStatement
+from dpose.training.apart import check_units_apart
+from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.assembly import assembled
 from dpose.training.attempt import Attempt
 from dpose.training.charging import run_charge, tell_composed, watch_charge
@@ -38,14 +40,13 @@ from dpose.training.kept import Places, keep_places
 from dpose.training.loader import Loader
 from dpose.training.loop import Ended, Loop, ReplayError
 from dpose.training.memory import fit_views_at_once
-from dpose.training.mixed import check_units_apart
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.ranks import Ranks, ranks
 from dpose.training.rehearsal import rehearse
-from dpose.training.surroundings import code_digest, repeatable, surroundings
+from dpose.training.surroundings import NO_REPEAT, check_alike, code_digest, repeatable, surroundings
 from dpose.training.watching import Watch
-from dpose.units import Task, UnitBatch, UnitDataset, is_mixed
+from dpose.units import Task, UnitBatch, UnitDataset, most_views
 
 
 @dataclass(frozen=True)
@@ -182,21 +183,30 @@ def train(
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
         attempt = Attempt(folder, bound, entry, content, seed, query, place, resume, state_dir, console)
+        device = next(iter(params.values())).device
+        if plan.kind.private:
+            held.enter_context(exact_arithmetic(device))
         fitted = (
             views_at_once
             or attempt.micro_batch
             or fit_views_at_once(task, model, _example(task, data, threads), clipped=plan.kind.private)
         )
         fitted = -place.highest(-fitted)  # the least of all processes'
-        device = next(iter(params.values())).device
-        if plan.kind.private and is_mixed(task):
-            with console.status("looking whether units stay apart in bfloat16"):
-                check_units_apart(task, model, _example(task, data, threads).to(device), fitted)
+        repeats = repeatable(device)
+        if plan.kind.private:
+            most = plan.copies * most_views(data)
+            with console.status("looking whether units stay apart on this machine"):
+                like = _example(task, data, threads).to(device)
+                repeats = check_units_apart(task, model, like, fitted, most) and repeats
+        repeats = not place.highest(int(not repeats))
         around = surroundings(device, fitted, place.count, task, model, own.source)
+        check_alike(around, place)
+        if plan.kind.private and not repeats:
+            console.print(NO_REPEAT, highlight=False)
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
         ended = None
         while ended is None:
-            noise = attempt.noise(around, repeatable(device))
+            noise = attempt.noise(around, repeats)
             with assembled(
                 task,
                 model,
