@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,28 @@ from dpose.errors import DposeError
 
 app = typer.Typer(
     name="dpose",
-    help="Differentially private human vision: train pose models privately, and prove it.",
     epilog="Start with: dpose demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(metadata.version("dpose"))
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which dpose this is.")
+    ] = False,
+) -> None:
+    """Differentially private human vision: train pose models privately, and prove it."""
+
 
 app.add_typer(scene.app, name="scene")
 app.add_typer(data.app, name="data")
