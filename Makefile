@@ -2,13 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test bits lint bench mutants clean
 
 demo: .venv/.ready
 	$(BIN)/dpose demo
 
 test: .venv/.ready
 	$(BIN)/python -m pytest
+	$(BIN)/python tests/kinds.py
+
+# What depends on the last bit, again under each kind of arithmetic that this processor can stand for.
+bits: .venv/.ready
+	$(BIN)/python tests/kinds.py
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
@@ -18,8 +23,12 @@ lint: .venv/.ready
 bench: .venv/.ready
 	for b in benchmarks/[!_]*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
+# goes on where it was stopped; results in .mutants/
+mutants: .venv/.ready
+	$(BIN)/python tests/mutants/run.py
+
 clean:
-	rm -rf .venv build dist runs src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist runs .mutants src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml

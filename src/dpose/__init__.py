@@ -19,6 +19,13 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
+# MKL may take other instructions for the first rows of a product, depending on where in memory its numbers begin; on an
+# AMD processor the bits of a matrix times a vector then change from run to run, and a run that was stopped cannot take
+# a step again as it was. In this mode they do not, at no cost that could be measured (docs/performance.md, "Bits"). And
+# cuBLAS is deterministic only with a workspace of its own. Both must be said before either is first used.
+os.environ.setdefault("MKL_CBWR", "AUTO")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
 if TYPE_CHECKING:
     from dpose.errors import DposeError as DposeError
     from dpose.pose.data import open_data as open_data

@@ -194,6 +194,11 @@ class Task(Protocol):
         """A fresh metric."""
 
 
+def most_views(dataset: UnitDataset) -> int:
+    """The most views that a unit of `dataset` can have: what its attribute `most_views` says, else `MAX_VIEWS`."""
+    return min(MAX_VIEWS, int(getattr(dataset, "most_views", MAX_VIEWS)))
+
+
 def is_mixed(task: Task) -> bool:
     """Whether the task's loss is computed in a shorter type than its gradients."""
     return getattr(task, "precision", "float32") != "float32"

@@ -210,15 +210,25 @@ class TestFirstWeights:
 
         monkeypatch.setattr(timm, "create_model", create)
         values = {"preset": "5m", "init": "imagenet"}
-        model, facts, caveats = build_model(config("coco:/data/coco", model=values))
+        model, start, _ = build_model(config("coco:/data/coco", model=values))
         assert model.config.norm == "batch"
         stem = "patch_embed.conv1.conv.weight"
         assert torch.equal(model.backbone.get_parameter(stem), theirs.get_parameter(stem))
-        assert "ImageNet" in facts[0]
-        assert "ImageNet" in caveats[0]
+        assert (start.name, start.digest) == ("ImageNet", "")
+        assert "ImageNet" in start.given
         # a run with a guarantee folds BatchNorm first
         private, _, _ = build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
         assert private.config.norm == "folded"
+
+    def test_where_they_are_from(self, tmp_path):
+        scratch = build_model(config("mpii:/data/mpii", plan=PRIVATE, model={"strategy": "scratch"}))[1]
+        assert not scratch.name
+        assert build_model(config("mpii:/data/mpii", plan=PRIVATE))[1].name == "nano"
+        save_model(PoseModel(PoseConfig(preset="nano")), tmp_path / "mine")
+        named = build_model(config("mpii:/data/mpii", plan=PRIVATE, model={"init": str(tmp_path / "mine")}))[
+            1
+        ]
+        assert (named.name, named.statement, named.folder) == ("mine", None, str(tmp_path / "mine"))
 
     def test_imagenets_weights_that_cannot_be_had_are_one_line(self, monkeypatch, caplog):
         def offline(name, pretrained=False, **options):

@@ -212,3 +212,67 @@ def test_noise_of_no_size_or_on_integers_is_refused():
             add_gaussian({"w": torch.zeros(2)}, bad, noise().stream(Purpose.NOISE))
     with pytest.raises(ValueError, match="floating-point"):
         add_gaussian({"w": torch.zeros(2, dtype=torch.int64)}, 1.0, noise().stream(Purpose.NOISE))
+
+
+# ---------------------------------------------------------------------------------------- beyond a million coordinates
+
+
+LARGE = (1 << 21) + (1 << 19)
+"""Coordinates of a large tensor: twenty times what is drawn at a time."""
+
+
+def at_every_lag(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Correlations of `x` with `y` moved round by every number of places, in standard deviations."""
+    product = np.fft.irfft(np.fft.rfft(x) * np.conj(np.fft.rfft(y)), len(x))
+    return product / math.sqrt(len(x)) / (x.std() * y.std())
+
+
+@pytest.fixture(scope="module")
+def large():
+    """The noise of one step on tensors of several sizes, in units of what was asked for."""
+    sizes = {"a": (5, LARGE // 5), "b": (LARGE // 2,), "c": (1000, 10), "d": ()}
+    zero = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in sizes.items()}
+    drawn = add_gaussian(zero, 0.25, noise(12).stream(Purpose.NOISE, 3))
+    return {name: value.numpy().ravel() / 0.25 for name, value in drawn.items()}
+
+
+def test_noise_never_repeats_however_large_the_tensor(large):
+    """At no lag: neither its values, nor (where only signs differ) its squares."""
+    for name in ("a", "b"):
+        for values in (large[name], large[name] ** 2 - 1):
+            found = at_every_lag(values, values)
+            assert abs(found[1:]).max() < 7
+
+
+def test_noise_is_as_large_in_every_block_and_every_tensor(large):
+    size = 1 << 14
+    for name in ("a", "b"):
+        blocks = large[name][: len(large[name]) // size * size].reshape(-1, size)
+        assert abs(blocks.var(1) - 1).max() < 6 * math.sqrt(2 / size)
+        assert abs(blocks.mean(1)).max() < 6 / math.sqrt(size)
+    for values in (large["a"], large["b"], large["c"]):
+        assert abs(values.var() - 1) < 6 * math.sqrt(2 / len(values))
+
+
+def test_tensors_and_steps_share_no_noise(large):
+    half = len(large["b"])
+    for start in (0, half):
+        assert abs(at_every_lag(large["a"][start : start + half], large["b"])).max() < 7
+    for name in ("a", "b"):
+        assert abs(at_every_lag(large[name][: len(large["c"])], large["c"])).max() < 6
+    zero = {"b": torch.zeros(half, dtype=torch.float64)}
+    other = add_gaussian(zero, 0.25, noise(12).stream(Purpose.NOISE, 4))["b"].numpy()
+    assert abs(at_every_lag(large["b"], other)).max() < 7
+
+
+@pytest.mark.parametrize("count", [999_999, 1_000_001, LARGE])
+def test_all_that_is_drawn_is_of_one_stream_in_order(count):
+    """Noise goes on where the bits stopped: so many words are used up, and the next draw is another."""
+    stream = noise(13).stream(Purpose.NOISE)
+    stream.gaussian(count)
+    used = sum(
+        2 * ((min(2 * PAIRS_AT_ONCE, count - start) + 1) // 2) for start in range(0, count, 2 * PAIRS_AT_ONCE)
+    )
+    whole = noise(13).stream(Purpose.NOISE)
+    whole.bytes(8 * used)
+    assert stream.bytes(16) == whole.bytes(16)

@@ -333,3 +333,70 @@ class TestDense:
         assert 0.2 * bound < found <= bound
         assert self.DENSE.sensitivity(near(m, "clip")) == self.DENSE.sensitivity(near(m, ONE_FRAME))
         assert self.DENSE.sensitivity(near(m, "frame")) == 2 * self.DENSE.sensitivity(near(m, ONE_FRAME))
+
+
+# ------------------------------------------------------------------- cases that a draw of examples may leave out
+
+
+UNEVEN = pytest.mark.parametrize(("frames", "groups"), [(3, 2), (5, 2), (5, 3), (7, 3), (4, 4), (4, 1)])
+"""Groups whose lengths differ, and those whose lengths do not."""
+
+
+@UNEVEN
+@pytest.mark.parametrize("name", NAMES)
+def test_one_pixel_of_an_uneven_group_is_bounded_exactly(name, frames, groups):
+    """Of groups of two lengths the worst is the shorter where values are divided by its root: never the longer."""
+    operator = make_operator(name, ClipShape(frames, 3, 2, 1), 2, 1, groups, choice="a")
+    found = max(worst(operator, [place], [(255,)]) for place in range(frames * 6))
+    for scope in ("clip", ONE_FRAME):
+        assert found == pytest.approx(float(operator.sensitivity(near(1, scope))), rel=1e-5)
+
+
+@UNEVEN
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("m", [1, 2, 3, 6, 7])
+def test_sums_of_uneven_cells_are_bounded_exactly(frames, groups, channels, m):
+    """The largest cells are filled first, in every one of the three scopes."""
+    operator = make_operator("block", ClipShape(frames, 3, 2, channels), 2, 1, groups)
+    of_frames, of_cells = sorted(lengths(operator)), [4, 2]  # two lines of two pixels, and one
+    volumes = sorted((a * t for a in of_cells for t in of_frames), reverse=True)
+
+    def filled(sizes, left):
+        squares = 0
+        for size in sizes:
+            squares += min(size, left) ** 2
+            left -= min(size, left)
+        return squares
+
+    per_frame = filled(of_cells, min(m, 6))
+    squares = {
+        "clip": filled(volumes, m),
+        "frame": per_frame * sum(int(t) ** 2 for t in of_frames),
+        ONE_FRAME: per_frame,
+    }
+    for scope, wanted in squares.items():
+        if scope == "clip" or m <= 6:
+            assert operator.sensitivity(near(m, scope)) == 255**2 * channels * wanted
+
+
+@UNEVEN
+@pytest.mark.parametrize("name", ["low-pass", "random"])
+@pytest.mark.parametrize("m", [1, 2, 6])
+def test_projections_of_uneven_groups_say_what_the_proof_says(name, frames, groups, m):
+    operator = make_operator(name, ClipShape(frames, 3, 2, 3), 2, 2, groups, choice="a")
+    c, shortest = operator.column_norm, min(lengths(operator))
+    squares = {
+        "clip": min(m, m**2 * c**2 / shortest),
+        "frame": frames * min(m, m**2 * c**2),
+        ONE_FRAME: min(m, m**2 * c**2) / shortest,
+    }
+    for scope, wanted in squares.items():
+        found = operator.sensitivity(near(m, scope))
+        assert float(found) == pytest.approx(255**2 * 3 * wanted, rel=2e-6)
+        assert found > 255**2 * 3 * wanted * (1 - 1e-15)
+
+
+def test_another_scope_is_refused():
+    for name in NAMES:
+        with pytest.raises(ValueError, match="no neighbours of a clip"):
+            make_operator(name, ClipShape(2, 2, 2, 1), 1, 1, 1, choice="a").sensitivity(near(1, "picture"))

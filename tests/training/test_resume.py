@@ -26,6 +26,7 @@ from dpose.files import locked_folder
 from dpose.privacy.ledger import Ledger, read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.verify import verify_run
+from dpose.training import arithmetic, surroundings
 from dpose.training import loop as loops
 from dpose.training import step as steps
 from dpose.training import update as updates
@@ -195,6 +196,7 @@ def test_with_its_key_a_killed_run_ends_where_an_unbroken_one_does(
     assert not list((tmp_path / "state" / "keys").iterdir()), "a finished run's key is gone"
 
 
+@pytest.mark.bits
 def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, same_key):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
 
@@ -205,7 +207,8 @@ def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet,
             with torch.autocast("cpu", torch.bfloat16):
                 return super().loss(*arguments).float()
 
-    float32, dots.task = run(dots, tmp_path / "float32", quiet), Short()
+    float32 = run(dots, tmp_path / "float32", quiet)
+    monkeypatch.setattr(dots, "task", Short())  # for this test: the dots are every test's
     whole = run(dots, tmp_path / "whole", quiet)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     done = run(dots, tmp_path / "run", quiet, resume=True)
@@ -215,6 +218,7 @@ def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet,
     assert found.spent == pytest.approx(whole.statement.epsilon, rel=1e-9)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("method", PLANS)
 def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, unbroken, streams, method):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
@@ -268,6 +272,39 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     verify_run(tmp_path / "run", tmp_path / "state")
     quiet.file.flush()
     assert "taken under a new key" in Path(quiet.file.name).read_text()
+
+
+def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(
+    dots, tmp_path, quiet, monkeypatch, streams
+):
+    """MKL off its reproducible mode, as on an AMD processor: products differ by where in memory they begin."""
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(surroundings, "products_repeat", lambda: False)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    before = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    quiet.file.flush()
+    assert surroundings.NO_REPEAT in Path(quiet.file.name).read_text()
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert read_ledger(tmp_path / "run" / "ledger.jsonl")[-1].key_id != before[-1].key_id
+    assert done.steps == STEPS - 26
+    quiet.file.flush()
+    assert "this machine does not give the same bits twice" in Path(quiet.file.name).read_text()
+
+
+def other_environment(monkeypatch):
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+
+
+def other_branch(monkeypatch):
+    monkeypatch.setattr(arithmetic, "_mkl_branch", lambda: 3)
+
+
+@pytest.mark.parametrize("change", [other_environment, other_branch])
+def test_under_another_arithmetic_steps_count_twice(dots, tmp_path, quiet, monkeypatch, streams, change):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    change(monkeypatch)
+    assert run(dots, tmp_path / "run", quiet, resume=True).steps == STEPS - 26
 
 
 def rounding(monkeypatch, by=1e-6):

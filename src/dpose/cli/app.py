@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,28 @@ from dpose.errors import DposeError
 
 app = typer.Typer(
     name="dpose",
-    help="Differentially private human vision: train pose models privately, and prove it.",
     epilog="Start with: dpose demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(metadata.version("dpose"))
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which dpose this is.")
+    ] = False,
+) -> None:
+    """Differentially private human vision: train pose models privately, and prove it."""
+
 
 app.add_typer(scene.app, name="scene")
 app.add_typer(data.app, name="data")
@@ -179,6 +195,13 @@ def account(
         typer.Option(help="The epsilon that all runs on these data together may take; others are refused."),
     ] = None,
     no_budget: Annotated[bool, typer.Option("--no-budget", help="Lift the budget.")] = False,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="What the budget protects: crop, image, video or subject. Runs for a weaker unit are refused. "
+            "Default: image; of videos video."
+        ),
+    ] = None,
     delta: Annotated[
         float | None, typer.Option(help="At which epsilon is counted. Default: the runs' own, or 1e-5.")
     ] = None,
@@ -190,7 +213,7 @@ def account(
     if budget is not None or no_budget:
         if data is None or (budget is not None and no_budget):
             raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
-        said = change_budget(data, budget, delta or DELTA, console)
+        said = change_budget(data, budget, delta or DELTA, console, unit)
         console.print(said, highlight=False, markup=False)
     console.print(account_of(data, delta, console), highlight=False)
 

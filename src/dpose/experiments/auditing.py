@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +32,12 @@ from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
 from dpose.experiments.choices import build_model, conditions, counted, only_source, open_units, shown_spec
 from dpose.experiments.config import RunConfig
+from dpose.experiments.places import places_of, shown_settings
 from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
+from dpose.privacy.account import note_weights
+from dpose.privacy.entries import read_ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, upper
@@ -101,7 +105,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     seeded = config.seed is not None
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
-    model, facts, caveats = build_model(config)
+    model, start, caveats = build_model(config)
     size = model.config.input_size
     task = PoseTask(model.config.skeleton, model.config.split_ratio)
     data = only_source(config, "an audit")
@@ -131,8 +135,10 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             plan,
             out,
             seed=config.seed,
-            settings={**config.to_dict(), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
-            public_facts=[*facts, f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
+            settings={**shown_settings(config), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
+            places=places_of(config),
+            start=start,
+            public_facts=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
             conditional_on=conditions(config),
             caveats=[*caveats, *_caveats(audit)],
             data_name=shown_spec(DataSpec.parse(data).for_purpose("train")),
@@ -242,7 +248,10 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     weights = {
         name: t.detach().cpu().contiguous() for name, t in model.state_dict().items() if name != PARAMETER
     }
-    reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": save_tensors(weights)})
+    file = save_tensors(weights)
+    # what starts from these weights starts from the audit's
+    note_weights(read_ledger(out / "ledger.jsonl")[0].run_id, hashlib.sha256(file).hexdigest())
+    reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": file})
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.experiments.choices import run_config
+from dpose.experiments.places import run_config
 from dpose.files import write_atomic
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement

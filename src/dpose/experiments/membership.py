@@ -18,9 +18,10 @@ from dpose.attacks.membership import Scored, adversaries
 from dpose.attacks.results import AuditReport, Findings, claim_of, weigh
 from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
-from dpose.experiments.choices import build_model, first_weights, only_source, open_units
+from dpose.experiments.choices import build_model, first_weights, only_source, open_units, shown_spec
 from dpose.experiments.config import RunConfig
 from dpose.experiments.queries import record_query
+from dpose.experiments.scored import reserve_reading
 from dpose.experiments.shadows import ShadowJob, run_jobs
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
@@ -98,8 +99,12 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         raise DposeError("shadow runs zero units out; another relation is not tested", "--relation")
     check_free(out)
     model, _, _ = build_model(config)
-    n = len(protect(open_units(config, model.config.input_size), plan.relation, console=console).data)
+    own = protect(open_units(config, model.config.input_size), plan.relation, console=console)
+    units, n = own.data, len(own.data)
     bound = plan.bind(n)
+    spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
+    if not spec.public:
+        reserve_reading(out, units, name=shown_spec(spec), unit=own.unit.value, console=console)
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets
@@ -245,7 +250,7 @@ def _record(folder: Path, config: RunConfig, n: int) -> None:
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     if spec.public:
         return
-    data = f"{replace(spec, root=Path(spec.root).name)}, {n:,} units"
+    data = f"{shown_spec(spec)}, {n:,} units"
     for run in sorted(folder.iterdir()):
         statement = read_statement(run)
         if statement and statement.kind is not Kind.NONE:

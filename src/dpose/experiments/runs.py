@@ -22,6 +22,7 @@ from dpose.experiments.choices import (
     watched,
 )
 from dpose.experiments.config import RunConfig
+from dpose.experiments.places import places_of, shown_settings
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
 from dpose.experiments.warnings import few_units, slow_in_bf16
@@ -62,7 +63,7 @@ def train_pose(
         check_free(out, may_be_empty=True)
     place.highest(0)  # nobody makes the folder before everybody has looked
     with console.status("the first weights"):
-        model, facts, caveats = build_model(config)
+        model, start, caveats = build_model(config)
     config = settled(config)
     slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
     if slow:
@@ -91,8 +92,9 @@ def train_pose(
         optimizer=config.optimizer,
         seed=config.seed,
         watch=_watch(config, model.config),
-        settings={**config.to_dict(), "command": command},
-        public_facts=facts,
+        settings=shown_settings(config, command),
+        places=places_of(config, command),
+        start=start,
         conditional_on=conditions(config),
         caveats=caveats,
         views_at_once=views_at_once,

@@ -6,15 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.experiments.choices import (
-    check_begun,
-    open_public,
-    open_units,
-    public_split,
-    settled,
-    shown_spec,
-)
+from dpose.experiments.choices import open_public, open_units, public_split, settled, shown_spec
 from dpose.experiments.config import RunConfig
+from dpose.experiments.places import check_begun
 from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.experiments.runs import train_pose
 from dpose.files import check_free

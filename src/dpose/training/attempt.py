@@ -136,7 +136,11 @@ class Attempt:
                 # taken again, they could not be compared with what was seen of them: one noise might meet two sums
                 self.forsake_key("the log lacks steps that the ledger has")
             elif changed or not repeatable:
-                self.forsake_key("changed: " + ", ".join(changed) if changed else "the device varies")
+                self.forsake_key(
+                    "changed: " + ", ".join(changed)
+                    if changed
+                    else "this machine does not give the same bits twice"
+                )
         elif self.run_id and self.seed is None:
             self.forsake_key("this machine does not hold its key")
         key = self.kept.key if self.kept else self._key

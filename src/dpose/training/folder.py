@@ -94,6 +94,8 @@ def write_run_folder(
         opened = Ledger.append_to(path, state_dir)
     else:
         opened = Ledger.create(path, statement.plan_sha256, "", state_dir, run_id)
+        for query in statement.queries:
+            opened.query(query.to_dict())
     with opened as ledger:
         return _sealed(folder, ledger, statement, files, first_weights)
 

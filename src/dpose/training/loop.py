@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Event
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.rounding import upper
 from dpose.training.assembly import Assembly
@@ -84,6 +85,7 @@ class Loop:
         chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
             nothing else, which is for seeded keys.
         taken: Digests of the updates of steps that were taken under this key before, by step.
+        before: Events that count beside the run's own: those of runs that its first weights come from.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Loop:
         watch: Watch | None = None,
         chain: bytes | None = None,
         taken: Mapping[int, str] | None = None,
+        before: Sequence[Event] = (),
     ) -> None:
         self.assembly, self.model, self.params = assembly, model, params
         self.folder, self.config, self.console, self.watch = folder, config, console, watch
@@ -108,7 +111,7 @@ class Loop:
         self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
         decay = self.bound.plan.ema_decay
         self.average = WeightAverage(self._followed(), decay) if decay else None
-        self.chain, self.taken = chain, dict(taken or {})
+        self.chain, self.taken, self.before = chain, dict(taken or {}), tuple(before)
         self.done = 0
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -151,9 +154,9 @@ class Loop:
         ends = [min(end, bound.steps) for end in range(block, bound.steps + block, block)]
         saved = checkpoint_steps(ends, bound.divisor)
         scored = moments(ends) if self.watch else []
-        spent = spent_by(bound, scored)
+        spent = spent_by(bound, [0, *scored], self.before) if self.watch else {}
         if self.watch and not self.done:
-            self._score(0, 0.0 if event else None, log)
+            self._score(0, spent[0], log)
         with _interruptible() as asked, self._progress() as bar:
             while self.done < bound.steps:
                 count = min(block - self.done % block, bound.steps - self.done)
@@ -171,7 +174,7 @@ class Loop:
                 if ledger and self.done > first:
                     log.flush()  # a committed step whose line is lost could not be compared when it is taken again
                     ledger.commit(first, self.done - first)
-                if self.done in spent:
+                if self.done in scored:
                     self._score(self.done, spent[self.done], log)
                 if self.done in saved or ended:
                     self.save(ledger.head if ledger else "", log)

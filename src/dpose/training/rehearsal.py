@@ -12,10 +12,10 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
+from dpose.training.apart import random_units
 from dpose.training.assembly import assembled
 from dpose.training.gradients import clipped_sum, trainable_params
 from dpose.training.guards import only_gradients
-from dpose.training.mixed import random_units
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan
 from dpose.units import Task, UnitDataset, is_mixed

@@ -112,6 +112,14 @@ class ActionSpec:
         """Whether nobody in it needs protection: the `studio` look, which is nobody."""
         return (self.name, self.root) == (SYNTHETIC, "studio")
 
+    def same_units(self, other: ActionSpec) -> bool:
+        """Whether two specs with their splits filled in are the same videos, as far as names tell."""
+        return self._resolved() == other._resolved()
+
+    def _resolved(self) -> ActionSpec:
+        look = SOURCES[self.name].root == "a look"
+        return self if look else replace(self, root=str(Path(self.root).expanduser().resolve()))
+
     def for_purpose(self, purpose: Purpose) -> ActionSpec:
         """The same spec with its split filled in."""
         return replace(self, split=self.split or SOURCES[self.name].default[purpose])

@@ -120,6 +120,11 @@ class VideoUnits:
         self.report = list(videos.notes)
         self.selection = videos.selection
 
+    @property
+    def most_views(self) -> int:
+        """Clips of a unit: the same for all."""
+        return self.views
+
     def __len__(self) -> int:
         return len(self.videos)
 

@@ -71,6 +71,11 @@ class ConcatUnits:
         """What is changed at random, in every part."""
         return self._parts[0].augment
 
+    @property
+    def most_views(self) -> int:
+        """The most people of a unit."""
+        return max(part.most_views for part in self._parts)
+
     def __len__(self) -> int:
         return len(self._units)
 

@@ -175,6 +175,11 @@ class PoseUnits:
         return len(self._units)
 
     @property
+    def most_views(self) -> int:
+        """The most people of a unit."""
+        return max((len(people) for _, people in self._units), default=1)
+
+    @property
     def skeleton(self) -> Skeleton:
         """Of the joints that `load` gives."""
         return self._own if self._map is None else self._map.target

@@ -1,0 +1,81 @@
+"""Which modules get faults, and which tests guard each of them: those that run its code for the guarantee's sake.
+
+Among a module's tests the run takes those that reach the function with the fault, so a file that guards many modules
+costs little. Post-processing and choices made from public numbers alone are left out where there is much of them: no
+fault in them touches a guarantee.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A module.
+
+    Attributes:
+        tests: Test files below tests/, those that are tried first before the others.
+        within: Functions that get faults; all where empty.
+    """
+
+    tests: tuple[str, ...]
+    within: tuple[str, ...] = ()
+
+
+STREAMS = ("privacy/test_noise.py", "privacy/test_sampling.py")
+STEP = ("training/test_passed.py", "training/test_step.py", "mutants/test_training.py")
+EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
+PICTURES = (
+    "release/test_pixelize.py",
+    "release/test_operators.py",
+    "release/test_repeated.py",
+    "mutants/test_release.py",
+)
+CLIPS = ("release/test_clips.py", "release/test_repeated.py", "mutants/test_video.py")
+
+GUARDED = {
+    "training/step.py": Guarded(STEP),
+    "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
+    "training/multiplicity.py": Guarded(("training/test_passed.py",)),
+    "training/plan.py": Guarded(
+        ("training/test_plan.py", "training/test_passed.py", "training/test_step.py"),
+        ("TrainingPlan.bind", "BoundPlan"),
+    ),
+    "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
+    "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
+    "privacy/account.py": Guarded(("privacy/test_account.py",)),
+    "privacy/coins.py": Guarded(EXACT),
+    "privacy/discrete.py": Guarded(EXACT),
+    "privacy/bits.py": Guarded(EXACT),
+    "release/mechanism.py": Guarded(PICTURES),
+    "release/clips.py": Guarded(CLIPS),
+    "release/clip_plan.py": Guarded(
+        CLIPS,
+        (
+            *("Clipping", "grid_for", "squared_change", "on_grid", "_change"),
+            *(
+                f"ClipPlan.{name}"
+                for name in ("of", "around", "sigma", "epsilon_for", "measured", "released")
+            ),
+            *("ClipPlan._noised", "ClipPlan.run", "ClipPlan.length"),
+        ),
+    ),
+    "release/video.py": Guarded(("release/test_repeated.py", "release/test_batch.py")),
+    "release/projections.py": Guarded(
+        ("release/test_projections.py",),
+        ("BlockMeans.sensitivity", "Separable.sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
+    ),
+    "release/clip_cells.py": Guarded(
+        ("release/test_projections.py",), ("fill", "counted", "products", "squares_of")
+    ),
+    "release/operators.py": Guarded(
+        ("release/test_operators.py",), ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides")
+    ),
+    "release/kernels.py": Guarded(("release/test_operators.py",), ("block_sums", "_sum_blocks")),
+    "release/pixelize.py": Guarded(("release/test_pixelize.py", "release/test_repeated.py"), ("pixelize",)),
+    "release/batch.py": Guarded(
+        ("release/test_batch.py", "release/test_repeated.py"), ("release_picture", "release_all")
+    ),
+}
+"""By the module's path below src/dpose."""

@@ -1,0 +1,324 @@
+"""Faults that once passed every test, written into the source itself: each is planted by what it replaces.
+
+A fault is given as pieces of source and what stands in their place. A piece is found by its syntax tree, so neither
+line numbers nor formatting matter; it must be there exactly once in the function that is named.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In a function, `old` becomes `new`: an expression, or statements that follow each other."""
+
+    function: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """A fault with a name."""
+
+    name: str
+    file: str
+    edits: tuple[Edit, ...]
+
+    def tree(self, text: str) -> ast.Module:
+        """The faulty module.
+
+        Raises:
+            LookupError: a piece is not there, or more than once.
+        """
+        tree = ast.parse(text)
+        for edit in self.edits:
+            _plant(tree, edit)
+        return ast.fix_missing_locations(tree)
+
+
+RATE = Edit(
+    "private_gradient",
+    "bound.sampling_rate",
+    "min(1.0, 1.02 * bound.sampling_rate)",
+)
+NAMED = (
+    Named("sampling rate 2 % higher in the step than in the event", "training/step.py", (RATE,)),
+    Named(
+        "augmentation keyed by the place in the sample",
+        "training/loader.py",
+        (
+            Edit(
+                "Loader.unit",
+                "context = index.to_bytes(8, 'big') + self.label",
+                "context = place + self.label",
+            ),
+            Edit("Loader.unit", "def unit(self, index: int, step: int)", "place: bytes = b''"),
+            Edit("Loader.units", "for index in indices", "for place, index in enumerate(indices)"),
+            Edit(
+                "Loader.units",
+                "self._pool.submit(self.unit, int(index), step)",
+                "self._pool.submit(self.unit, int(index), step, place.to_bytes(8, 'big'))",
+            ),
+        ),
+    ),
+    Named(
+        "noise that repeats every 131,072 coordinates",
+        "privacy/noise.py",
+        (
+            Edit(
+                "Stream.gaussian",
+                "return out.reshape(shape)",
+                "for start in range(2 * PAIRS_AT_ONCE, count, 2 * PAIRS_AT_ONCE):\n"
+                "    part = out[start : start + 2 * PAIRS_AT_ONCE]\n"
+                "    part[:] = out[: len(part)]\n"
+                "return out.reshape(shape)",
+            ),
+        ),
+    ),
+    Named(
+        "noise halved for tensors above a million coordinates",
+        "privacy/noise.py",
+        (
+            Edit(
+                "add_gaussian",
+                "stream.gaussian(tuple(value.shape), stddev)",
+                "stream.gaussian(tuple(value.shape), stddev / 2 if value.numel() > 10**6 else stddev)",
+            ),
+        ),
+    ),
+    Named(
+        "the true n under add-or-remove: in the plan",
+        "training/plan.py",
+        (Edit("TrainingPlan.bind", "n = self.nominal_units or n", "n = n"),),
+    ),
+    Named(
+        "the true n under add-or-remove: in the sampling rate",
+        "training/step.py",
+        (
+            Edit(
+                "private_gradient",
+                "bound.sampling_rate",
+                "min(1.0, plan.expected_batch_size / len(engine.loader.dataset))",
+            ),
+        ),
+    ),
+    Named(
+        "the true n under add-or-remove: in the divisor",
+        "training/step.py",
+        (Edit("private_gradient", "bound.divisor", "(bound.sampling_rate * len(engine.loader.dataset))"),),
+    ),
+    Named(
+        "audits left out of the composed epsilon",
+        "privacy/account.py",
+        (Edit("composed", "entry.what != EVALUATION", "entry.what not in (EVALUATION, 'audit')"),),
+    ),
+    Named(
+        "one noise draw for R, G and B: pictures, Laplace",
+        "release/mechanism.py",
+        (
+            Edit(
+                "Stage.noised",
+                "discrete_laplace(self.event.scale, sums.size, stream)",
+                "np.repeat(discrete_laplace(self.event.scale, len(sums), stream), sums.shape[1])",
+            ),
+        ),
+    ),
+    Named(
+        "one noise draw for R, G and B: pictures, Gaussian",
+        "release/mechanism.py",
+        (
+            Edit(
+                "Stage.noised",
+                "discrete_gaussian(self.event.variance, sums.size, stream)",
+                "np.repeat(discrete_gaussian(self.event.variance, len(sums), stream), sums.shape[1])",
+            ),
+        ),
+    ),
+    Named(
+        "one noise draw for R, G and B: clips",
+        "release/clip_plan.py",
+        (
+            Edit(
+                "ClipPlan._noised",
+                "discrete_gaussian(self.event.variance, values.size, stream)",
+                "np.repeat(discrete_gaussian(self.event.variance, values.size // self.shape.channels, stream), "
+                "self.shape.channels)",
+            ),
+        ),
+    ),
+    Named(
+        "one key and number for all frames",
+        "release/video.py",
+        (
+            Edit("released_frames", "Key(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
+            Edit(
+                "released_frames",
+                "plan.release(frame.pixels, AesNoise(key), number)",
+                "plan.release(frame.pixels, AesNoise(key), 0)",
+            ),
+            Edit(
+                "released_frames",
+                "keys = source.stream(Purpose.RELEASE, 0, b'frames')",
+                "keys = source.stream(Purpose.RELEASE, 0, b'frames')\n"
+                "one = Key(keys.bytes(KEY_BYTES), seeded=source.seeded)",
+            ),
+        ),
+    ),
+    Named(
+        "one stream for all frames of a clip that is held as an array",
+        "release/mechanism.py",
+        (
+            Edit(
+                "Plan.release",
+                "source.stream(Purpose.RELEASE, frame, stage.name)",
+                "type(source)(source._key).stream(Purpose.RELEASE, 0, stage.name)",
+            ),
+        ),
+    ),
+    Named(
+        "one stream for all groups of a clip",
+        "release/clip_plan.py",
+        (
+            Edit(
+                "ClipPlan._noised",
+                "source.stream(Purpose.RELEASE, number, b'projection')",
+                "type(source)(source._key).stream(Purpose.RELEASE, 0, b'projection')",
+            ),
+        ),
+    ),
+    Named(
+        "the longest group for the shortest: m pixels of the clip",
+        "release/projections.py",
+        (
+            Edit(
+                "Separable.sensitivity",
+                "self.column_norm / math.sqrt(min(self._times))",
+                "self.column_norm / math.sqrt(max(self._times))",
+            ),
+        ),
+    ),
+    Named(
+        "the longest group for the shortest: one frame",
+        "release/projections.py",
+        (
+            Edit(
+                "Separable.sensitivity",
+                "_sparse(min(m, shape.pixels), self.column_norm) / min(self._times)",
+                "_sparse(min(m, shape.pixels), self.column_norm) / max(self._times)",
+            ),
+        ),
+    ),
+    Named(
+        "a constant key for every released file: pictures",
+        "release/pixelize.py",
+        (Edit("pixelize", "Key.fresh()", "Key(bytes(32))"),),
+    ),
+    Named(
+        "a constant key for every released file: videos",
+        "release/video.py",
+        (Edit("release_video", "Key.fresh()", "Key(bytes(32))"),),
+    ),
+    Named(
+        "a constant key for every released file: videos by projection",
+        "release/clips.py",
+        (Edit("release_file", "Key.fresh()", "Key(bytes(32))"),),
+    ),
+    Named(
+        "a constant key for every released file: clips by projection",
+        "release/clips.py",
+        (Edit("release_clip", "Key.fresh()", "Key(bytes(32))"),),
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------------------------ finding
+
+
+def _plant(tree: ast.Module, edit: Edit) -> None:
+    function = _function(tree, edit.function)
+    if edit.old.startswith("def "):
+        _add_parameter(function, edit)
+        return
+    if edit.old.startswith("for "):
+        loop = ast.parse(edit.old + ": pass").body[0]
+        places = [
+            node
+            for node in ast.walk(function)
+            if isinstance(node, ast.For) and _same(node.target, loop.target) and _same(node.iter, loop.iter)
+        ]
+        new = ast.parse(edit.new + ": pass").body[0]
+        _once(places, edit)
+        places[0].target, places[0].iter = new.target, new.iter
+        return
+    old, new = ast.parse(edit.old).body, ast.parse(edit.new).body
+    if len(old) == 1 and isinstance(old[0], ast.Expr):
+        found = list(_expressions(function, old[0].value))
+        _once(found, edit)
+        owner, name, index = found[0]
+        value = copy.deepcopy(new[0].value)
+        if index is None:
+            setattr(owner, name, value)
+        else:
+            getattr(owner, name)[index] = value
+        return
+    found = [
+        (body, k)
+        for body in _bodies(function)
+        for k in range(len(body) - len(old) + 1)
+        if all(_same(a, b) for a, b in zip(body[k:], old, strict=False))
+    ]
+    _once(found, edit)
+    body, k = found[0]
+    body[k : k + len(old)] = copy.deepcopy(new)
+
+
+def _add_parameter(function: ast.AST, edit: Edit) -> None:
+    assert isinstance(function, ast.FunctionDef)
+    extra = ast.parse(f"def f({edit.new}): pass").body[0].args
+    function.args.args += extra.args
+    function.args.defaults += extra.defaults
+
+
+def _function(tree: ast.Module, name: str) -> ast.AST:
+    node: ast.AST = tree
+    for part in name.split("."):
+        inner = [
+            child
+            for child in node.body
+            if isinstance(child, ast.FunctionDef | ast.ClassDef) and child.name == part
+        ]
+        if len(inner) != 1:
+            raise LookupError(f"there is no {name}")
+        node = inner[0]
+    return node
+
+
+def _expressions(node: ast.AST, wanted: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
+    for name, value in ast.iter_fields(node):
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if isinstance(child, ast.AST):
+                if _same(child, wanted):
+                    yield node, name, index
+                yield from _expressions(child, wanted)
+
+
+def _bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for inner in ast.walk(node):
+        for name in ("body", "orelse", "finalbody"):
+            value = getattr(inner, name, None)
+            if isinstance(value, list):
+                yield value
+
+
+def _same(a: ast.AST, b: ast.AST) -> bool:
+    return ast.dump(a) == ast.dump(b)
+
+
+def _once(found: list, edit: Edit) -> None:
+    if len(found) != 1:
+        raise LookupError(f"in {edit.function}, {edit.old!r} is there {len(found)} times")

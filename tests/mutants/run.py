@@ -1,0 +1,463 @@
+"""The mutation run over the source: small faults in the modules that a guarantee hangs on, tried on the tests of each.
+
+    make mutants                                 # goes on where an earlier run stopped; results in .mutants/
+    python tests/mutants/run.py --only step.py   # faults whose name contains the text
+    python tests/mutants/run.py --again          # try those that survived again, and take over what was killed
+
+One process imports torch and all the rest, then forks a child for every fault. The child imports dpose anew, with one
+module's syntax tree changed, and runs the tests that reach the changed function, quickest first, until one fails. Which
+tests those are is measured beforehand on the true source, where all must pass.
+
+Results are good for the sources and tests that they were taken with; where either changes, the run begins anew. Exit
+code 1: a fault survived that tests/mutants/survivors.yaml does not explain, or a fault with a name was not killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import gc
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS, SOURCE = ROOT / "tests", ROOT / "src" / "dpose"
+STORE = ROOT / ".mutants"
+EXPLAINED = TESTS / "mutants" / "survivors.yaml"
+CPU_SECONDS, WALL_SECONDS = 60, 600
+"""What a fault may take beyond five times what its tests take; whatever runs longer is killed, and so is the fault."""
+MEMORY = 24 << 30
+"""Of address space; a fault that asks for more gets none."""
+
+WARM = (
+    *("torch", "pytest", "hypothesis", "hypothesis.extra.numpy", "numba", "cv2", "av", "scipy.stats"),
+    "dp_accounting.rdp.rdp_privacy_accountant",
+)
+ROOMS = ("training.trainer", "release.clips", "release.batch", "scene", "experiments.demo", "attacks.onerun")
+"""What children need not import, and what of dpose leads to the rest of it."""
+
+sys.path[:0] = [str(path) for path in (TESTS, SOURCE.parent) if str(path) not in sys.path]
+from mutants.guards import GUARDED  # noqa: E402
+from mutants.named import NAMED  # noqa: E402
+from mutants.operators import mutants_of, uncached  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is tried: a module's changed tree, and the function it was changed in."""
+
+    name: str
+    file: str
+    functions: tuple[str, ...]
+    tree: Callable[[], ast.Module]
+    named: bool = False
+
+
+def faults() -> list[Fault]:
+    """Those with names first, then those of the operators, module by module."""
+    found = []
+    for named in NAMED:
+        text = (SOURCE / named.file).read_text(encoding="utf-8")
+        functions = tuple(dict.fromkeys(edit.function for edit in named.edits))
+        name = f"{named.file}: {named.name}"
+        found.append(Fault(name, named.file, functions, lambda n=named, t=text: n.tree(t), named=True))
+    for file, guarded in GUARDED.items():
+        text = (SOURCE / file).read_text(encoding="utf-8")
+        for mutant in mutants_of(file, text, guarded.within):
+            found.append(Fault(mutant.name, file, (mutant.function,), mutant.tree))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------ children
+
+
+class _Changed(importlib.machinery.SourceFileLoader):
+    """Loads one module from a syntax tree."""
+
+    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
+        super().__init__(name, path)
+        self._tree = tree
+
+    def get_code(self, fullname: str) -> object:
+        return compile(self._tree, self.path, "exec", dont_inherit=True)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, file: str, tree: ast.Module) -> None:
+        self.name = "dpose." + file.removesuffix(".py").replace("/", ".")
+        self.path, self.tree = str(SOURCE / file), tree
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> object:
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_file_location(
+            fullname, self.path, loader=_Changed(fullname, self.path, self.tree)
+        )
+
+
+def warm() -> None:
+    """Import all that dpose and its tests import, then forget dpose."""
+    import dpose  # noqa: F401  (before torch)
+
+    for name in (*WARM, *(f"dpose.{room}" for room in ROOMS)):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    for name in [name for name in sys.modules if name.split(".")[0] == "dpose"]:
+        del sys.modules[name]
+    gc.collect()
+    gc.freeze()  # children look through their own objects only
+
+
+def forked(work: Callable[[], int], log: Path) -> int:
+    """The pid of a child that does `work` and exits with its result."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        code = work()
+        sys.stdout.flush()
+    except BaseException as error:  # whatever it is, the fault caused it
+        print(repr(error), flush=True)
+        code = 71
+    finally:
+        os._exit(code)
+
+
+def run_tests(files: Sequence[str], plugin: object, folder: Path, *more: str) -> int:
+    """Run test files in this process; pytest's exit code."""
+    import hypothesis
+    import pytest
+
+    hypothesis.settings.register_profile(
+        "mutants",
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    hypothesis.settings.load_profile("mutants")
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ["DPOSE_TEST_CACHE"] = str(STORE / "cache")
+    os.chdir(ROOT)
+    arguments = [
+        *more,
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:unraisableexception",
+        f"--basetemp={folder}",
+        "--tb=line",
+    ]
+    return int(pytest.main([*arguments, *(f"tests/{file}" for file in files)], plugins=[plugin]))
+
+
+class Recorder:
+    """Which functions of the guarded modules each test runs, and how long it takes."""
+
+    def __init__(self) -> None:
+        self.names = {str(SOURCE / file): file for file in GUARDED}
+        self.reached: dict[str, set[str]] = defaultdict(set)
+        self.shared: dict[str, set[str]] = defaultdict(set)  # in fixtures, by test file
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._into: set[str] = set()
+
+    def _trace(self, frame: object, event: str, argument: object) -> None:
+        file = self.names.get(frame.f_code.co_filename)
+        if file is not None:
+            self._into.add(f"{file}::{frame.f_code.co_qualname.split('.<locals>')[0]}")
+
+    def pytest_runtest_setup(self, item: object) -> None:
+        self._into = self.shared[item.nodeid.split("::")[0]]
+
+    def pytest_runtest_call(self, item: object) -> None:
+        self._into = self.reached[item.nodeid]
+
+    def pytest_runtest_logreport(self, report: object) -> None:
+        self.seconds[report.nodeid] += report.duration
+
+    def on(self) -> None:
+        import threading
+
+        threading.settrace(self._trace)
+        sys.settrace(self._trace)
+
+    def found(self) -> dict[str, dict[str, object]]:
+        return {
+            test: {
+                "seconds": round(seconds, 3),
+                "reached": sorted(self.reached[test] | self.shared[test.split("::")[0]]),
+            }
+            for test, seconds in self.seconds.items()
+        }
+
+
+class Chosen:
+    """Keeps the chosen tests, in their order."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self.place = {test: k for k, test in enumerate(tests)}
+
+    def pytest_collection_modifyitems(self, items: list) -> None:
+        items[:] = sorted((i for i in items if i.nodeid in self.place), key=lambda i: self.place[i.nodeid])
+
+
+# ------------------------------------------------------------------------------------------------------ the run
+
+
+def baseline(files: Sequence[str], here: str, workers: int) -> dict[str, dict[str, object]]:
+    """What the tests of these files reach on the true source, each file in a child of its own.
+
+    Args:
+        files: Below tests/.
+        here: Digest of all that a result depends on; empty where only a test file's own text counts.
+        workers: Children at a time.
+
+    Raises:
+        SystemExit: one of them fails.
+    """
+    (STORE / "baseline").mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, object]] = {}
+    waiting, running = [], {}
+    for file in files:
+        kept = STORE / "baseline" / (file.replace("/", "-") + ".json")
+        if not (TESTS / file).exists():
+            raise SystemExit(f"there is no tests/{file}")
+        own = hashlib.sha256((TESTS / file).read_bytes()).hexdigest()
+        content = json.loads(kept.read_text()) if kept.exists() else {}
+        if content.get("digest") == here or (not here and content.get("own") == own):
+            found.update(content["tests"])
+        else:
+            waiting.append((file, kept, own))
+    while waiting or running:
+        while waiting and len(running) < workers:
+            file, kept, own = waiting.pop()
+            folder = Path(tempfile.mkdtemp(prefix="dpose-mutants-"))
+            running[forked(partial(_record, file, kept, folder, (here, own)), kept.with_suffix(".log"))] = (
+                kept,
+                folder,
+            )
+        pid, status = os.wait()
+        kept, folder = running.pop(pid)
+        shutil.rmtree(folder, ignore_errors=True)
+        if status:
+            raise SystemExit(f"a test does not pass on the true source: {kept.with_suffix('.log')}")
+        found.update(json.loads(kept.read_text())["tests"])
+    return found
+
+
+def _record(file: str, kept: Path, folder: Path, digests: tuple[str, str]) -> int:
+    recorder = Recorder()
+    recorder.on()
+    code = run_tests([file], recorder, folder / "t")
+    sys.settrace(None)
+    if code == 0:
+        kept.write_text(json.dumps({"digest": digests[0], "own": digests[1], "tests": recorder.found()}))
+    return code
+
+
+def tests_for(fault: Fault, known: dict[str, dict[str, object]]) -> list[str]:
+    """The module's tests that reach the fault's function, quickest first; all of them for the module's own level."""
+    files = tuple(f"tests/{file}::" for file in GUARDED[fault.file].tests)
+    wanted = [f"{fault.file}::{function}" for function in fault.functions]
+
+    def reaches(reached: Sequence[str]) -> bool:
+        if any(function in reached for function in wanted):
+            return True
+        # a class body, a module's own level, and kernels, which run outside of Python
+        return not any(w in everywhere for w in wanted) and any(
+            r.startswith(f"{fault.file}::") for r in reached
+        )
+
+    everywhere = {r for found in known.values() for r in found["reached"]}
+    chosen = [t for t, found in known.items() if t.startswith(files) and reaches(found["reached"])]
+    return sorted(chosen, key=lambda t: (known[t]["seconds"], t))
+
+
+def start(fault: Fault, tests: Sequence[str], seconds: float, folder: Path) -> int:
+    """The pid of the child that tries a fault."""
+
+    def work() -> int:
+        limit = int(CPU_SECONDS + 5 * seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.meta_path.insert(0, _Finder(fault.file, uncached(fault.tree())))
+        chosen = Chosen(tests)
+        for file in GUARDED[fault.file].tests:  # one after the other: most faults end at the first
+            if any(test.startswith(f"tests/{file}::") for test in tests):
+                code = run_tests([file], chosen, folder / file.replace("/", "-"), "-x")
+                if code:
+                    return code
+        return 0
+
+    return forked(work, folder / "log")
+
+
+def attempt_all(
+    todo: Sequence[Fault], known: dict, workers: int
+) -> Iterator[tuple[Fault, dict[str, object]]]:
+    """Each fault with what became of it."""
+    waiting = list(reversed(todo))
+    running: dict[int, tuple[Fault, Path, float, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < workers:
+            fault = waiting.pop()
+            tests = tests_for(fault, known)
+            if not tests:
+                yield fault, {"outcome": "survived", "by": "no test reaches it", "seconds": 0.0}
+                continue
+            seconds = sum(float(known[test]["seconds"]) for test in tests)
+            folder = Path(tempfile.mkdtemp(prefix="dpose-mutants-"))
+            pid = start(fault, tests, seconds, folder)
+            running[pid] = (fault, folder, time.monotonic(), WALL_SECONDS + 5 * seconds)
+        if not running:
+            continue
+        pid, status, used = os.wait3(os.WNOHANG)
+        if pid == 0:
+            for late, (_, _, began, limit) in running.items():
+                if time.monotonic() - began > limit:
+                    os.kill(late, signal.SIGKILL)
+            time.sleep(0.02)
+            continue
+        if pid not in running:
+            continue
+        fault, folder, _, _ = running.pop(pid)
+        yield fault, _outcome(status, used.ru_utime + used.ru_stime, folder / "log")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _outcome(status: int, seconds: float, log: Path) -> dict[str, object]:
+    code = os.waitstatus_to_exitcode(status)
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if code == 0:
+        return {"outcome": "survived", "by": "", "seconds": round(seconds, 2)}
+    by = next(
+        (line.split(" - ")[0] for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))), ""
+    )
+    return {"outcome": "killed", "by": by or f"exit {code}", "seconds": round(seconds, 2)}
+
+
+def digest() -> str:
+    """Of all that a result depends on here."""
+    made = hashlib.sha256()
+    for path in sorted([*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")]):
+        made.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return made.hexdigest()
+
+
+def explanations() -> dict[str, str]:
+    """Why each survivor that is known survives, by its name."""
+    import yaml
+
+    groups = yaml.safe_load(EXPLAINED.read_text(encoding="utf-8")) or []
+    return {name: group["why"] for group in groups for name in group["mutants"]}
+
+
+def main() -> int:
+    """The run; its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument(
+        "--again", action="store_true", help="take over what an earlier run killed, whatever changed"
+    )
+    options = parser.parse_args()
+    began, results = time.monotonic(), STORE / "results.jsonl"
+    STORE.mkdir(exist_ok=True)
+    here, done = digest(), {}
+    if results.exists():
+        first, *lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+        if first["digest"] == here or options.again:
+            done = {line["name"]: line for line in lines}
+            if options.again and first["digest"] != here:
+                done = {name: line for name, line in done.items() if line["outcome"] == "killed"}
+    every = faults()
+    names = {fault.name for fault in every}
+    done = {name: line for name, line in done.items() if name in names}
+    todo = [fault for fault in every if fault.name not in done and options.only in fault.name]
+    with results.open("w", encoding="utf-8") as opened:
+        for line in ({"digest": here}, *done.values()):
+            opened.write(json.dumps(line) + "\n")
+    if todo:
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
+        warm()
+        files = sorted({test for fault in todo for test in GUARDED[fault.file].tests})
+        known = baseline(files, "" if options.again else here, options.workers)
+        print(f"{len(every)} faults, {len(done)} known, {len(todo)} to try", flush=True)
+        with results.open("a", encoding="utf-8") as opened:
+            for number, (fault, found) in enumerate(attempt_all(todo, known, options.workers), 1):
+                done[fault.name] = {"name": fault.name, **found}
+                opened.write(json.dumps(done[fault.name]) + "\n")
+                opened.flush()
+                if found["outcome"] == "survived":
+                    print(f"survived: {fault.name}", flush=True)
+                if number % 100 == 0:
+                    print(f"{number} of {len(todo)}, {time.monotonic() - began:.0f} s", flush=True)
+    return summary(every, done, time.monotonic() - began)
+
+
+def summary(every: Sequence[Fault], done: dict[str, dict], seconds: float) -> int:
+    """Print what was found; 1 where something survived without a reason."""
+    reasons = explanations()
+    planted, killed, survived = Counter(), Counter(), Counter()
+    left, explained = [], 0
+    for fault in every:
+        if fault.name not in done:
+            continue
+        planted[fault.file] += 1
+        if done[fault.name]["outcome"] == "killed":
+            killed[fault.file] += 1
+            continue
+        survived[fault.file] += 1
+        if fault.name in reasons and not fault.named:
+            explained += 1
+        else:
+            left.append(fault.name)
+    for file in planted:
+        print(f"{file:28} {planted[file]:5} planted {killed[file]:5} killed {survived[file]:4} survived")
+    print(
+        f"{planted.total()} planted, {killed.total()} killed, {survived.total()} survived: {explained} explained, "
+        f"{len(left)} not; {sum(fault.named for fault in every)} of them have names; {seconds:.0f} s"
+    )
+    tried = sum(float(line["seconds"]) for line in done.values())
+    print(f"{tried:.0f} s of processor time for all of them")
+    stale = sorted(set(reasons) - {n for n, line in done.items() if line["outcome"] == "survived"})
+    if stale and len(done) == len(every):
+        print(f"{len(stale)} explanations are of no survivor any more, the first: {stale[0]}")
+    for name in left:
+        print(f"NOT EXPLAINED: {name}")
+    missing = len(every) - planted.total()
+    if missing:
+        print(f"{missing} not tried yet")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
