@@ -135,7 +135,7 @@ def test_protected_videos_are_refused_under_any_spelling_of_their_path(films, tm
         with pytest.raises(DposeError, match="the run protects"):
             evaluate_task(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
         watched = {"private": f"ucf101:{films}:train", "watch": f"ucf101:{root}:train"}
-        with pytest.raises(DposeError, match="the run protects"):
+        with pytest.raises(DposeError, match="outside any guarantee"):
             train_task(config(data=watched, plan={"delta": 0.01}), tmp_path / "watching", QUIET)
         shutil.rmtree(tmp_path / "watching", ignore_errors=True)
     assert [entry.what for entry in charges()] == ["training"]

@@ -14,6 +14,7 @@ from rich.console import Console
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.errors import DposeError
 from dpose.experiments.choices import settled
+from dpose.experiments.config import RunConfig
 from dpose.experiments.papers.experiment import Cell, GridRequest, Outcome, Request
 from dpose.experiments.papers.pose import grids, running
 from dpose.experiments.papers.pose.catalogue import DESIGNS
@@ -24,6 +25,7 @@ from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.experiments.papers.registry import EXPERIMENTS
 from dpose.experiments.papers.reproduce import reproduce
 from dpose.experiments.recipes import RECIPES
+from dpose.experiments.runs import train_pose
 from dpose.media.images import decode_image
 from dpose.privacy.verify import verify_run
 from dpose.training import update
@@ -355,6 +357,14 @@ class TestStopped:
         assert found["pdp-sgd"].status == "failed"
         assert "public units" in found["pdp-sgd"].error
         assert "77.41 / failed" in (tmp_path / "out" / "results.md").read_text()
+
+    def test_a_cell_starts_from_no_weights_that_learnt_from_the_private_pictures(self, tmp_path):
+        plain = {"data": {"private": "synthetic:ward"}, "plan": {"method": "non-private", "steps": 1}}
+        train_pose(RunConfig.from_dict(plain), tmp_path / "plain", QUIET)
+        outcomes = reproduce("000/table2", only(init=str(tmp_path / "plain")), tmp_path / "out", QUIET)
+        (found,) = (o for o in outcomes if o.cell.wanted and o.cell.settings["method"] == "dp-sgd")
+        assert found.status == "failed"
+        assert "without a guarantee" in found.error
 
     def test_a_budget_that_no_noise_meets_costs_no_other(self, tmp_path):
         asked = request(methods=("dp-sgd",), epsilons=(1e-7, 0.8), clip_norms=(0.1,))

@@ -71,11 +71,14 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     )
     assert first["plan"]["method"] == "non-private"
     assert first["data"]["private"] == "synthetic:ward:public"
-    assert private["model"]["init"] == str(tmp_path / "best-public")
+    assert private["model"]["init"] == "best-public"
     assert private["data"]["watch"] == "none"
     ledger = (tmp_path / "best" / "ledger.jsonl").read_text()
     assert "reserve" in ledger
-    assert not (tmp_path / "best-public" / "ledger.jsonl").exists()
+    assert "reserve" not in (tmp_path / "best-public" / "ledger.jsonl").read_text()
+    statement = json.loads((tmp_path / "best" / "privacy.json").read_text())
+    assert "that the first weights learnt from none of the images" in statement["public"]
+    assert any("trained without a guarantee: nobody" in caveat for caveat in statement["caveats"])
 
     # the same again into another folder of the same name's stage: what is whole is used as it is
     (tmp_path / "best").rename(tmp_path / "moved")
@@ -85,6 +88,15 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     assert (tmp_path / "best-public" / "model.safetensors").stat().st_mtime_ns == before
     with pytest.raises(DposeError, match="other settings"):
         public_stage(config.model_copy(update={"seed": 3}), tmp_path / "best", quiet(), "")
+
+
+def test_a_recipe_starts_from_no_weights_that_learnt_from_the_private_pictures(tmp_path):
+    plain = {"data": {"private": "synthetic:ward"}, "plan": {"method": "non-private", "steps": 1}}
+    train_task(RunConfig.from_dict(plain), tmp_path / "plain", quiet())
+    config = RunConfig.from_dict({**GIVEN, "model": {"init": str(tmp_path / "plain")}})
+    with pytest.raises(DposeError, match="learnt from some of these images without a guarantee"):
+        train_task(config, tmp_path / "best", quiet())
+    assert not (tmp_path / "best").exists()
 
 
 def test_public_data_of_the_users_own_are_taken_and_copies_of_private_pictures_refused(tmp_path, monkeypatch):

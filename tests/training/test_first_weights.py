@@ -54,7 +54,7 @@ def other(dots):
 @pytest.mark.parametrize("explicit", [True, False], ids=["named", "found by content"])
 def test_weights_that_learnt_from_the_same_units_without_a_guarantee_are_refused(run, tmp_path, explicit):
     run("plain", "non-private")
-    with pytest.raises(DposeError, match="learnt from some of these images without a guarantee"):
+    with pytest.raises(DposeError, match="learnt from some of these videos without a guarantee"):
         run("private", start="plain", explicit=explicit)
     assert not (tmp_path / "private").exists()
     assert len(charges()) == 1
@@ -111,13 +111,16 @@ def test_where_there_was_a_guarantee_both_runs_count(run, tmp_path):
     assert third.epsilon > both.epsilon
 
 
-@pytest.mark.parametrize(
-    "changes", [{"unit": "subject"}, {"relation": Relation.REPLACE, "accountant": "pld"}]
-)
-def test_guarantees_of_another_kind_are_not_added_up(run, changes):
+@pytest.mark.parametrize("changed", ["unit", "relation"])
+def test_guarantees_of_another_kind_are_not_added_up(run, dots, changed):
     run("first")
+    data, plan = dots.data(40), {}
+    if changed == "unit":
+        data.unit = "subject"
+    else:
+        plan = {"relation": Relation.REPLACE, "accountant": "pld"}
     with pytest.raises(DposeError, match="under another guarantee"):
-        run("second", start="first", **changes)
+        run("second", start="first", data=data, **plan)
 
 
 def test_a_feature_private_start_leaves_what_is_beyond_the_public_view(run):
@@ -151,7 +154,7 @@ def test_public_only_no_longer_says_that_the_pictures_had_no_influence(run):
 def test_other_units_are_a_public_fact_and_the_start_is_called_what_it_is(run, dots):
     run("plain", "non-private", data=other(dots))
     found = run("private", start="plain").statement
-    assert any("learnt from none of the images' pictures" in fact for fact in found.public)
+    assert any("learnt from none of the videos" in fact for fact in found.public)
     assert found.conditional_on == ()
     assert any("trained without a guarantee: nobody" in caveat for caveat in found.caveats)
     assert not any("taken to be public" in text for text in (*found.caveats, *found.public))
@@ -167,7 +170,7 @@ def test_what_the_account_does_not_know_is_taken_as_given(run, tmp_path, monkeyp
     digest = weights_digest_of(tmp_path / "plain")[:16]
     (given,) = found.conditional_on
     assert given == (
-        f"none of these images were among those that the first weights (sha256 {digest}...) learnt from, "
+        f"none of these videos were among those that the first weights (sha256 {digest}...) learnt from, "
         "beyond what their own statement covers"
     )
     after = run("after", start="private").statement  # the chain still ends in the unknown
@@ -183,7 +186,7 @@ def weights_digest_of(folder):
 
 def test_of_a_model_of_which_nothing_is_said_its_weights_are_taken_as_given(run, dots):
     found = run("private", explicit=False).statement
-    assert found.conditional_on == ("the images had no influence on the weights that training began with",)
+    assert found.conditional_on == ("the videos had no influence on the weights that training began with",)
     assert run("drawn").statement.conditional_on == ()
 
 

@@ -160,9 +160,8 @@ def _budget_line(limit: Budget) -> str:
     """What is left of a budget; where something has no bound, that and not a number."""
     found = touching(charges(), limit.marks)
     free = Counter(why for entry in found if (why := unbounded(entry, limit.unit)))
-    said = (
-        f"Budget of {limit.data}: epsilon {limit.epsilon:g} at delta {limit.delta:g} for each {limit.unit}; "
-    )
+    of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
+    said = f"Budget of {limit.data}: {of} for each {limit.unit}; "
     if not free:
         return f"{said}{upper(composed(found, limit.delta))} is spent."
     return f"{said}what is spent has no bound: " + "; ".join(f"{n} x {why}" for why, n in free.items()) + "."

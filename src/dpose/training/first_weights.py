@@ -236,14 +236,14 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
 
 def _overlap(read: Sequence[Charge], unit: str) -> str:
     if not read:
-        return f"that the first weights learnt from none of the {unit}s' pictures"
+        return f"that the first weights learnt from none of the {unit}s"
     if any(run.events for run in read):
         return (
             f"that the first weights learnt from some of the {unit}s with noise, too: both runs' events count"
         )
     if all(run.beyond for run in read):
         return f"that the first weights learnt from the public views and labels of some of the {unit}s"
-    return f"that the first weights learnt from some of the {unit}s' pictures, without a guarantee"
+    return f"that the first weights learnt from some of the {unit}s, without a guarantee"
 
 
 def _given(first: FirstWeights, digest: str, unit: str) -> str:
