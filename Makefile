@@ -2,13 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench mutants clean
+.PHONY: demo test bits lint bench mutants clean
 
 demo: .venv/.ready
 	$(BIN)/dpose demo
 
 test: .venv/.ready
 	$(BIN)/python -m pytest
+	$(BIN)/python tests/kinds.py
+
+# What depends on the last bit, again under each kind of arithmetic that this processor can stand for.
+bits: .venv/.ready
+	$(BIN)/python tests/kinds.py
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

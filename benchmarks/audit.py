@@ -37,6 +37,7 @@ from dpose.attacks.standin import PIXEL, NoTask, NoUnits
 from dpose.attacks.trials import Trials
 from dpose.attacks.unseen import UNSEEN
 from dpose.experiments.mechanism_audit import audit_named_mechanism
+from dpose.privacy.rounding import as_given, lower
 from dpose.training.plan import TrainingPlan
 
 ERROR = 0.05
@@ -144,9 +145,9 @@ def show(results: Mapping[Cell, Mapping[str, Any]], alpha: float, console: Conso
             fault or "nothing",
             should,
             f"{flagged.hits} of {flagged.total}",
-            f"{flagged.at_least(0.05):.2f}" if should == "flagged" else "",
-            f"{median(r['bound'] for r in found):.2f}",
-            f"{PLAN.epsilon if name == TRAINING else MECHANISM_EPSILON:g}",
+            lower(flagged.at_least(0.05), places=2) if should == "flagged" else "",
+            lower(median(r["bound"] for r in found), places=2),
+            as_given(PLAN.epsilon if name == TRAINING else MECHANISM_EPSILON),
         )
     console.print(table)
     console.print(

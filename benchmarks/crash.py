@@ -37,8 +37,9 @@ from rich.progress import Progress
 from rich.table import Table
 from safetensors.torch import load_file
 
-from dpose.privacy.ledger import read_ledger, spent, verify_run
+from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import Key
+from dpose.privacy.verify import verify_run
 from dpose.training import loop as loops
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
@@ -57,7 +58,7 @@ def one_run(folder: Path, method: str, secret: str, begun: Path) -> None:
     from dots import Dots, DotsTask
 
     torch.set_num_threads(1)
-    loops.CHECKPOINT_SECONDS = 0.0
+    loops.CHECKPOINT_UNITS = 0
     key = Key(bytes.fromhex(secret))
     first = not (folder / "ledger.jsonl").exists()
     Key.fresh = classmethod(lambda cls: key if first else Key(os.urandom(32)))  # type: ignore[method-assign]

@@ -25,6 +25,7 @@ from dpose.pose.data import Augment, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
+from dpose.privacy.rounding import as_given
 from dpose.training.gradients import clipped_sum, trainable_params
 from dpose.training.plan import TrainingPlan
 
@@ -97,7 +98,7 @@ def main() -> None:
         numbers, signal = kinds.get(kind, (0, 0.0))
         kinds[kind] = (numbers + p.numel(), signal + float((one[name] * other[name]).sum()))
     whole = sum(signal for _, signal in kinds.values())
-    title = f"{len(units)} units, {asked.strategy}; noise of epsilon {asked.epsilon:g} on {asked.units} units"
+    title = f"{len(units)} units, {asked.strategy}; noise of epsilon {as_given(asked.epsilon)} on {asked.units} units"
     table = Table("parameters", "numbers", "share of signal", "signal to noise, a number", title=title)
     for kind, (numbers, signal) in sorted(kinds.items(), key=lambda item: -item[1][1] / item[1][0]):
         table.add_row(kind, f"{numbers:,}", f"{signal / whole:.1%}", f"{signal / numbers / noise:.3g}")

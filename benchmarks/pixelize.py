@@ -154,7 +154,7 @@ def compare_storage(table):
     frame = frames_beyond_the_cache(1)[0]
     for block in (1, 2, 4, 8, 16, 32, 64, 128):
         made = pixelize(frame, EPSILON, M, block)
-        png = len(stamped_picture(made.picture, ".png", made.statement))
+        png = len(stamped_picture(made.frames[0], ".png", made.statement))
         archive = len(pack(made.frames[0], made.statement))
         table.add_row(
             f"archive, b = {block}", f"{archive:,} bytes", f"PNG {png:,}: {png / archive:.2f} times as large"

@@ -37,6 +37,7 @@ from dpose.privacy.accounting import Relation  # noqa: E402
 from dpose.privacy.discrete import discrete_gaussian  # noqa: E402
 from dpose.privacy.gaussian import largest_mu  # noqa: E402
 from dpose.privacy.noise import AesNoise, Key, Purpose  # noqa: E402
+from dpose.privacy.rounding import lower  # noqa: E402
 from dpose.privacy.statement import Neighbours  # noqa: E402
 from dpose.release.clip_cells import ClipShape  # noqa: E402
 from dpose.release.clip_plan import ClipPlan  # noqa: E402
@@ -179,7 +180,7 @@ def compare_pictures(table, clip, dense):
         table.add_row(
             name,
             f"{psnr(shown, clip):.2f} dB",
-            f"{psnr(quiet, clip):.2f} dB without noise; {plan.noise:.1f} gray levels; {size}",
+            f"{psnr(quiet, clip):.2f} dB without noise; {lower(plan.noise, places=1)} gray levels; {size}",
         )
     for name, value in dense.items():
         table.add_row(f"dense projection, {name}", f"{value:.2f} dB", "")

@@ -30,6 +30,8 @@ def clip(way, rng):
 class Dots:
     """n units, unit i with 1 + i % most clips of random directions."""
 
+    unit = "video"
+
     def __init__(self, n, seed=0, most=3):
         rng = np.random.default_rng(seed)
         self.views = []
@@ -107,7 +109,7 @@ class DotsTask:
         return Accuracy()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def dots():
     """The task and its data."""
     return SimpleNamespace(task=DotsTask(), data=Dots)

@@ -19,6 +19,13 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
+# MKL may take other instructions for the first rows of a product, depending on where in memory its numbers begin; on an
+# AMD processor the bits of a matrix times a vector then change from run to run, and a run that was stopped cannot take
+# a step again as it was. In this mode they do not, at no cost that could be measured (docs/performance.md, "Bits"). And
+# cuBLAS is deterministic only with a workspace of its own. Both must be said before either is first used.
+os.environ.setdefault("MKL_CBWR", "AUTO")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
 if TYPE_CHECKING:
     from dpose.errors import DposeError as DposeError
     from dpose.pose.data import open_data as open_data
@@ -30,8 +37,8 @@ if TYPE_CHECKING:
     from dpose.pose.model import fold_batchnorm as fold_batchnorm
     from dpose.pose.predict import predict_image as predict_image
     from dpose.pose.task import PoseTask as PoseTask
-    from dpose.privacy.ledger import verify_run as verify_run
     from dpose.privacy.statement import PrivacyStatement as PrivacyStatement
+    from dpose.privacy.verify import verify_run as verify_run
     from dpose.release.clips import release_video as release_video
     from dpose.release.pixelize import pixelize as pixelize
     from dpose.training.optim import OptimizerConfig as OptimizerConfig
@@ -57,7 +64,7 @@ _HOMES = {
     "predict_image": "pose.predict",  # the joints of a person in a picture
     "release_video": "release.clips",  # a private video, by a projection with noise
     "train": "training.trainer",  # train a model as a plan says
-    "verify_run": "privacy.ledger",  # recompute epsilon from the ledger
+    "verify_run": "privacy.verify",  # recompute epsilon from the ledger
 }
 
 __all__ = sorted(_HOMES)

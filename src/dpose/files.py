@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +102,44 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
         raise explain_os_error(error, path) from error
 
 
+def private_folder(path: Path) -> bool:
+    """Make the folder `path` and keep everybody but its owner out of it (0700), and out of the files in it (0600).
+
+    For what says something about private pictures and stands outside a run folder: fingerprints, decoded pictures,
+    keys, accounts. A folder that was open before, and what lies in it, is closed.
+
+    Returns:
+        Whether it is ours alone. Not where it is a link or somebody else's, or cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return False
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            path.chmod(0o700)
+            for inside in path.rglob("*"):
+                # others may be deleting here; nobody else comes in any more
+                with contextlib.suppress(OSError):
+                    if not inside.is_symlink():
+                        inside.chmod(0o700 if inside.is_dir() else 0o600)
+    except OSError:
+        return False
+    return True
+
+
+def write_private(path: Path, data: bytes | str) -> None:
+    """`write_atomic`, readable by nobody else (0600), in a folder that nobody else may enter (0700).
+
+    Raises:
+        DposeError: the disk is full, or the folder may not be written to.
+    """
+    private_folder(
+        path.parent
+    )  # one that cannot be closed is told by the write, or is its administrator's business
+    write_atomic(path, data, mode=0o600)
+
+
 def check_free(out: Path, *, may_be_empty: bool = False) -> None:
     """Refuse to write where something is already.
 
@@ -116,8 +155,12 @@ def check_free(out: Path, *, may_be_empty: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
     """A new folder that becomes `path` when the block ends well, and vanishes when it does not.
+
+    Args:
+        path: Does not exist.
+        mode: Who may look into it in the end; until then its owner alone.
 
     Raises:
         DposeError: `path` exists, the disk is full, or the parent may not be written to.
@@ -131,7 +174,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
         raise explain_os_error(error, path) from error
     try:
         yield temporary
-        os.chmod(temporary, 0o755)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
         fsync_folder(path.parent)
     except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +18,21 @@ from numpy.typing import NDArray
 
 MAX_VIEWS = 8
 """A unit with more views than this gives a random `MAX_VIEWS` of them (DESIGN.md's bound on padding)."""
+
+
+class Unit(StrEnum):
+    """What one unit of some data is, in the words of statements."""
+
+    IMAGE = "image"
+    """A picture with everybody in it."""
+    CROP = "crop"
+    """One person in one picture."""
+    SUBJECT = "subject"
+    """All pictures of one person."""
+    VIDEO = "video"
+    """One recording."""
+    PIXEL = "pixel"
+    """Pixels of a picture or a clip: what releases protect."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +52,14 @@ class View:
 
 @runtime_checkable
 class UnitDataset(Protocol):
-    """Private or public data, unit by unit. Indices run from 0 to `len(self) - 1`."""
+    """Private or public data, unit by unit. Indices run from 0 to `len(self) - 1`.
+
+    Data that were selected from more (`limit`) say how in an attribute `selection` (`dpose.privacy.selection`).
+    """
+
+    @property
+    def unit(self) -> str:
+        """What a unit is, a word of `Unit`: a property of the data, which a plan can only repeat."""
 
     def __len__(self) -> int:
         """Number of units."""
@@ -60,6 +83,22 @@ class KnownPictures(UnitDataset, Protocol):
 
     def subjects(self, index: int) -> tuple[str, ...]:
         """Names of the people in the unit, where they are known; equal names are the same person across datasets."""
+
+
+@runtime_checkable
+class LabelledUnits(UnitDataset, Protocol):
+    """Units that can digest their labels without making views of them."""
+
+    def label_digest(self, index: int) -> str:
+        """A digest of all that the unit's labels, boxes and weights hold and training may read."""
+
+
+@runtime_checkable
+class CopiedUnits(UnitDataset, Protocol):
+    """Units that declare their identity: which others are the same unit again."""
+
+    def copies(self, index: int) -> tuple[str, ...]:
+        """Names of what the unit is; units that share one are one unit. Fixed before any data are seen."""
 
 
 @runtime_checkable
@@ -153,6 +192,11 @@ class Task(Protocol):
 
     def metric(self) -> Metric:
         """A fresh metric."""
+
+
+def most_views(dataset: UnitDataset) -> int:
+    """The most views that a unit of `dataset` can have: what its attribute `most_views` says, else `MAX_VIEWS`."""
+    return min(MAX_VIEWS, int(getattr(dataset, "most_views", MAX_VIEWS)))
 
 
 def is_mixed(task: Task) -> bool:

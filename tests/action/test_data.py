@@ -1,20 +1,25 @@
 """Videos: which clips a unit gives, and every dataset's own layout, on small files made here."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import av
+import cv2
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dpose.action.data import ActionSpec, Video, VideoSet, VideoUnits, open_videos
 from dpose.action.data.folders import HUMAN
-from dpose.action.data.sources import Held, VideoFile
+from dpose.action.data.sources import Held, VideoFile, whole
 from dpose.action.model import ActionConfig
 from dpose.errors import DposeError
 from dpose.media.images import write_image
-from dpose.units import CanonicalUnits, UnitDataset
+from dpose.privacy.protected import protect
+from dpose.training.guards import check_disjoint
+from dpose.units import CanonicalUnits, KnownPictures, UnitDataset
 
 CONFIG = ActionConfig(("a", "b"), frames=4, input_size=(16, 16))
 
@@ -50,6 +55,7 @@ def test_units_speak_both_protocols():
     data = units(counted())
     assert isinstance(data, UnitDataset)
     assert isinstance(data, CanonicalUnits)
+    assert isinstance(data, KnownPictures)
 
 
 def test_canonical_clips_are_spread_over_the_video():
@@ -89,6 +95,66 @@ def test_equal_content_has_equal_hashes():
     other = counted(11)
     assert units(counted()).content_hashes(0) == units(counted()).content_hashes(0)
     assert units(counted()).content_hashes(0) != units(other).content_hashes(0)
+
+
+def clips(*indices, split="train"):
+    videos = open_videos(f"synthetic-clips:ward:{split}", purpose="train")
+    return tuple(videos.videos[i] for i in indices), videos.actions
+
+
+def check(public, private, actions):
+    config = ActionConfig(actions)
+    sets = [VideoUnits(VideoSet(tuple(videos), actions), config) for videos in (public, private)]
+    check_disjoint(sets[0], protect(sets[1]), 2, Console(quiet=True))
+
+
+def encoded(path, frames, size, bit_rate=600_000):
+    """The same recording in a file of its own."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=Fraction(12))
+        stream.height, stream.width, stream.pix_fmt, stream.bit_rate = *size, "yuv420p", bit_rate
+        for frame in frames:
+            resized = cv2.resize(frame, (size[1], size[0]), interpolation=cv2.INTER_AREA)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(resized, format="rgb24")))
+        container.mux(stream.encode(None))
+    return VideoFile(path)
+
+
+@pytest.mark.parametrize("size", [(64, 64), (96, 128)], ids=["saved again", "resized"])
+def test_a_clip_saved_again_is_no_public_one(tmp_path, size):
+    (first, second, third), actions = clips(0, 1, 2)
+    copy = replace(
+        first, name="public.mp4", subject="", source=encoded(tmp_path / "v.mp4", whole(first.source), size)
+    )
+    assert copy.source.digest() != first.source.digest()
+    with pytest.raises(DposeError, match=r"public unit public\.mp4 looks like a picture of private unit"):
+        check([third, copy], [second, first], actions)
+
+
+def test_clips_of_others_are_public():
+    (private, actions), (public, _) = clips(*range(12)), clips(*range(8), split="val")
+    check(public, private, actions)
+    black = Video("black", Held(lambda: np.zeros((9, 16, 16, 3), np.uint8)), 0)
+    white = Video("white", Held(lambda: np.full((9, 16, 16, 3), 1, np.uint8)), 0)
+    check([black], [white], actions)
+
+
+def test_a_person_of_a_private_clip_is_in_no_public_one():
+    (first, second), actions = clips(0, 1)
+    with pytest.raises(DposeError, match="shows the person of private unit"):
+        check([replace(first, subject="eve")], [replace(second, subject="eve")], actions)
+
+
+def test_labels_are_part_of_what_a_video_is():
+    one, other = protect(units(counted())), protect(units(counted(action=0)))
+    assert one.unit == other.unit == "video"
+    assert one.identity.digest != other.identity.digest
+    assert one.identity.digest == protect(units(counted())).identity.digest
+
+
+def test_a_video_under_two_names_is_one_unit():
+    twice = VideoSet((counted(), replace(counted(), name="again")), ("a", "b"))
+    assert len(protect(VideoUnits(twice, CONFIG)).data) == 1
 
 
 def test_a_video_file_gives_the_frames_asked_for(tmp_path):

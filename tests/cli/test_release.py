@@ -1,5 +1,6 @@
 """The release commands as they are typed: what is written, what is told, and one line for every mistake."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -43,14 +44,14 @@ def test_pixelize_restore_verify(capsys, tmp_path):
     assert main(["pixelize", "a.png", *BASIC, "--out", "out/"]) == 0
     told = shown(capsys)
     assert "This protects any 16 pixels of the picture" in told
-    assert "an object of 100 x 100 pixels (a face) is protected with epsilon 1,250" in told
+    assert "an object of 100 x 96 pixels is protected with epsilon 1,200" in told  # all that fits
     regions = ["--epsilon", "2", "--block", "32", "--subdivide", "4", "--regions", "private"]
     assert main(["pixelize", "a.png", *regions, "--out", "out2"]) == 0
     assert "How it was released:" in shown(capsys)
-    assert main(["restore", "out2/a.npz", "b.png"]) == 0
-    assert np.array_equal(cv2.imread("b.png"), cv2.imread("out2/a.png"))
+    assert main(["restore", "out2/000001.npz", "b.png"]) == 0
+    assert np.array_equal(cv2.imread("b.png"), cv2.imread("out2/000001.png"))
     capsys.readouterr()
-    for target in ("out", "out2", "b.png", "out2/a.npz"):
+    for target in ("out", "out2", "b.png", "out2/000001.npz"):
         assert main(["verify", target]) == 0
     assert shown(capsys).count("is claimed") == 6
 
@@ -73,6 +74,38 @@ def test_explain_releases_nothing(capsys, tmp_path):
     assert main(["pixelize", "a.png", *BASIC, "--explain"]) == 0
     assert "gray levels on a cell's average" in shown(capsys)
     assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_no_object_is_larger_than_the_picture(capsys):
+    cv2.imwrite("small.png", PICTURE[:64, :64])
+    assert main(["pixelize", "small.png", *BASIC, "--explain"]) == 0
+    told = shown(capsys)
+    assert "100 x 100" not in told
+    assert "epsilon for an object of 64 x 64: 512" in told
+    assert main(["pixelize", "small.png", *BASIC, "--out", "small-out.png"]) == 0
+    told = shown(capsys)
+    assert "100 x 100" not in told
+    assert "an object of 64 x 64 pixels is protected with epsilon 512" in told
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_every_file_that_is_written_is_told_and_every_one_that_is_not(capsys, tmp_path, workers):
+    (tmp_path / "in").mkdir()
+    for number in range(8):
+        cv2.imwrite(f"in/{number}.png", PICTURE)
+    for broken in (1, 4):
+        path = tmp_path / "in" / f"{broken}.png"
+        path.write_bytes(path.read_bytes()[:-50])
+    assert main(["pixelize", "in", *BASIC, "--out", "out", "--workers", workers]) == 2
+    out, error = capsys.readouterr()
+    written = list((tmp_path / "out").iterdir())
+    assert len(written) == 12  # six pictures with their archives
+    for path in written:
+        assert f"out/{path.name}" in out
+    (line,) = error.strip().splitlines()
+    assert "2 of 8 files were not released" in line
+    for broken in (1, 4):
+        assert f"in/{broken}.png" in line
 
 
 def test_a_seed_takes_the_guarantee_away(capsys):
@@ -139,13 +172,13 @@ def test_broken_files(capsys, tmp_path):
         refused(capsys, ["pixelize", name, *BASIC, "--out", "out"], name)
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
     main(["pixelize", "a.png", *BASIC, "--out", "good"])
-    data = bytearray((tmp_path / "good" / "a.npz").read_bytes())
+    data = bytearray((tmp_path / "good" / "000001.npz").read_bytes())
     data[len(data) // 2] ^= 0x40
     (tmp_path / "bad.npz").write_bytes(data)
     capsys.readouterr()
     refused(capsys, ["restore", "bad.npz", "x.png"], "bad.npz")
     refused(capsys, ["restore", "absent.npz", "x.png"], "absent.npz")
-    refused(capsys, ["restore", "good/a.npz", "x.gif"], "x.gif")
+    refused(capsys, ["restore", "good/000001.npz", "x.gif"], "x.gif")
     refused(capsys, ["verify", "a.png"], "carries no privacy statement")
     refused(capsys, ["verify", "bad.npz"], "bad.npz")
     assert not (tmp_path / "x.png").exists()
@@ -241,19 +274,34 @@ def test_a_float_picture(capsys, tmp_path, name):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_archive_that_asks_for_all_memory(capsys, tmp_path):
+    """A kilobyte: one block, divided into a million parts a side."""
+    main(["pixelize", "a.png", *BASIC, "--subdivide", "2", "--regions", "private", "--out", "good.npz"])
+    with np.load(tmp_path / "good.npz", allow_pickle=False) as file:
+        members = {name: file[name] for name in file.files}
+    about = json.loads(members["about"].tobytes())
+    about |= {"block": 10**6, "subdivide": 10**6}
+    members["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    members["mask"] = np.packbits(np.ones(1, bool))
+    np.savez(tmp_path / "bomb.npz", **members)
+    capsys.readouterr()
+    refused(capsys, ["restore", "bomb.npz", "x.png"], "bomb.npz", "damaged or is none of dpose's")
+    refused(capsys, ["verify", "bomb.npz"], "bomb.npz", "damaged or is none of dpose's")
+
+
 @pytest.mark.parametrize("damage", ["value", "version", "cut", "text"])
 def test_a_broken_archive(capsys, tmp_path, damage):
     main(["pixelize", "a.png", *BASIC, "--out", "good"])
-    with np.load(tmp_path / "good" / "a.npz", allow_pickle=False) as file:
+    with np.load(tmp_path / "good" / "000001.npz", allow_pickle=False) as file:
         members = {name: file[name] for name in file.files}
     if damage == "value":
         members["values"] = members["values"] ^ np.uint8(1)
     if damage == "version":
-        text = members["about"].tobytes().replace(b'"version":1', b'"version":9')
+        text = members["about"].tobytes().replace(b'"version":2', b'"version":9')
         members["about"] = np.frombuffer(text, np.uint8)
     np.savez(tmp_path / "bad.npz", **members)
     if damage == "cut":
-        (tmp_path / "bad.npz").write_bytes((tmp_path / "good" / "a.npz").read_bytes()[:-40])
+        (tmp_path / "bad.npz").write_bytes((tmp_path / "good" / "000001.npz").read_bytes()[:-40])
     if damage == "text":
         (tmp_path / "bad.npz").write_text("an archive")
     capsys.readouterr()

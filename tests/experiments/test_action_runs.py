@@ -1,16 +1,20 @@
 """Runs of the action task: a run folder like any other, whose statement protects videos whatever their clips."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from clips import write
 from dpose.errors import DposeError
+from dpose.experiments.accounts import change_budget
 from dpose.experiments.config import RunConfig
 from dpose.experiments.tasks import evaluate_task, explain_task, task_of, train_task
-from dpose.privacy.ledger import verify_run
+from dpose.privacy.account import EVALUATION, budgets, charges
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.verify import verify_run
 from dpose.report import read_run
 
 QUIET = Console(quiet=True)
@@ -94,3 +98,89 @@ def test_the_papers_settings_can_be_planned_without_its_data():
     console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(explain_task(settings))
     assert "9,537 videos" in console.export_text()
+
+
+@pytest.fixture
+def films(tmp_path):
+    """UCF-101's layout: two classes, three films of each to train on and one to test on."""
+    root = tmp_path / "films"
+    lists = root / "ucfTrainTestlist"
+    lists.mkdir(parents=True)
+    lists.joinpath("classInd.txt").write_text("1 Walk\n2 Run\n")
+    train, test = [], []
+    for number, action in enumerate(("Walk", "Run"), 1):
+        (root / "UCF-101" / action).mkdir(parents=True)
+        for k in range(1, 5):
+            name = f"{action}/v_{action}_g{k:02d}_c01.avi"
+            write(root / "UCF-101" / name, frames=8 + 4 * number + k)
+            (test if k == 4 else train).append((name, number))
+    lists.joinpath("trainlist01.txt").write_text("".join(f"{n} {a}\n" for n, a in train))
+    lists.joinpath("testlist01.txt").write_text("".join(f"{n}\n" for n, _ in test))
+    return root
+
+
+def on(films, out, **changes):
+    data = {"private": f"ucf101:{films}:train", "watch": "none"}
+    plan = {"expected_batch_size": 3, "delta": 0.01}
+    return train_task(config(data=data, plan=plan, **changes), out, QUIET)
+
+
+def test_protected_videos_are_refused_under_any_spelling_of_their_path(films, tmp_path, monkeypatch):
+    """Only the same text was refused."""
+    on(films, tmp_path / "run")
+    (tmp_path / "link").symlink_to(films)
+    shutil.copytree(films, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path)
+    for root in ("films", "films/", "./copy", "link", f"{tmp_path}/films/../films", "copy"):
+        with pytest.raises(DposeError, match="the run protects"):
+            evaluate_task(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
+        watched = {"private": f"ucf101:{films}:train", "watch": f"ucf101:{root}:train"}
+        with pytest.raises(DposeError, match="the run protects"):
+            train_task(config(data=watched, plan={"delta": 0.01}), tmp_path / "watching", QUIET)
+        shutil.rmtree(tmp_path / "watching", ignore_errors=True)
+    assert [entry.what for entry in charges()] == ["training"]
+
+
+def test_where_the_account_does_not_know_the_run_names_decide(films, tmp_path, monkeypatch):
+    on(films, tmp_path / "run")
+    (tmp_path / "link").symlink_to(films)
+    for file in (tmp_path / "run").glob("config.json"):  # as runs were written before
+        values = json.loads(file.read_text())
+        values["run"]["data"]["private"] = f"ucf101:{films}:train"
+        del values["run_id"]
+        file.write_text(json.dumps(values))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    for root in (films, f"{films}/", tmp_path / "link"):
+        with pytest.raises(DposeError, match="the run protects"):
+            evaluate_task(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
+
+
+def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tmp_path):
+    on(films, tmp_path / "run")
+    held_out = f"ucf101:{films}:test"
+    evaluate_task(tmp_path / "run", held_out, console=QUIET)
+    trained, scored = charges()
+    assert (scored.what, scored.unit, len(scored.marks)) == (EVALUATION, "video", 2)
+    assert len(trained.marks) == 6
+    assert change_budget(f"{held_out}", 3.0, 1e-5, QUIET)
+    assert budgets()[0].unit == "video"
+    with pytest.raises(DposeError, match="a score without noise"):
+        evaluate_task(tmp_path / "run", held_out, console=QUIET)
+    assert verify_run(tmp_path / "run").lines
+
+
+def test_videos_that_first_weights_learnt_from_are_refused(films, tmp_path):
+    plain = {"method": "non-private", "epochs": 1, "steps": None, "epsilon": None, "delta": None}
+    data = {"private": f"ucf101:{films}:train", "watch": "none"}
+    train_task(config(data=data, plan=plain), tmp_path / "plain", QUIET)
+    with pytest.raises(DposeError, match="learnt from some of these videos without a guarantee"):
+        on(films, tmp_path / "run", model={"init": str(tmp_path / "plain")})
+
+
+def test_watched_videos_that_are_held_out_are_charged(films, tmp_path):
+    data = {"private": f"ucf101:{films}:train", "watch": f"ucf101:{films}:test"}
+    done = train_task(
+        config(data=data, plan={"expected_batch_size": 3, "delta": 0.01}), tmp_path / "run", QUIET
+    )
+    assert len(done.statement.queries) == 1
+    assert sorted(entry.what for entry in charges()) == [EVALUATION, "training"]

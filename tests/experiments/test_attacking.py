@@ -146,6 +146,8 @@ def folder(tmp_path):
 def test_a_folder_of_people(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert any("keep it where" in line for line in Ask(f"folder:{folder}").caveats())
+    assert Ask(f"folder:{folder}").folder_mode == 0o700  # the report shows some of them
+    assert Ask("synthetic:ward").folder_mode == 0o755
     crowd = open_crowd(f"folder:{folder}", SIZE, in_grey=True).chosen(3, 2)
     assert (crowd.people, crowd.public) == ((0, 1, 2), tuple(range(3, 14)))
     school = School(crowd, Effort(people=11, pictures=3), quiet)

@@ -28,6 +28,7 @@ from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO, MPII
 from dpose.pose.task import PoseTask
+from dpose.privacy.protected import protect
 from dpose.training.gradients import mean_gradient, trainable_params
 from dpose.training.guards import check_disjoint
 from dpose.units import CanonicalUnits, KnownPictures
@@ -125,7 +126,7 @@ class TestSeveralData:
         assert isinstance(both, CanonicalUnits)
         again = open_units(config("synthetic:ward:val"), (128, 96))
         with pytest.raises(DposeError, match=r"synthetic:ward:val/ward-val-0000"):
-            check_disjoint(again, both, 1, Console(quiet=True))
+            check_disjoint(again, protect(both), 1, Console(quiet=True))
 
     def test_a_copy_saved_again_is_found_in_every_part(self):
         both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), (128, 96))
@@ -133,7 +134,7 @@ class TestSeveralData:
         near.content_hashes = lambda index: (f"other bytes {index}",)
         near.subjects = lambda index: ()
         with pytest.raises(DposeError, match="looks like a picture of"):
-            check_disjoint(near, both, 1, Console(quiet=True))
+            check_disjoint(near, protect(both), 1, Console(quiet=True))
 
     def test_a_private_picture_in_two_parts_is_refused_before_anything_is_made(self, monkeypatch, tmp_path):
         monkeypatch.setattr("dpose.experiments.runs.open_units", lambda *_: doubled())
@@ -209,15 +210,25 @@ class TestFirstWeights:
 
         monkeypatch.setattr(timm, "create_model", create)
         values = {"preset": "5m", "init": "imagenet"}
-        model, facts, caveats = build_model(config("coco:/data/coco", model=values))
+        model, start, _ = build_model(config("coco:/data/coco", model=values))
         assert model.config.norm == "batch"
         stem = "patch_embed.conv1.conv.weight"
         assert torch.equal(model.backbone.get_parameter(stem), theirs.get_parameter(stem))
-        assert "ImageNet" in facts[0]
-        assert "ImageNet" in caveats[0]
+        assert (start.name, start.digest) == ("ImageNet", "")
+        assert "ImageNet" in start.given
         # a run with a guarantee folds BatchNorm first
         private, _, _ = build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
         assert private.config.norm == "folded"
+
+    def test_where_they_are_from(self, tmp_path):
+        scratch = build_model(config("mpii:/data/mpii", plan=PRIVATE, model={"strategy": "scratch"}))[1]
+        assert not scratch.name
+        assert build_model(config("mpii:/data/mpii", plan=PRIVATE))[1].name == "nano"
+        save_model(PoseModel(PoseConfig(preset="nano")), tmp_path / "mine")
+        named = build_model(config("mpii:/data/mpii", plan=PRIVATE, model={"init": str(tmp_path / "mine")}))[
+            1
+        ]
+        assert (named.name, named.statement, named.folder) == ("mine", None, str(tmp_path / "mine"))
 
     def test_imagenets_weights_that_cannot_be_had_are_one_line(self, monkeypatch, caplog):
         def offline(name, pretrained=False, **options):

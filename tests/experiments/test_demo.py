@@ -11,7 +11,7 @@ from rich.console import Console
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.errors import DposeError
 from dpose.experiments.demo import DELTA, EPSILON, Recipe, configure, run_demo
-from dpose.privacy.ledger import verify_run
+from dpose.privacy.verify import verify_run
 
 SMALL = {"train": 40, "val": 8, "test": 8, "public": 8}
 RECIPE = Recipe(epochs=1, batch_size=20)

@@ -13,8 +13,9 @@ from dpose.experiments.config import RunConfig
 from dpose.experiments.membership import MembershipAudit, audit_membership, together
 from dpose.experiments.shadows import ShadowJob, run_jobs
 from dpose.privacy.accounting import epsilon
-from dpose.privacy.ledger import verify_run
+from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.verify import verify_run
 
 UNITS, SHADOWS, TARGETS = 10, 4, 1
 PLAN = {"noise_multiplier": 1.0, "delta": 1e-3, "steps": 2, "expected_batch_size": 5, "accountant": "rdp"}
@@ -59,9 +60,9 @@ def test_every_run_is_fully_accounted_and_the_sum_is_named(done):
     assert cost > each
     for run in done.runs:
         assert statement(run).n == UNITS
-        assert any(f"together they cost epsilon {cost:.4g}" in text for text in statement(run).caveats)
+        assert any(f"together they cost epsilon {upper(cost)}" in text for text in statement(run).caveats)
     page = (done.out / "audit.html").read_text()
-    assert f"{cost:.4g} by all {len(done.runs)}" in page
+    assert f"{upper(cost)} by all {len(done.runs)}" in page
 
 
 def test_what_the_attack_read_is_a_query_outside_epsilon(done):

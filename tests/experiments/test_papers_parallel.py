@@ -14,7 +14,7 @@ from dpose.experiments.papers.experiment import Cell, GridRequest, Request
 from dpose.experiments.papers.parallel import run_parallel
 from dpose.experiments.papers.registry import EXPERIMENTS
 from dpose.experiments.papers.reproduce import reproduce
-from dpose.privacy.ledger import verify_run
+from dpose.privacy.verify import verify_run
 
 NAME = "002/figure1"
 

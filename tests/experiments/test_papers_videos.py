@@ -17,6 +17,7 @@ from dpose.experiments.papers.videos import measuring, tables
 from dpose.experiments.papers.videos.methods import METHODS, parse_external, released
 from dpose.experiments.papers.videos.tables import COLUMNS, QUICK, ROWS, Study, paper_of
 from dpose.media.images import write_image
+from dpose.privacy.selection import Selection
 
 QUIET = Console(quiet=True)
 
@@ -79,7 +80,7 @@ def test_three_runs_give_mean_and_variance():
 
 @pytest.mark.parametrize("key", ["block-8", "paper-8", "isr-16x12", "pixelate"])
 def test_a_video_is_released_once_and_otherwise_for_another_seed(key, tmp_path):
-    videos = study().train.limit(1)
+    videos = study().train.limit(Selection(1))
     first, again, other = (
         whole(released(videos, METHODS[key], seed, {}, tmp_path).videos[0].source) for seed in (0, 0, 1)
     )

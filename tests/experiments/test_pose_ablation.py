@@ -25,7 +25,7 @@ from dpose.experiments.recipes import RECIPES
 from dpose.media.images import write_image
 from dpose.pose.data import lspet as lspet_module
 from dpose.privacy.account import EVALUATION, charges
-from dpose.privacy.ledger import verify_run
+from dpose.privacy.verify import verify_run
 
 QUIET = Console(quiet=True)
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}

@@ -25,7 +25,7 @@ from dpose.experiments.papers.registry import EXPERIMENTS
 from dpose.experiments.papers.reproduce import reproduce
 from dpose.experiments.recipes import RECIPES
 from dpose.media.images import decode_image
-from dpose.privacy.ledger import verify_run
+from dpose.privacy.verify import verify_run
 from dpose.training import update
 
 QUIET = Console(quiet=True)

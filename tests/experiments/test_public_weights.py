@@ -12,6 +12,7 @@ from dpose.experiments.public_weights import COMMAND, make, recipe
 from dpose.pose.data import open_data
 from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.predict import predict_logits
+from dpose.privacy.selection import Selection
 from dpose.privacy.statement import PrivacyStatement
 
 SMALL = {"train": 8, "val": 8, "test": 8, "public": 8, "large": 64}
@@ -39,7 +40,7 @@ class TestShipped:
         from dpose.pose.task import PoseTask
         from dpose.training.score import score
 
-        result = score(PoseTask(), model, units.limit(60), console=Console(quiet=True))
+        result = score(PoseTask(), model, units.limit(Selection(60)), console=Console(quiet=True))
         assert result.columns()["Mean"] > 75
 
 

@@ -1,8 +1,10 @@
 import contextlib
+import io
 
 import cv2
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from dpose.media.headers import Header, HeaderError, read_header
 
@@ -22,7 +24,33 @@ FILES = {
 
 @pytest.mark.parametrize("kind", FILES)
 def test_size_and_wholeness(kind):
-    assert read_header(FILES[kind]) == Header(kind.partition("-")[0], 170, 145, complete=True)
+    name = kind.partition("-")[0]
+    lossy = name == "jpeg" or kind == "webp"
+    assert read_header(FILES[kind]) == Header(name, 170, 145, complete=True, lossy=lossy)
+
+
+@pytest.mark.parametrize(
+    ("picture", "suffix", "channels", "depth"),
+    [
+        (SCENE[:, :, 0], ".jpg", 1, 8),
+        (SCENE[:, :, 0], ".png", 1, 8),
+        (SCENE[:, :, 0].astype(np.uint16), ".png", 1, 16),
+        (SCENE.astype(np.uint16), ".png", 3, 16),
+        (SCENE[:, :, 0], ".bmp", 3, 8),  # the palette's colours are content
+        (SCENE[:, :, 0], ".webp", 3, 8),
+    ],
+)
+def test_channels_and_bits_are_those_of_the_format(picture, suffix, channels, depth):
+    header = read_header(cv2.imencode(suffix, picture)[1].tobytes())
+    assert (header.channels, header.depth) == (channels, depth)
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_an_animation_is_lossy_where_its_frames_are(lossless):
+    frames = [Pillow.fromarray(SCENE), Pillow.fromarray(255 - SCENE)]
+    out = io.BytesIO()
+    frames[0].save(out, "WEBP", save_all=True, append_images=frames[1:], lossless=lossless)
+    assert read_header(out.getvalue()).lossy is not lossless
 
 
 @pytest.mark.parametrize("kind", FILES)

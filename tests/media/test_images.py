@@ -7,7 +7,7 @@ from PIL import Image as Pillow
 
 from dpose.errors import DposeError
 from dpose.media import images
-from dpose.media.images import decode_image, image_size, read_image, write_image
+from dpose.media.images import decode_image, decode_pixels, image_size, read_image, write_image
 
 RNG = np.random.default_rng(1)
 SCENE = cv2.GaussianBlur(RNG.integers(0, 256, (48, 64, 3), np.uint8), (0, 0), 4)
@@ -160,3 +160,99 @@ def test_a_failed_write_leaves_the_old_picture(tmp_path):
     with pytest.raises(ValueError, match="expected"):
         write_image(tmp_path / "a.png", SCENE.astype(float))
     assert np.array_equal(read_image(tmp_path / "a.png"), SCENE)
+
+
+PALETTES = {
+    "grey": [level for n in range(256) for level in (n, n, n)],
+    "colour": [level for n in range(256) for level in (n, 255 - n, n // 2)],
+}
+
+
+def kinds():
+    """Ways to encode a picture of indices or gray levels, (H, W) uint8: name to encoder."""
+
+    def palette(colours, kind):
+        def run(levels):
+            picture = Pillow.fromarray(levels, "P")
+            picture.putpalette(PALETTES[colours])
+            return encoded(picture, kind)
+
+        return run
+
+    def colour(levels):
+        return np.stack([levels, np.roll(levels, 1), levels], axis=2)
+
+    def cv(suffix, make=lambda levels: levels, *options):
+        return lambda levels: cv2.imencode(suffix, make(levels), options)[1].tobytes()
+
+    def pillow(mode, kind, make=lambda levels: levels, **options):
+        return lambda levels: encoded(Pillow.fromarray(make(levels)).convert(mode), kind, **options)
+
+    return {
+        "bmp grey palette": palette("grey", "BMP"),
+        "bmp colour palette": palette("colour", "BMP"),
+        "bmp colour": cv(".bmp", colour),
+        "bmp one bit": pillow("1", "BMP"),
+        "png grey": cv(".png"),
+        "png one bit": pillow("1", "PNG"),
+        "png grey, transparent": lambda levels: encoded(
+            Pillow.merge("LA", [Pillow.fromarray(levels)] * 2), "PNG"
+        ),
+        "png palette": palette("colour", "PNG"),
+        "png grey palette": palette("grey", "PNG"),
+        "png colour": cv(".png", colour),
+        "png colour of one tone": cv(".png", lambda levels: np.stack([levels] * 3, axis=2)),
+        "png transparent": pillow("RGBA", "PNG", colour),
+        "png 16 bits": cv(".png", lambda levels: levels.astype(np.uint16)),
+        "png colour, 16 bits": cv(".png", lambda levels: colour(levels).astype(np.uint16)),
+        "jpeg grey": cv(".jpg"),
+        "jpeg colour": cv(".jpg", colour),
+        "jpeg cmyk": pillow("CMYK", "JPEG", colour),
+        "webp": cv(".webp", colour, cv2.IMWRITE_WEBP_QUALITY, 80),
+        "webp lossless": cv(".webp", colour, cv2.IMWRITE_WEBP_QUALITY, 101),
+        "webp of one tone": cv(
+            ".webp", lambda levels: np.stack([levels] * 3, axis=2), cv2.IMWRITE_WEBP_QUALITY, 101
+        ),
+        "webp transparent": pillow("RGBA", "WEBP", colour, lossless=True),
+    }
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_no_pixel_decides_channels_bits_or_size(kind):
+    """A release publishes them: black, white, grey, noise, and one pixel changed give one shape and one type."""
+    levels = [np.full((12, 18), value, np.uint8) for value in (0, 1, 128, 255)]
+    levels += [RNG.integers(0, 256, (12, 18), np.uint8) for _ in range(4)]
+    for value in (0, 1, 77, 255):
+        one = np.full((12, 18), 7, np.uint8)
+        one[5, 6] = value
+        levels.append(one)
+    found = set()
+    for picture in levels:
+        pixels = decode_pixels(kinds()[kind](picture), "a")
+        found.add((pixels.shape, pixels.dtype))
+    assert len(found) == 1
+
+
+def test_a_palette_has_three_channels_whatever_its_colours():
+    """Two pictures one pixel apart, as an encoder writes them: the palette holds the colours that occur."""
+    grey = Pillow.fromarray(np.full((12, 18), 90, np.uint8))
+    shapes = set()
+    for corner in ((90, 90, 90), (200, 10, 10)):
+        picture = grey.convert("RGB")
+        picture.putpixel((3, 3), corner)
+        for kind in ("BMP", "PNG"):
+            shapes.add(decode_pixels(encoded(picture.quantize(4), kind), "a").shape)
+    assert shapes == {(12, 18, 3)}
+
+
+def test_grey_under_transparency_is_the_grey_that_was_stored():
+    levels = RNG.integers(0, 256, (12, 18), np.uint8)
+    both = Pillow.merge("LA", [Pillow.fromarray(levels), Pillow.fromarray(np.roll(levels, 3))])
+    assert np.array_equal(decode_pixels(encoded(both, "PNG"), "a"), levels)
+
+
+def test_a_decoder_that_disagrees_with_the_header_is_not_believed(monkeypatch):
+    data = cv2.imencode(".png", SCENE)[1].tobytes()
+    monkeypatch.setattr(images.cv2, "imdecode", lambda *_: SCENE[:-1])
+    with pytest.raises(DposeError, match="than its header declares"):
+        decode_pixels(data, "a.png")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
+from dpose.media.frames import VideoReader
 from dpose.media.video import open_writer, probe, read_frames, settle
 
 STAMPS = [0, 3, 4, 9, 10, 11, 20]  # uneven on purpose
@@ -174,6 +175,69 @@ def test_metadata_is_dropped(tmp_path):
     copy(source, tmp_path / "b.mp4")
     assert b"ward seven" not in (tmp_path / "b.mp4").read_bytes()
     assert b"patient" not in (tmp_path / "b.mp4").read_bytes()
+
+
+def trimmed(source, target, start, faststart=False):
+    """The video without its first seconds, as phones cut: nothing is encoded anew, an edit list hides them."""
+    options = {"movflags": "faststart"} if faststart else {}
+    with av.open(str(source)) as given, av.open(str(target), "w", options=options) as out:
+        streams = {stream.index: out.add_stream_from_template(stream) for stream in given.streams}
+        for packet in given.demux():
+            if packet.dts is not None:
+                ticks = int(start / packet.time_base)
+                packet.pts, packet.dts = packet.pts - ticks, packet.dts - ticks
+                packet.stream = streams[packet.stream.index]
+                out.mux(packet)
+    return target
+
+
+class TestTrimmed:
+    def test_only_what_is_shown_is_released(self, tmp_path):
+        source = make_video(tmp_path / "a.mp4", frames=24)
+        cut = trimmed(source, tmp_path / "b.mp4", Fraction(1, 2))
+        with av.open(str(cut)) as container:
+            assert container.streams.video[0].frames == 24  # the hidden ones are in the file and declared
+        before, after = copy(cut, tmp_path / "c.mp4", quality=4)
+        assert (before.frames, after.frames) == (18, 18)
+        whole = [frame.pixels for frame in read_frames(probe(source))][6:]
+        for one, other in zip(whole, read_frames(before), strict=True):
+            assert np.array_equal(one, other.pixels)
+        assert len(times(after)) == 18
+
+    def test_an_end_that_is_cut_away(self, tmp_path):
+        source = trimmed(make_video(tmp_path / "a.mp4", frames=24), tmp_path / "b.mp4", Fraction(1, 2))
+        data = bytearray(source.read_bytes())
+        (length,) = struct.unpack_from(">I", data, data.index(b"elst") + 12)
+        assert length == 1500  # milliseconds
+        struct.pack_into(">I", data, data.index(b"elst") + 12, 1000)
+        source.write_bytes(data)
+        before, after = copy(source, tmp_path / "c.mp4")
+        assert before.frames == after.frames
+        assert before.frames in (12, 13)
+
+    def test_a_reader_misses_no_frame_that_is_not_shown(self, tmp_path):
+        cut = trimmed(make_video(tmp_path / "a.mp4", frames=24), tmp_path / "b.mp4", Fraction(1, 2))
+        with VideoReader(cut) as video:
+            assert len(list(video)) == 18
+            assert video.missing == 0
+
+    def test_sound_that_was_cut_away_does_not_travel(self, tmp_path):
+        source = make_video(tmp_path / "a.mp4", frames=24, sound=True)
+        cut = trimmed(source, tmp_path / "b.mp4", Fraction(1, 2))
+        copy(cut, tmp_path / "c.mp4", keep_sound=True)
+        all_of_it, heard = packets(source, "audio"), packets(tmp_path / "c.mp4", "audio")
+        assert heard == all_of_it[-len(heard) :]
+        assert len(heard) <= len(all_of_it) - 20  # half a second is 21.5 packets
+
+    def test_one_that_ends_early_is_still_refused(self, tmp_path):
+        source = make_video(tmp_path / "a.mp4", frames=60)
+        cut = trimmed(source, tmp_path / "b.mp4", Fraction(1, 2), faststart=True)
+        assert probe(cut).frames == 54
+        data = cut.read_bytes()
+        cut.write_bytes(data[: len(data) * 8 // 10])
+        with pytest.raises(DposeError, match=r"ends early|cannot be decoded"):
+            copy(cut, tmp_path / "c.mp4")
+        assert not (tmp_path / "c.mp4").exists()
 
 
 class TestRefusals:

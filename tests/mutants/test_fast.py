@@ -8,14 +8,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dpose.training import book, gradients, layers, tracking
+from dpose.training import book, gradients, grid, layers, tracking
 from dpose.training.gradients import clipped_sum, unit_loss
 from dpose.training.tracking import track
 from layered import MODELS, Mutant, distance, norm, only, setup, without
 
 VIEWS, PLACES, WINDOW = 3, 16, 4
 SMALL = 1e-3
-"""A clipping norm below every unit's norm."""
+"""A clipping norm below every unit's norm: what a unit adds has that norm, and not less as if it were dropped."""
 
 
 def batch_of(name):
@@ -34,7 +34,7 @@ def the_sum_is_that_of_the_plain_way(name, monkeypatch):
 def a_unit_contributes_at_most_c(name, monkeypatch):
     task, model, params, batch = batch_of(name)
     for u in range(len(batch)):
-        assert norm(clipped_sum(task, model, params, only(batch, u), SMALL)) <= SMALL
+        assert 0.999 * SMALL <= norm(clipped_sum(task, model, params, only(batch, u), SMALL)) <= SMALL
 
 
 def a_unit_that_goes_takes_its_own_share(name, monkeypatch):
@@ -43,13 +43,23 @@ def a_unit_that_goes_takes_its_own_share(name, monkeypatch):
     whole = clipped_sum(task, model, params, batch, SMALL)
     for u in range(len(batch)):
         rest = clipped_sum(task, model, params, without(batch, u), SMALL)
-        assert norm({n: whole[n] - rest[n] for n in whole}) <= SMALL * (1 + 1e-5)
+        assert norm({n: whole[n] - rest[n] for n in whole}) <= SMALL * (1 + 1e-5)  # of another shape
 
 
 def a_unit_that_is_not_finite_is_dropped(name, monkeypatch):
     task, model, params, batch = batch_of(name)
+    clean = clipped_sum(task, model, params, without(batch, 1), SMALL)
     batch.inputs[1] = float("nan")
-    assert all(v.isfinite().all() for v in clipped_sum(task, model, params, batch, SMALL).values())
+    assert distance(clipped_sum(task, model, params, batch, SMALL), clean) <= 1e-4
+
+
+def a_small_clip_keeps_the_bound(name, monkeypatch):
+    """On a grid of four steps, where a step too many is a quarter of C."""
+    coarse = grid.Grid.of(SMALL, bits=2)
+    monkeypatch.setattr(gradients, "grid", lambda clip_norm, normalise: coarse)
+    task, model, params, batch = batch_of(name)
+    for u in range(len(batch)):
+        assert norm(clipped_sum(task, model, params, only(batch, u), SMALL)) <= SMALL
 
 
 def opposite_places_are_bounded(name, monkeypatch):
@@ -150,7 +160,34 @@ def half_of_the_gradients(first):
 
 
 def units_scaled_and_not_dropped(monkeypatch):
-    monkeypatch.setattr(torch.Tensor, "masked_fill", lambda self, mask, value: self)
+    """Neither by their norm nor by what they are on the grid."""
+    real = gradients._scales
+    monkeypatch.setattr(gradients, "_scales", lambda *given: real(*given).clamp_min(1e-9))
+    nobody_looks_at_the_grid(monkeypatch)
+
+
+def nobody_looks_at_the_grid(monkeypatch):
+    monkeypatch.setattr(grid.Grid, "within", lambda self, squares: torch.ones_like(squares, dtype=torch.bool))
+
+
+def half_norms(monkeypatch):
+    real = book.Book.norms
+    monkeypatch.setattr(book.Book, "norms", lambda self: real(self) / 2)
+
+
+def half_norms_unseen(monkeypatch):
+    half_norms(monkeypatch)
+    nobody_looks_at_the_grid(monkeypatch)
+
+
+def truncation_away_from_zero(monkeypatch):
+    real = grid.Grid.add
+
+    def add(self, rows, factors, *given):
+        real(self, rows + rows.sign() * (0.999 * self.step / factors)[:, None], factors, *given)
+
+    monkeypatch.setattr(grid.Grid, "add", add)
+    nobody_looks_at_the_grid(monkeypatch)
 
 
 def norms_without_slack(monkeypatch):
@@ -189,6 +226,9 @@ MUTANTS = [
         "hidden",
     ),
     Mutant("0 * nan", units_scaled_and_not_dropped, a_unit_that_is_not_finite_is_dropped, "tokens"),
+    Mutant("norms that are too small", half_norms, a_unit_contributes_at_most_c, "tokens"),
+    Mutant("norms that are too small, unseen", half_norms_unseen, a_unit_contributes_at_most_c, "tokens"),
+    Mutant("truncation away from zero", truncation_away_from_zero, a_small_clip_keeps_the_bound, "tokens"),
     Mutant("rounding above the norm", norms_without_slack, opposite_places_are_bounded, "tokens"),
 ]
 

@@ -6,6 +6,7 @@ import pytest
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, ConcatUnits, Person, Picture, PoseUnits, open_several
 from dpose.pose.skeletons import COCO, MPII
+from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset, pad_views
 
 SIZE = (128, 96)
@@ -82,11 +83,11 @@ def test_content_hashes_limits_and_subsets_are_the_parts_own():
     both = ConcatUnits(parts, ["c", "m"])
     assert both.skeleton == COCO
     assert both.content_hashes(3) == parts[1].content_hashes(1)
-    small = both.limit(3)
+    small = both.limit(Selection(3))
     assert len(small) == 3
     assert set(map(small.unit_id, range(3))) < set(map(both.unit_id, range(5)))
     assert both.subset([4, 0]).unit_id(0) == "m/p2"
-    assert both.limit(99) is both
+    assert both.limit(Selection(99)) is both
     assert both.with_skeleton(MPII).load(0, rng())[0].target["keypoints"].shape == (16, 2)
 
 

@@ -41,6 +41,38 @@ def test_a_changed_file_is_read_again(files):
     assert np.flatnonzero((before != after).any(axis=1)).tolist() == [2]
 
 
+def permissions(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_nobody_else_can_read_them(files):
+    fingerprint_files(files, "reading")
+    (cached,) = cache_files()
+    assert (permissions(cached), permissions(cached.parent)) == (0o600, 0o700)
+
+
+def test_those_of_an_earlier_version_are_closed(files, monkeypatch):
+    first = fingerprint_files(files, "reading")
+    (cached,) = cache_files()
+    cached.chmod(0o644)
+    cached.parent.chmod(0o755)
+    other = cached.with_name("other.npz")
+    other.write_bytes(b"of other pictures")
+    other.chmod(0o644)
+    monkeypatch.setattr(hashing, "read_image", lambda _: pytest.fail("read again"))
+    assert np.array_equal(fingerprint_files(files, "reading"), first)
+    assert [permissions(p) for p in (cached.parent, cached, other)] == [0o700, 0o600, 0o600]
+
+
+def test_where_others_can_come_in_none_are_kept(files, monkeypatch):
+    first = fingerprint_files(files, "reading")
+    (cached,) = cache_files()
+    cached.unlink()
+    monkeypatch.setattr(hashing, "private_folder", lambda _: False)
+    assert np.array_equal(fingerprint_files(files, "reading"), first)
+    assert cache_files() == []
+
+
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 nonsense", b"\x93NUMPY"])
 def test_a_damaged_cache_is_made_again(files, damage):
     first = fingerprint_files(files, "reading")
@@ -62,7 +94,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(files, monkeypatch):
     def refuse(*_):
         raise DposeError("not allowed to write here")
 
-    monkeypatch.setattr(hashing, "write_atomic", refuse)
+    monkeypatch.setattr(hashing, "write_private", refuse)
     assert fingerprint_files(files, "reading").shape == (6, 16)
     assert cache_files() == []
 

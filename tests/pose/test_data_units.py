@@ -7,10 +7,12 @@ import cv2
 import numpy as np
 import pytest
 
+from dpose.errors import DposeError
 from dpose.pose.crops import transform_points, whole_frame
 from dpose.pose.data.augment import Augment, _colour_matrix, recolour
 from dpose.pose.data.units import Person, Picture, PoseUnits, pixel_hash
 from dpose.pose.skeletons import MPII
+from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, UnitDataset, pad_views
 
 SIZE = (128, 96)
@@ -292,24 +294,24 @@ class TestChoosing:
 
     def test_limits_are_nested_fixed_and_in_order(self):
         units, _ = units_of((1,) * 30)
-        names = {n: [units.limit(n).unit_id(i) for i in range(n)] for n in (5, 12)}
+        names = {n: [units.limit(Selection(n)).unit_id(i) for i in range(n)] for n in (5, 12)}
         assert set(names[5]) < set(names[12])
         assert names[12] == sorted(names[12], key=lambda name: int(name[2:]))
-        assert names[12] == [units.limit(12).unit_id(i) for i in range(12)]
-        other = units.limit(12, seed=1)
+        assert names[12] == [units.limit(Selection(12)).unit_id(i) for i in range(12)]
+        other = units.limit(Selection(12, seed=1))
         assert [other.unit_id(i) for i in range(12)] != names[12]
-        assert "12 of 30" in units.limit(12).report[-1]
+        assert "12 of 30" in units.limit(Selection(12)).report[-1]
 
     def test_a_limit_looks_at_names_only(self):
         _, readers = built = units_of((1,) * 10)
-        built[0].limit(4)
+        built[0].limit(Selection(4))
         assert sum(r.calls for r in readers) == 0
 
     def test_a_limit_above_the_size_is_no_limit(self):
         units, _ = units_of()
-        assert units.limit(3) is units
-        with pytest.raises(ValueError, match="at least 1"):
-            units.limit(0)
+        assert units.limit(Selection(3)) is units
+        with pytest.raises(DposeError, match="leaves nothing"):
+            units.limit(Selection(0))
 
 
 class TestMemory:

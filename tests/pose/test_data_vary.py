@@ -7,6 +7,7 @@ from dpose.errors import DposeError
 from dpose.pose.data import Augment, SubjectUnits, open_data
 from dpose.pose.data.vary import vary_view
 from dpose.pose.skeletons import MPII
+from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, View
 
 SIZE = (128, 96)
@@ -75,10 +76,10 @@ class TestSubjects:
 
     def test_a_limit_is_one_of_people(self, units):
         people = SubjectUnits(units)
-        few = people.limit(10)
+        few = people.limit(Selection(10))
         assert len(few) == 10
         assert {few.unit_id(i) for i in range(10)} <= {people.unit_id(i) for i in range(len(people))}
-        assert len(people.limit(10_000)) == len(people)
+        assert len(people.limit(Selection(10_000))) == len(people)
 
     def test_unknown_people_are_refused(self, units):
         nameless = units.subset(range(3))

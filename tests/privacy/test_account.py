@@ -1,5 +1,6 @@
 """The account of private data: runs on the same pictures add up, whoever ran them; budgets refuse beforehand."""
 
+import json
 import math
 import threading
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy.account import (
     EVALUATION,
+    UNKNOWN,
     Budget,
     Charge,
     budgets,
@@ -20,9 +22,12 @@ from dpose.privacy.account import (
     composed,
     groups,
     lift_budget,
+    lineage,
     marks_of,
+    note_weights,
     set_budget,
     touching,
+    unbounded,
 )
 from dpose.privacy.accounting import Event, Relation, epsilon
 
@@ -58,6 +63,7 @@ def test_what_is_charged_is_read_back(tmp_path):
     assert all((a.marks == b.marks).all() for a, b in zip(charges(tmp_path), [first, second], strict=True))
     for file in (tmp_path / "account").iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
+        assert file.parent.stat().st_mode & 0o777 == 0o700  # a budget's name is made of its pictures
 
 
 def test_a_second_charge_of_a_run_replaces_the_first(tmp_path):
@@ -109,7 +115,7 @@ def test_a_budget_refuses_beforehand(tmp_path):
     with pytest.raises(DposeError, match=f"{one:.4g} is spent, with this run {two:.4g}"):
         check_budgets(entry(1), tmp_path)
     check_budgets(entry(1, THERE), tmp_path)
-    with pytest.raises(DposeError, match="inf"):
+    with pytest.raises(DposeError, match="nothing bounds this: no noise"):
         check_budgets(entry(2, events=()), tmp_path)
 
 
@@ -161,6 +167,116 @@ def test_a_broken_account_is_not_passed_over(tmp_path, content):
     (tmp_path / "account" / "x.json").write_text(content)
     with pytest.raises(DposeError, match=r"x\.json"):
         charges(tmp_path)
+
+
+def test_an_audit_counts_as_any_run_does():
+    both = composed([entry(0), entry(1, what="audit")], 1e-5)
+    assert both == pytest.approx(epsilon([replace(EVENT, steps=200)], 1e-5), rel=1e-9)
+    assert both > composed([entry(0)], 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "unit", "why"),
+    [
+        ({}, "image", ""),
+        ({"unit": "subject"}, "image", ""),
+        ({"unit": "video"}, "image", ""),
+        ({"unit": "crop"}, "crop", ""),
+        ({"unit": "crop"}, "image", "only each crop is protected, and not each image"),
+        ({"unit": "image"}, "subject", "only each image is protected, and not each subject"),
+        ({"unit": "recording"}, "image", "only each recording is protected"),
+        ({"beyond": True}, "image", "beyond their public views"),
+        ({"events": ()}, "image", "no noise"),
+        ({"events": (), "what": EVALUATION}, "image", "a score without noise"),
+    ],
+)
+def test_what_a_budget_bounds_and_what_it_does_not(tmp_path, changes, unit, why):
+    """Five runs for crops took 13.3 of a budget of 8 for pictures, and feature privacy was accepted."""
+    asked = entry(0, **changes)
+    assert unbounded(asked, unit).startswith(why) if not why else why in unbounded(asked, unit)
+    assert bool(unbounded(asked, unit)) == bool(why)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE, unit), tmp_path)
+    if not why:
+        return check_budgets(asked, tmp_path)
+    with pytest.raises(DposeError, match="nothing bounds this") as refused:
+        check_budgets(asked, tmp_path)
+    assert why in refused.value.line()
+    assert "--no-budget" in refused.value.line()
+    return None
+
+
+def test_a_budget_set_after_something_without_bound_was_read_says_so(tmp_path):
+    """It would have said that nothing is spent."""
+    charge(entry(0, events=(), what=EVALUATION), tmp_path)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE), tmp_path)
+    with pytest.raises(DposeError, match="nothing bounds what was read of them on 2026-01-01"):
+        check_budgets(entry(1), tmp_path)
+
+
+def test_pictures_taken_to_be_public_are_not_bounded(tmp_path):
+    read = entry(0, THERE, opened=HERE)
+    assert touching([read], HERE) == [replace(read, events=())]
+    assert touching([read], THERE) == [read]
+    set_budget(Budget(1e6, 1e-5, "ward", HERE), tmp_path)
+    with pytest.raises(DposeError, match="taken to be public"):
+        check_budgets(read, tmp_path)
+
+
+def test_a_budget_is_for_a_unit(tmp_path):
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, "subject"), tmp_path)
+    assert budgets(tmp_path) == [Budget(1.0, 1e-5, "ward", HERE, "subject")]
+    with pytest.raises(DposeError, match="cannot be for a unit 'person'"):
+        set_budget(Budget(1.0, 1e-5, "ward", HERE, "person"), tmp_path)
+    file = next((tmp_path / "budgets").iterdir())
+    values = json.loads(file.read_text())
+    del values["unit"]  # as it was written before
+    file.write_text(json.dumps(values))
+    assert budgets(tmp_path)[0].unit == "image"
+
+
+def test_weights_are_noted_and_stay_with_their_run(tmp_path):
+    charge(entry(0, start="f" * 64), tmp_path)
+    note_weights(entry(0).id, "a" * 64, tmp_path)
+    note_weights(entry(0).id, "b" * 64, tmp_path)
+    note_weights("0" * 31 + "9", "c" * 64, tmp_path)  # not of this account
+    charge(entry(0, events=(replace(EVENT, steps=120),), start="f" * 64), tmp_path)  # it went on
+    (found,) = charges(tmp_path)
+    assert found.weights == ("a" * 64, "b" * 64)
+    assert found.events[0].steps == 120
+
+
+def test_a_run_goes_on_from_the_first_weights_that_it_began_with(tmp_path):
+    charge(entry(0, start="f" * 64), tmp_path)
+    with pytest.raises(DposeError, match="not those that this run began with"):
+        charge(entry(0, start="e" * 64), tmp_path)
+
+
+def test_weights_are_followed_to_all_runs_they_come_from():
+    one = entry(0, weights=("a",))
+    two = entry(1, weights=("b", "c"), start="a")
+    three = entry(2, weights=("d",), start="b")
+    loop = entry(3, weights=("e",), start="e")
+    of_d, unknown = lineage(["d"], [one, two, three, loop])
+    assert {e.id for e in of_d} == {one.id, two.id, three.id}
+    assert unknown == []
+    assert lineage(["e"], [loop]) == ([loop], [])
+    assert lineage(["d"], [two, three]) == ([three, two], ["a"])
+    assert lineage(["x", ""], [one]) == ([], ["x"])
+
+
+def test_older_files_are_read_and_taken_for_the_worst(tmp_path):
+    """They say nothing of first weights; a seeded run with public views looks like one that read the views alone."""
+    charge(entry(0, beyond=True), tmp_path)
+    charge(entry(1, beyond=True, events=()), tmp_path)
+    for file in (tmp_path / "account").glob("*.json"):
+        values = json.loads(file.read_text())
+        for name in ("views", "start", "weights", "opened"):
+            del values[name]
+        file.write_text(json.dumps(values))
+    bounded, free = charges(tmp_path)
+    assert (bounded.start, bounded.weights, bounded.beyond) == (UNKNOWN, (), True)
+    assert not free.beyond
+    charge(entry(0, start="a" * 64), tmp_path)  # one that goes on may say it now
 
 
 def test_whatever_was_done_is_composed():

@@ -11,8 +11,9 @@ from dpose.errors import DposeError
 from dpose.privacy import ledger as ledger_module
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.entries import Entry
-from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger, verify_run
+from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement, Query
+from dpose.privacy.verify import verify_run
 
 EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 PLAN = "ab" * 32
@@ -200,7 +201,7 @@ def test_queries_must_stand_in_both(run, state):
     with pytest.raises(DposeError, match="records 1 queries"):
         verify_run(run, state)
     old = PrivacyStatement.from_json((run / "privacy.json").read_text())
-    (run / "privacy.json").write_text(old.with_query(QUERY, head).to_json())
+    (run / "privacy.json").write_text(old.with_query(QUERY).to_json())
     verify_run(run, state)
 
 
@@ -215,7 +216,7 @@ def test_a_missing_ledger_is_refused_unless_the_statement_alone_is_asked_for(run
 
 def test_nothing_is_claimed_without_private_training(tmp_path):
     (tmp_path / "privacy.json").write_text(PrivacyStatement(Kind.NONE, "image", n=5).to_json())
-    assert verify_run(tmp_path).lines == ("nothing is claimed: the statement is of kind none",)
+    assert verify_run(tmp_path).lines[0] == "nothing is claimed: the statement is of kind none"
     with pytest.raises(DposeError, match="no readable privacy statement"):
         verify_run(tmp_path / "nowhere")
 

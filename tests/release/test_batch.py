@@ -7,14 +7,17 @@ import av
 import cv2
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from dpose.errors import DposeError
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.tags import embed_text
 from dpose.media.video import Frame, probe, read_frames
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.statement import PrivacyStatement
-from dpose.release.batch import find_jobs, release_all, restore
+from dpose.release import batch
+from dpose.release.archive import unpack
+from dpose.release.batch import find_jobs, release_all, remember, restore
+from dpose.release.carry import read_sidecar
 from dpose.release.explain import explain
 from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions
@@ -35,8 +38,10 @@ def write(path, picture=COLOUR):
 
 
 def release(paths, out, setting=SETTING, **more):
-    names = {"rename", "suffix"} & set(more)
-    jobs = find_jobs([str(p) for p in paths], out, **{name: more.pop(name) for name in names})
+    names = {"keep_names", "suffix"} & set(more)
+    known = {"keep_names": True} | {name: more.pop(name) for name in names}
+    jobs = find_jobs([str(p) for p in paths], out, **known)
+    remember(jobs, out)
     return [statement for _, statement in release_all(jobs, setting, **more)]
 
 
@@ -84,6 +89,49 @@ class TestPictures:
             for suffix in (".png", ".npz"):
                 verify_release(tmp_path / "out" / f"{name}{suffix}")
 
+    @pytest.mark.parametrize("suffix", [".bmp", ".png"])
+    def test_one_pixel_does_not_decide_how_many_channels_are_released(self, tmp_path, suffix):
+        """An encoder writes the colours that occur into the palette: grey alone, or grey and one red pixel."""
+        for name, corner in (("one", (90, 90, 90)), ("other", (200, 10, 10))):
+            picture = Pillow.new("RGB", (56, 40), (90, 90, 90))
+            picture.putpixel((3, 3), corner)
+            picture.quantize(4).save(tmp_path / f"{name}{suffix}")
+            release([tmp_path / f"{name}{suffix}"], tmp_path / f"{name}-out.npz")
+        shapes = {
+            unpack((tmp_path / f"{name}-out.npz").read_bytes(), name)[0].picture().shape
+            for name in ("one", "other")
+        }
+        assert shapes == {(40, 56, 3)}
+
+    @pytest.mark.parametrize(
+        ("data", "lossy"),
+        [
+            (encode_image(COLOUR, ".jpg"), True),
+            (cv2.imencode(".webp", COLOUR, (cv2.IMWRITE_WEBP_QUALITY, 80))[1].tobytes(), True),
+            (cv2.imencode(".webp", COLOUR, (cv2.IMWRITE_WEBP_QUALITY, 101))[1].tobytes(), False),
+            (encode_image(COLOUR, ".png"), False),
+        ],
+        ids=["jpeg", "webp", "lossless webp", "png"],
+    )
+    @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.webp"])
+    def test_lossy_compression_is_told_by_content_not_by_name(self, tmp_path, data, lossy, name):
+        (tmp_path / name).write_bytes(data)
+        (statement,) = release([tmp_path / name], tmp_path / "out.png")
+        assert any("decoded picture" in line for line in statement.caveats) is lossy
+
+    def test_a_picture_whose_writing_fails_leaves_no_archive(self, tmp_path, monkeypatch):
+        source, real = write(tmp_path / "in" / "a.png"), batch.write_atomic
+
+        def full(path, data):
+            if path.suffix == ".png":
+                raise DposeError("no space left on the disk", str(path))
+            real(path, data)
+
+        monkeypatch.setattr(batch, "write_atomic", full)
+        with pytest.raises(DposeError, match="no space"):
+            release([source], tmp_path / "out")
+        assert not list((tmp_path / "out").iterdir())
+
     def test_metadata_does_not_travel(self, tmp_path):
         data = encode_image(COLOUR, ".jpg")
         (tmp_path / "a.jpg").write_bytes(data[:2] + EXIF + data[2:])
@@ -107,7 +155,9 @@ class TestPictures:
         release([tmp_path / "one"], tmp_path / "out")
         names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
         assert names == {"a.png", "a.npz", "deep/b.png", "deep/b.npz"}
-        release([str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", rename=True)
+        release(
+            [str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", keep_names=False
+        )
         assert sorted(p.name for p in (tmp_path / "flat").glob("*.png")) == ["000001.png", "000002.png"]
 
     def test_one_file_by_name(self, tmp_path):
@@ -135,7 +185,7 @@ class TestPictures:
     @pytest.mark.parametrize(
         ("files", "paths", "out", "word"),
         [
-            (["a.png", "a.jpg"], ["."], "out", "--rename"),
+            (["a.png", "a.jpg"], ["."], "out", "--keep-names"),
             (["a.png"], ["a.png"], "a.png", "overwrite an original"),
             (["a.png"], ["."], ".", "overwrite an original"),
             (["a.png", "b.png"], ["a.png", "b.png"], "x.png", "cannot hold 2"),
@@ -175,8 +225,9 @@ class TestVideos:
         assert (after.frames, after.rate, after.sound) == (before.frames, before.rate, False)
         stamps = [[f.pts * info.time_base for f in read_frames(info)] for info in (before, after)]
         assert stamps[0] == stamps[1]
-        sidecar = json.loads((tmp_path / "out" / "a.mp4.privacy.json").read_text())
-        assert PrivacyStatement.from_json(json.dumps(sidecar)) == statement
+        carried, seal = read_sidecar(target)
+        assert carried == statement
+        assert json.loads(seal)["type"] == "seal"
         assert statement.release["frames"] == "9"
         assert "clip" in statement.paragraph()
         assert not any("sound" in line for line in statement.conditional_on)
@@ -256,7 +307,7 @@ class TestExplain:
         text = "\n".join(explain(plan))
         assert "8,160 cells" in text
         assert "scale 2040" in text
-        assert "11.3 gray levels" in text  # sqrt(2) * 2040 / 256
+        assert "11.2 gray levels" in text  # sqrt(2) * 2040 / 256 = 11.27: noise is rounded down
         assert "face of 100 x 100: 1,250" in text
         assert "whole picture: 259,200" in text
 

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 import dpose
 from clips import write
 from dpose.errors import DposeError
+from dpose.files import file_digest
 from dpose.media.video import probe, read_frames
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.statement import Kind
 from dpose.release import clip_plan
+from dpose.release.carry import bound_to, read_sidecar, sidecar_of, write_sidecar
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_claims import explain_clip, noise_psnr
 from dpose.release.clip_plan import ClipPlan, on_grid
@@ -423,28 +425,36 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("changes", "word"),
         [
-            ({"grid": "48x32x9"}, "smaller sensitivity"),  # all frequencies: a pixel moves them fully
-            ({"step": "1/1000000"}, "smaller sensitivity"),
-            ({"step": "0"}, "does not say how"),
+            ({"grid": "48x32x9"}, "says step"),  # all frequencies: another grid to round to, and more values
+            ({"grid": "16x6x5"}, "smaller sensitivity|says step"),
+            ({"step": "1/1000000"}, "says step"),
+            ({"step": "0"}, "says step"),
             ({"frames": "90"}, "has frames 9"),
             ({"size": "48x31"}, "has size 48x32"),
             ({"operator": "magic"}, "does not say how"),
             ({"grid": "100x1x1"}, "does not say how"),
             ({"clip norm": "inf", "clipped together": "1"}, "does not say how"),
+            ({"clip norm": "1e6", "clipped together": "3"}, "does not say how"),
             ({"channels": "4"}, "does not say how"),
+            ({"channels": "1"}, "colours in it|says step|smaller"),
             ({"mechanism": "pixelization"}, "does not say how"),
-            ({"neighbours": 64}, "smaller sensitivity"),
+            ({"mood": "good"}, "says mood good, but nothing follows"),
+            ({"neighbours": 64}, "smaller sensitivity|says step"),
+            ({"neighbours": 4}, "says sensitivity_squared|says step"),
             ({"scope": "picture"}, "no neighbours of a released clip"),
             ({"event": 0.5}, "smaller sensitivity"),
-            ({"events": 2}, "other events"),
+            ({"variance": 2}, "says variance"),
+            ({"steps": 2}, "says steps 2, but 1"),
+            ({"events": 2}, "2 events, not 1"),
+            ({"epsilon": 9.0}, "says variance"),
+            ({"unit": "person"}, "says unit person"),
+            ({"accountant": "zcdp"}, "says accountant zcdp|does not add up|variance"),
         ],
         ids=lambda value: value if isinstance(value, str) else next(iter(value)),
     )
-    def test_a_forged_record_is_found_out(self, tmp_path, changes, word):
-        """The digest is no signature: a forger computes a new one. The arithmetic must still be consistent."""
-        from dpose.files import file_digest
-        from dpose.release.carry import bound_to
-
+    @pytest.mark.parametrize("again", [True, False], ids=["sealed again", "without a seal"])
+    def test_a_forged_record_is_found_out(self, tmp_path, changes, word, again):
+        """Digests and seals are no signature: a forger computes new ones. The rest must still be consistent."""
         target = tmp_path / "b.mp4"
         made = dpose.release_video(
             write(tmp_path / "a.mp4"), target, 8, "1e-5", 16, "low-pass", k=300, pool=2
@@ -452,23 +462,35 @@ class TestFiles:
         verify_release(target)
         more = dict(changes)
         (event,) = made.events
-        events = (event,) * more.pop("events", 1)
-        if "event" in more:
-            share = Fraction(more.pop("event"))
-            events = (
-                replace(
-                    event, sensitivity_squared=event.sensitivity_squared * share, variance=event.variance
-                ),
-            )
+        share, factor = Fraction(more.pop("event", 1)), Fraction(more.pop("variance", 1))
+        changed = replace(
+            event,
+            sensitivity_squared=event.sensitivity_squared * share,
+            variance=event.variance * factor,
+            steps=more.pop("steps", 1),
+        )
+        events = (changed,) * more.pop("events", 1)
         near = replace(
             made.neighbours, m=more.pop("neighbours", 16), scope=more.pop("scope", made.neighbours.scope)
         )
+        claimed = more.pop("epsilon", 100.0 if len(events) > 1 or changed.steps > 1 else 8.0)
         forged = replace(
-            made, release={**made.release, **more}, events=events, neighbours=near, epsilon=100.0
+            made,
+            events=events,
+            neighbours=near,
+            epsilon=claimed,
+            unit=more.pop("unit", "pixel"),
+            accountant=more.pop("accountant", made.accountant),
+            release={**made.release, **more},
+            seal="",
         )
-        (tmp_path / "b.mp4.privacy.json").write_text(bound_to(file_digest(target), forged).to_json())
-        with pytest.raises(DposeError, match=word):
+        if again:
+            write_sidecar(target, target, forged)
+        else:
+            sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
+        with pytest.raises(DposeError, match=word) as caught:
             verify_release(target)
+        assert "\n" not in str(caught.value)
 
     def test_a_seed_makes_it_repeatable_and_says_so(self, tmp_path):
         source = write(tmp_path / "a.mp4")
@@ -540,7 +562,7 @@ class TestRefusals:
             write(folder / name)
         (folder / "notes.txt").write_text("passed over")
         (folder / "c.png").write_bytes(b"passed over too")
-        found = find_videos([str(folder)], tmp_path / "out")
+        found = find_videos([str(folder)], tmp_path / "out", keep_names=True)
         assert [job.source.name for job, _ in found] == ["a.mp4", "b.mp4"]
         release_file(found[0][1], found[0][0].target, SETTING)
         assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.mp4", "a.mp4.privacy.json"]
@@ -563,5 +585,4 @@ def _pictures(tmp_path):
 
 def test_a_statement_reads_back(tmp_path):
     statement = dpose.release_video(write(tmp_path / "a.mp4"), tmp_path / "b.mp4", "1/3", "1e-5")
-    text = (tmp_path / "b.mp4.privacy.json").read_text()
-    assert PrivacyStatement.from_json(text) == statement
+    assert read_sidecar(tmp_path / "b.mp4")[0] == statement

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpose.privacy.rounding import upper
 from dpose.privacy.wording import true_positives
 from dpose.report.charts import POINTS, WIDTH, attack_chart, joints_chart, line_chart
 
@@ -104,7 +105,7 @@ def test_the_bound_on_the_attacker_is_the_statements(epsilon):
         # the picture has tenths of a unit; a steep bound moves far within one
         near = [true_positives(epsilon, delta, min(1.0, max(0.0, rate + e))) for e in (-3e-4, 3e-4)]
         assert near[0] - 1e-3 <= found <= near[1] + 1e-3
-    assert f"{100 * true_positives(epsilon, delta):.4g}%" in " ".join(texts(svg))
+    assert f"{upper(true_positives(epsilon, delta), times=100)}%" in " ".join(texts(svg))
     assert bool(paths(svg, "reference")) == (epsilon > 1.5)
 
 

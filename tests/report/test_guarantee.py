@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dpose.errors import DposeError
+from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement, Query
 from dpose.privacy.wording import true_positives
 from dpose.training.methods import METHODS
@@ -19,9 +20,9 @@ def test_a_private_run_states_its_guarantee_first(make_run, report):
     run = make_run(caveats=("something to know",), conditional_on=("something given",))
     page, statement = report(run.path), statement_in(run.path)
     header = page.words()
-    assert f"epsilon {statement.epsilon:.4g} delta 1e-5 for each image" in header
-    found = 100 * true_positives(statement.epsilon, statement.delta)
-    assert f"finds at most {found:.4g}% of those that were" in header
+    assert f"epsilon {upper(statement.epsilon)} delta 1e-5 for each image" in header
+    found = true_positives(statement.epsilon, statement.delta)
+    assert f"finds at most {upper(found, times=100)}% of those that were" in header
     assert "No guarantee" not in page.text
     words = page.words("guarantee")
     lead, *_ = statement.paragraph().split("\n\n")

@@ -11,6 +11,7 @@ from dpose.media.images import decode_image
 from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import MPII
+from dpose.privacy.selection import Selection
 from dpose.report import Tile, pose_tiles
 from dpose.report.pictures import BUDGET, LARGEST, tile_figures
 
@@ -57,7 +58,7 @@ def test_the_truth_is_drawn_on_one_picture_and_the_prediction_on_the_other(corne
     tiles = pose_tiles(corner, units)
     assert corner.training
     assert len(tiles) == 12
-    assert [t.title for t in tiles] == [units.limit(12).unit_id(k) for k in range(12)]
+    assert [t.title for t in tiles] == [units.limit(Selection(12)).unit_id(k) for k in range(12)]
     for tile in tiles:
         assert tile.true.shape == tile.predicted.shape == (128, 96, 3)
         assert np.abs(coloured(tile.true) - (16.5, 16.5)).max() < 8
@@ -67,7 +68,7 @@ def test_the_truth_is_drawn_on_one_picture_and_the_prediction_on_the_other(corne
 def test_a_joint_without_a_label_is_not_drawn(corner, units):
     tile = pose_tiles(corner, units, 1)[0]
     assert MPII.joints[0] == "r_ankle"
-    unlabelled = units.limit(1).load(0, np.random.default_rng(0))[0].target["keypoints"][0]
+    unlabelled = units.limit(Selection(1)).load(0, np.random.default_rng(0))[0].target["keypoints"][0]
     assert tuple(unlabelled) == (0, 0)
     assert (tile.true[:6, :6] == 128).all()
 

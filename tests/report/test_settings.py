@@ -31,7 +31,7 @@ def test_settings_are_told_in_groups(make_run, report):
 @pytest.mark.parametrize(
     ("method", "seed", "says"),
     [
-        ("dp-sgd", None, "a fresh key from the operating system, which was never written down"),
+        ("dp-sgd", None, "a fresh key from the operating system, which is not in this folder"),
         ("dp-sgd", 7, "7: whoever knows it can repeat every draw"),
         ("non-private", 7, "7: whoever knows it can repeat every draw"),
         ("non-private", None, "none: drawn from the operating system"),

@@ -8,11 +8,14 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.media.fingerprint import fingerprint
+from dpose.privacy.protected import protect
 from dpose.scene import render, scene_seed
 from dpose.training.guards import check_disjoint, check_model, only_gradients
 
 
 class Pictures:
+    unit = "image"
+
     def __init__(self, images, people=None, prefix="u"):
         self.images, self.people, self.prefix = images, people or [""] * len(images), prefix
 
@@ -28,6 +31,9 @@ class Pictures:
     def load(self, index, rng):
         raise AssertionError("a guard reads no views")
 
+    def label_digest(self, index):
+        return "no labels"
+
     def fingerprints(self, index):
         return fingerprint(self.images[index])[None]
 
@@ -38,8 +44,11 @@ class Pictures:
 class Plain:
     """The same without fingerprints and people."""
 
+    unit = "image"
+
     def __init__(self, inner):
         self.unit_id, self.content_hashes, self.load = inner.unit_id, inner.content_hashes, inner.load
+        self.label_digest = inner.label_digest
         self.count = len(inner)
 
     def __len__(self):
@@ -52,7 +61,7 @@ def images():
 
 
 def check(public, private):
-    check_disjoint(public, private, 2, Console(quiet=True))
+    check_disjoint(public, protect(private), 2, Console(quiet=True))
 
 
 def others(count=20):

@@ -201,6 +201,8 @@ class Shifts:
     def __len__(self):
         return len(self.views)
 
+    unit = "image"
+
     def unit_id(self, index):
         return f"unit-{index}"
 

@@ -10,12 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dpose.privacy.ledger import read_ledger, verify_run
+from dpose.privacy.ledger import read_ledger
+from dpose.privacy.verify import verify_run
 from dpose.training.ranks import ALONE
 
 TESTS = Path(__file__).parents[1]
 PROGRAM = """
-import os, signal, sys
+import os, signal, sys, time
+from dataclasses import replace
 import torch
 import dpose
 from dots import Dots, DotsTask
@@ -28,9 +30,9 @@ from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.trainer import train
 from pathlib import Path
-out, method, seed, dies, resume = sys.argv[1:]
+out, method, seed, dies, resume, odd = sys.argv[1:]
 torch.set_num_threads(1)
-loops.CHECKPOINT_SECONDS = 0.0
+loops.CHECKPOINT_UNITS = 0
 rank, calls, real = int(os.environ.get("RANK", 0)), [], updates.private_gradient
 def gradient(*given):
     calls.append(1)
@@ -45,30 +47,43 @@ plan = TrainingPlan(
     method, epsilon=8.0 if private else None, delta=1e-4 if private else None, steps=12, expected_batch_size=60,
     accountant="rdp", subspace=SubspaceConfig(rank=4, units=10, refresh=5),
 )
-task = DotsTask()
+task, data, state = DotsTask(), Dots(240), Path(out).with_name("state")
+public = Dots(30, seed=4 if rank == 1 and odd == "public" else 3)
+if rank == 1 and odd == "order":
+    data.views.reverse()
+if rank == 1 and odd == "labels":
+    data.views[7] = [replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in data.views[7]]
+if rank == 1 and odd == "names":
+    data.unit_id = lambda index: f"unit {index}"
+if rank == 1 and odd == "plan":
+    plan = replace(plan, clip_norm=2.0)
+if rank == 1 and odd == "settings":
+    seed = ""
 try:
     run = train(
-        task, task.build_model(), private=Dots(240), public=Dots(30, seed=3), plan=plan, out=out, views_at_once=16,
+        task, task.build_model(), private=data, public=public, plan=plan, out=out, views_at_once=16,
         threads=1, optimizer=OptimizerConfig("adam", lr=0.3), seed=int(seed) if seed else None,
-        state_dir=Path(out).with_name("state"), console=Console(width=150), resume=bool(resume),
+        state_dir=state, console=Console(width=150), resume=bool(resume),
     )
 except DposeError as error:
-    print(error)
+    print(f"rank {rank} says: {error.line()}", flush=True)
+    time.sleep(2)  # the launcher ends the others when one has ended
     raise SystemExit(2)
 print(f"rank {rank}: {run.model.classify.weight.double().sum().item()!r} after {run.steps}", flush=True)
 raise SystemExit(130 if run.interrupted else 0)
 """
 
 
-def start(tmp_path, out, processes, method="dp-sgd", seed="3", dies="", resume=""):
+def start(tmp_path, out, processes, method="dp-sgd", seed="3", dies="", resume="", odd=""):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable]
     if processes > 1:
         command += ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "0"]
         command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
-    command += [str(program), str(out), method, seed, dies, resume]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    command += [str(program), str(out), method, seed, dies, resume, odd]
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
 
@@ -120,6 +135,40 @@ def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
     assert found.statement.epsilon == pytest.approx(found.spent)
 
 
+@pytest.mark.parametrize(
+    ("odd", "method", "named"),
+    [
+        ("order", "dp-sgd", "the data"),
+        ("labels", "dp-sgd", "the data"),
+        ("names", "dp-sgd", "the data"),
+        ("public", "pdp-sgd", "the data"),
+        ("plan", "dp-sgd", "the plan"),
+        ("settings", "dp-sgd", "the settings"),
+    ],
+)
+def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, odd, method, named):
+    """The same numbers for other units, and one unit enters a sum twice."""
+    out = tmp_path / "run"
+    refused = start(tmp_path, out, 2, method, odd=odd)
+    assert refused.returncode != 0
+    said = [line for line in refused.stdout.splitlines() if "says: " in line]
+    assert len(said) == 2, refused.stdout + refused.stderr
+    assert all(f"the processes of this run differ in {named}" in line for line in said)
+    assert not out.exists()
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_account_gets_all_pictures_of_a_run_of_two(tmp_path):
+    from dots import Dots
+    from dpose.privacy.account import charges, marks_of
+
+    done = start(tmp_path, tmp_path / "run", 2, seed="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (entry,) = charges(tmp_path / "state")
+    data = Dots(240)
+    assert (entry.marks == marks_of({h for i in range(240) for h in data.content_hashes(i)})).all()
+
+
 def test_alone_everything_is_its_own():
     values = {"a": torch.ones(2)}
     assert ALONE.first
@@ -127,3 +176,4 @@ def test_alone_everything_is_its_own():
     assert torch.equal(ALONE.from_first(values)["a"], values["a"])
     assert ALONE.bytes_from_first(b"x") == b"x"
     assert ALONE.highest(3) == 3
+    ALONE.agree({"anything": b"x" * 32})

@@ -6,11 +6,14 @@ two different sums. Twice the same noise on two sums gives away their difference
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +21,12 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_run
+from dpose.experiments.keys import discard_key, list_keys
+from dpose.files import locked_folder
+from dpose.privacy.ledger import Ledger, read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.verify import verify_run
+from dpose.training import arithmetic, surroundings
 from dpose.training import loop as loops
 from dpose.training import step as steps
 from dpose.training import update as updates
@@ -175,7 +182,7 @@ RESERVE, COMMIT, LOG = (Ledger, "reserve"), (Ledger, "commit"), (RunLog, "write"
 def test_with_its_key_a_killed_run_ends_where_an_unbroken_one_does(
     dots, tmp_path, quiet, monkeypatch, unbroken, streams, place, at, after, often
 ):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0 if often else 1e9)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0 if often else 10**9)
     whole = unbroken()
     killed(monkeypatch, place, at, dots, tmp_path / "run", quiet, after=after)
     done = run(dots, tmp_path / "run", quiet, resume=True)
@@ -189,8 +196,9 @@ def test_with_its_key_a_killed_run_ends_where_an_unbroken_one_does(
     assert not list((tmp_path / "state" / "keys").iterdir()), "a finished run's key is gone"
 
 
+@pytest.mark.bits
 def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, same_key):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
 
     class Short(type(dots.task)):
         precision = "bf16"
@@ -199,7 +207,8 @@ def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet,
             with torch.autocast("cpu", torch.bfloat16):
                 return super().loss(*arguments).float()
 
-    float32, dots.task = run(dots, tmp_path / "float32", quiet), Short()
+    float32 = run(dots, tmp_path / "float32", quiet)
+    monkeypatch.setattr(dots, "task", Short())  # for this test: the dots are every test's
     whole = run(dots, tmp_path / "whole", quiet)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     done = run(dots, tmp_path / "run", quiet, resume=True)
@@ -209,9 +218,10 @@ def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet,
     assert found.spent == pytest.approx(whole.statement.epsilon, rel=1e-9)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("method", PLANS)
 def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, unbroken, streams, method):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken(method)
     # step 25: inside a block, and inside the life of the subspace fitted at step 18
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet, method)
@@ -220,7 +230,7 @@ def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch
 
 
 def test_a_run_killed_many_times_goes_on(dots, tmp_path, quiet, monkeypatch, unbroken, streams):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken()
     killed(monkeypatch, GRADIENT, 5, dots, tmp_path / "run", quiet)
     for at in (1, 3, 8, 2, 6):
@@ -243,7 +253,7 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     dots, tmp_path, quiet, monkeypatch, streams, change
 ):
     threads = torch.get_num_threads()
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)  # steps 0 to 24 must be taken again
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)  # steps 0 to 24 must be taken again
     try:
         killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
         before = read_ledger(tmp_path / "run" / "ledger.jsonl")
@@ -264,6 +274,39 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     assert "taken under a new key" in Path(quiet.file.name).read_text()
 
 
+def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(
+    dots, tmp_path, quiet, monkeypatch, streams
+):
+    """MKL off its reproducible mode, as on an AMD processor: products differ by where in memory they begin."""
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(surroundings, "products_repeat", lambda: False)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    before = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    quiet.file.flush()
+    assert surroundings.NO_REPEAT in Path(quiet.file.name).read_text()
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    assert read_ledger(tmp_path / "run" / "ledger.jsonl")[-1].key_id != before[-1].key_id
+    assert done.steps == STEPS - 26
+    quiet.file.flush()
+    assert "this machine does not give the same bits twice" in Path(quiet.file.name).read_text()
+
+
+def other_environment(monkeypatch):
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+
+
+def other_branch(monkeypatch):
+    monkeypatch.setattr(arithmetic, "_mkl_branch", lambda: 3)
+
+
+@pytest.mark.parametrize("change", [other_environment, other_branch])
+def test_under_another_arithmetic_steps_count_twice(dots, tmp_path, quiet, monkeypatch, streams, change):
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    change(monkeypatch)
+    assert run(dots, tmp_path / "run", quiet, resume=True).steps == STEPS - 26
+
+
 def rounding(monkeypatch, by=1e-6):
     """Gradients that come out a little otherwise, as on another machine."""
     real = steps.clipped_sum
@@ -276,7 +319,7 @@ def rounding(monkeypatch, by=1e-6):
 
 def test_a_step_that_comes_out_otherwise_is_never_used(dots, tmp_path, quiet, monkeypatch, streams):
     """The surroundings look the same and are not: the log's digests tell, before anything is released."""
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     killed(monkeypatch, LOG, 12, dots, tmp_path / "run", quiet)
     shown = (tmp_path / "run" / "log.jsonl").read_text()
     replayed = []
@@ -311,6 +354,66 @@ def test_changed_data_are_refused(dots, tmp_path, quiet, monkeypatch):
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
 
 
+def other_labels(data):
+    data.views = [
+        [replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in views] for views in data.views
+    ]
+
+
+def other_weights(data):
+    data.views[3] = [replace(v, weight=v.weight + 1) for v in data.views[3]]
+
+
+def other_names(data):
+    data.unit_id = lambda index: f"unit {index}"
+
+
+def other_order(data):
+    data.views.reverse()
+
+
+@pytest.mark.parametrize("change", [other_labels, other_weights, other_names, other_order])
+def test_all_that_training_reads_is_part_of_the_data(dots, tmp_path, quiet, monkeypatch, change):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    data = dots.data(240)
+    change(data)
+    with pytest.raises(DposeError, match="not those that this run began with"):
+        run(dots, tmp_path / "run", quiet, data=data, resume=True)
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+def test_another_plan_is_refused_even_without_checkpoints(dots, tmp_path, quiet, monkeypatch):
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    monkeypatch.setitem(SETTINGS, "clip_norm", 2.0)
+    with pytest.raises(DposeError, match="another plan"):
+        run(dots, tmp_path / "run", quiet, resume=True)
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("left", [1, 10], ids=["all of it", "its end"])
+def test_with_the_log_lost_steps_are_counted_twice(
+    dots, tmp_path, quiet, monkeypatch, unbroken, streams, left
+):
+    """What was seen of a step cannot be compared with what it gives now: one noise might meet two sums."""
+    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    log = tmp_path / "run" / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:left]))
+    before = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    rounding(monkeypatch)
+    done = run(dots, tmp_path / "run", quiet, resume=True)
+    entries = read_ledger(tmp_path / "run" / "ledger.jsonl")
+    assert entries[-1].key_id != before[-1].key_id
+    assert sum(event.steps for event in spent(entries)) == STEPS
+    assert done.steps == STEPS - 26
+    verify_run(tmp_path / "run", tmp_path / "state")
+    quiet.file.flush()
+    assert "the log lacks steps that the ledger has" in Path(quiet.file.name).read_text()
+
+
 def test_another_number_of_units_is_refused(dots, tmp_path, quiet, monkeypatch):
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     lost_key(tmp_path / "run")
@@ -318,9 +421,25 @@ def test_another_number_of_units_is_refused(dots, tmp_path, quiet, monkeypatch):
         run(dots, tmp_path / "run", quiet, data=dots.data(239), resume=True)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1e3], ids=["in no time", "minutes a call"])
+def test_the_plan_and_no_clock_decides_which_checkpoints_survive(dots, tmp_path, quiet, monkeypatch, seconds):
+    """A step over many units takes longer: a checkpoint that lies where the time was up tells how many there were."""
+    now = iter(range(10**9))
+    monkeypatch.setattr(time, "monotonic", lambda: seconds * next(now))
+    killed(monkeypatch, GRADIENT, 39, dots, tmp_path / "run", quiet)
+    # blocks of two steps of 60 units: step 36 is the first end of one with 2,048 units behind it
+    assert {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()} == {"step-0", "step-36"}
+
+
+def test_checkpoints_lie_so_much_work_apart_and_the_last_step_is_one():
+    assert loops.checkpoint_steps([10, 20, 30, 35], 10**4) == {10, 20, 30, 35}
+    assert loops.checkpoint_steps([10, 20, 30, 35], loops.CHECKPOINT_UNITS / 20) == {20, 35}
+    assert loops.checkpoint_steps([10, 20, 30, 35], 1) == {35}
+
+
 @pytest.mark.parametrize("file", ["state.safetensors", "state.json"])
 def test_a_broken_checkpoint_is_passed_over(dots, tmp_path, quiet, monkeypatch, unbroken, streams, file):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken()
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     last = tmp_path / "run" / "checkpoints" / "step-24" / file
@@ -332,7 +451,7 @@ def test_a_broken_checkpoint_is_passed_over(dots, tmp_path, quiet, monkeypatch, 
 
 
 def test_a_flipped_bit_in_a_checkpoint_is_noticed(dots, tmp_path, quiet, monkeypatch):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     for folder in (tmp_path / "run" / "checkpoints").iterdir():
         raw = bytearray((folder / "state.safetensors").read_bytes())
@@ -360,7 +479,7 @@ def test_a_second_process_is_refused(dots, tmp_path, quiet, monkeypatch):
 
 @pytest.mark.parametrize("place", ["ledger", "checkpoint", "log"])
 def test_a_full_disk_loses_nothing(dots, tmp_path, quiet, monkeypatch, unbroken, streams, place):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken()
     full, calls = OSError(errno.ENOSPC, "No space left on device"), []
     with monkeypatch.context() as patch:
@@ -414,10 +533,10 @@ def test_a_torn_last_reservation_is_claimed_if_it_passes_the_plan(dots, tmp_path
 
 def test_a_clock_that_jumps_changes_nothing(dots, tmp_path, quiet, monkeypatch, unbroken, streams):
     whole = unbroken()
-    hours = iter([0, 1e9, -1e9, 5, 1e6] * 1000)
+    hours = itertools.cycle([0, 1e9, -1e9, 5, 1e6])
     with monkeypatch.context() as patch:
-        patch.setattr(loops.time, "monotonic", lambda: next(hours))
-        patch.setattr(loops.time, "time", lambda: next(hours))
+        patch.setattr(time, "monotonic", lambda: next(hours))
+        patch.setattr(time, "time", lambda: next(hours))
         killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
         done = run(dots, tmp_path / "run", quiet, resume=True)
     assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
@@ -434,6 +553,67 @@ def test_the_key_stands_in_the_state_folder_alone(dots, tmp_path, quiet, monkeyp
             raw = path.read_bytes()
             assert secret.encode() not in raw
             assert bytes.fromhex(secret) not in raw
+
+
+def shown(renderable):
+    console = Console(width=1000)
+    with console.capture() as told:
+        console.print(renderable)
+    return told.get()
+
+
+def test_a_run_that_is_given_up_leaves_no_key(dots, tmp_path, quiet, monkeypatch):
+    state, place = tmp_path / "state", tmp_path / "run"
+    assert "No key is kept" in shown(list_keys(state))
+    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    (file,) = (state / "keys").iterdir()
+    whole = file.read_bytes()
+    # a process that died while it wrote the key leaves it under another name
+    (file.parent / f".{file.name}.x7b2").write_bytes(whole)
+    overwritten = []
+    unlink = Path.unlink
+
+    def noted(self, *arguments, **options):
+        if self.parent == file.parent:
+            overwritten.append(self.read_bytes())
+        unlink(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "unlink", noted)
+    listed = shown(list_keys(state))
+    assert str(place) in listed
+    assert "Dots" in listed
+    assert "counted once more" in discard_key(str(place), state)
+    assert list(file.parent.iterdir()) == []
+    assert overwritten == [bytes(len(whole))] * 2
+    assert "No key is kept" in shown(list_keys(state))
+    assert "no key of this run is kept" in discard_key(str(place), state)
+
+    before = read_ledger(place / "ledger.jsonl")
+    done = run(dots, place, quiet, resume=True)
+    entries = read_ledger(place / "ledger.jsonl")
+    assert entries[-1].key_id != before[-1].key_id
+    assert sum(event.steps for event in spent(entries)) == STEPS > done.steps
+
+
+def test_the_key_of_a_run_whose_folder_is_gone_is_discarded_by_its_name(dots, tmp_path, quiet, monkeypatch):
+    state, place = tmp_path / "state", tmp_path / "run"
+    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    name = read_ledger(place / "ledger.jsonl")[0].run_id
+    shutil.rmtree(place)
+    assert f"{name} (its folder is gone)" in shown(list_keys(state))
+    discard_key(name, state)
+    assert list((state / "keys").iterdir()) == []
+
+
+def test_no_key_is_discarded_under_a_run_that_is_at_work(dots, tmp_path, quiet, monkeypatch):
+    state, place = tmp_path / "state", tmp_path / "run"
+    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    with locked_folder(place), pytest.raises(DposeError, match="another process"):
+        discard_key(str(place), state)
+    for other in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(DposeError, match=r"no such run|no ledger"):
+            discard_key(str(other), state)
+    assert len(list((state / "keys").iterdir())) == 1
 
 
 def test_a_ledger_that_lost_lines_is_refused(dots, tmp_path, quiet, monkeypatch):
@@ -477,7 +657,7 @@ def test_a_run_folder_that_becomes_read_only_stops_the_run(
                 raise OSError(errno.EROFS, "Read-only file system")
         return real(path, flags, *rest, **options)
 
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refusing)
         with pytest.raises(DposeError, match="not allowed to write here"):

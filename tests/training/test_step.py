@@ -6,7 +6,7 @@ import torch
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
-from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.gradients import clipped_sum, grid, per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
 from dpose.training.step import Engine, plain_batches, plain_gradient, private_gradient
@@ -57,7 +57,7 @@ def test_the_step_is_sample_clip_sum_noise_divide(dots, monkeypatch):
     assert seen["stddev"] == engine.bound.event.sigma * 1.0
     for name, value in expected.items():
         # noise goes onto the sum; the divisor is the expected batch size, whatever the sample's size
-        torch.testing.assert_close(got[name], (value + 1000) / 20, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(got[name].double(), (value + 1000) / 20, rtol=1e-6, atol=0)
     assert len(sample) != 20
 
 
@@ -95,6 +95,24 @@ def test_the_micro_batch_changes_nothing(dots, monkeypatch, views_at_once):
     params = trainable_params(reference.model)
     a, b = private_gradient(reference, params, 1), private_gradient(other, params, 1)
     torch.testing.assert_close(flat(a), flat(b), rtol=1e-4, atol=1e-6)
+
+
+def test_rounding_is_last_and_once(dots, monkeypatch):
+    """Sums are integers, noise comes in float64, and what is divided is rounded to the weights' type behind it."""
+    engine, seen = engine_for(dots, views_at_once=4), {}
+    params = trainable_params(engine.model)
+
+    def spy(sums, stddev, stream):
+        seen.update(sums)
+        return {name: value + 2.0**-40 for name, value in sums.items()}
+
+    monkeypatch.setattr("dpose.training.step.add_gaussian", spy)
+    got = private_gradient(engine, params, 1)
+    step = grid(engine.bound.plan.clip_norm, engine.bound.plan.normalise).step
+    for name, value in seen.items():
+        assert value.dtype == torch.float64
+        assert torch.equal(value / step, (value / step).round())
+        assert torch.equal(got[name], ((value + 2.0**-40) / engine.bound.divisor).float())
 
 
 def test_every_sampled_unit_is_used_exactly_once(dots):
@@ -165,6 +183,7 @@ def test_plain_gradient_and_batches(dots):
     sample = np.arange(10)
     gradient, loss = plain_gradient(engine, params, sample, 0)
     whole = engine.task.collate([engine.loader.unit(i, 0) for i in range(10)])
-    unclipped = clipped_sum(engine.task, engine.model, params, whole, 1e6)
+    each = per_unit_gradients(engine.task, engine.model, params, whole)
+    unclipped = {name: value.sum(0) for name, value in each.items()}
     torch.testing.assert_close(flat(gradient), flat(unclipped) / 10, rtol=1e-4, atol=1e-6)
     assert loss > 0

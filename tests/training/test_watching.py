@@ -7,7 +7,8 @@ import torch
 from rich.console import Console
 
 from dpose.privacy.accounting import epsilon
-from dpose.privacy.ledger import read_ledger, verify_run
+from dpose.privacy.ledger import read_ledger
+from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.score import score

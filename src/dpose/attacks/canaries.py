@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpose.privacy.accounting import Relation
+from dpose.privacy.protected import declared_copies, digest_of_targets, label_digest
 from dpose.units import Metric, Task, UnitBatch, UnitDataset, View
 
 PARAMETER = "audit_canaries"
@@ -132,7 +133,7 @@ class CanaryUnits:
     """The real units, then the canaries (`dpose.units.UnitDataset`).
 
     Args:
-        real: The units of the audited run.
+        real: The units of the audited run, copies merged (`dpose.privacy.protected.protect`).
         canaries: What is added to them.
         blank: Stands in for every real unit, with presence 0, where the real ones must not be read: in controls and
             under planted faults, which protect nobody.
@@ -142,6 +143,25 @@ class CanaryUnits:
         self, real: UnitDataset, canaries: GradientCanaries | InputCanaries, blank: View | None = None
     ) -> None:
         self.real, self.canaries, self.blank = real, canaries, blank
+        self.selection = getattr(real, "selection", None)
+
+    @property
+    def unit(self) -> str:
+        """The real units'."""
+        return self.real.unit
+
+    def copies(self, index: int) -> tuple[str, ...]:
+        """The real unit's own; a canary and a blank unit are nobody's copy."""
+        if index < len(self.real) and self.blank is None:
+            return declared_copies(self.real, index)
+        return (self.unit_id(index),)
+
+    def label_digest(self, index: int) -> str:
+        """The real unit's own, or of the marks."""
+        own = index - len(self.real)
+        if own >= 0:
+            return digest_of_targets([self.canaries.view(own)])
+        return label_digest(self.real, index) if self.blank is None else "blank"
 
     def __len__(self) -> int:
         return len(self.real) + len(self.canaries)
@@ -175,12 +195,26 @@ class PresentUnits:
     """The real units, each of them in or zeroed out (`dpose.units.UnitDataset`): every unit is a canary.
 
     Args:
-        real: The units.
+        real: The units, copies merged.
         included: (n,), which of them contribute.
     """
 
     def __init__(self, real: UnitDataset, included: Coins) -> None:
         self.real, self.included = real, included
+        self.selection = getattr(real, "selection", None)
+
+    @property
+    def unit(self) -> str:
+        """The real units'."""
+        return self.real.unit
+
+    def copies(self, index: int) -> tuple[str, ...]:
+        """The unit's own, whatever its coin."""
+        return declared_copies(self.real, index)
+
+    def label_digest(self, index: int) -> str:
+        """The unit's own and its coin."""
+        return f"{label_digest(self.real, index)} {bool(self.included[index])}"
 
     def __len__(self) -> int:
         return len(self.real)

@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter
 
 from dpose.attacks.results import AuditReport, Findings
 from dpose.attacks.tradeoff import approximate
+from dpose.privacy.rounding import lower, upper
 
 LEAST = 5e-4
 """Where the logarithmic axes begin."""
@@ -45,7 +46,7 @@ def _curves(axes: Axes, report: AuditReport) -> None:
     exact = report.family.claimed.power(fpr)
     axes.fill_between(fpr, exact, 1.0, color=ALLOWED, zorder=0)
     axes.fill_between(fpr, pair, 1.0, color=FORBIDDEN, zorder=1)
-    label = f"most at epsilon {claim['epsilon']:.3g}, delta {claim['delta']:.1g}"
+    label = f"most at epsilon {upper(claim['epsilon'])}, delta {upper(claim['delta'])}"
     axes.plot(fpr, pair, color=INK, lw=1.2, ls="--", label=label, zorder=2)
     axes.plot(fpr, exact, color=INK, lw=1.6, label="most with the claimed noise and sampling", zorder=2)
     axes.plot(fpr, fpr, color="#9ca3af", lw=1.0, ls=":", label="guessing", zorder=2)
@@ -100,7 +101,7 @@ def _bounds(axes: Axes, report: AuditReport) -> None:
         rows = np.arange(len(tests)) + (k - (len(runs) - 1) / 2) * height
         axes.barh(rows, values, height=0.9 * height, color=colour, label=name, zorder=2)
         for row, value in zip(rows, values, strict=True):
-            axes.text(value, row, f" {value:.2f}", va="center", fontsize=8, color=INK)
+            axes.text(value, row, f" {lower(value, places=2)}", va="center", fontsize=8, color=INK)
     axes.axvline(report.claim["epsilon"], color=INK, lw=1.4, ls="--", zorder=3)
     axes.text(report.claim["epsilon"], -0.62, " claimed", fontsize=8, color=INK, va="center")
     axes.set_yticks(
@@ -109,7 +110,7 @@ def _bounds(axes: Axes, report: AuditReport) -> None:
     axes.invert_yaxis()
     most = max([report.claim["epsilon"], *(run.bound for run in runs.values())])
     axes.set_xlim(0, 1.18 * most)
-    axes.set_xlabel(f"epsilon is at least (confidence {1 - report.alpha:.3g})")
+    axes.set_xlabel(f"epsilon is at least (confidence {lower(1 - report.alpha)})")
     axes.legend(loc="lower right", fontsize=8, framealpha=0.95)
     _plain(axes)
 

@@ -15,6 +15,7 @@ from dpose.attacks import onerun
 from dpose.attacks.family import Family, NoiseBound
 from dpose.attacks.tradeoff import Floats
 from dpose.attacks.trials import OperatingPoint, Trials, operating_points, refuted_by, roc
+from dpose.privacy.rounding import lower, upper
 from dpose.privacy.statement import software_versions
 from dpose.training.plan import BoundPlan
 
@@ -225,18 +226,18 @@ class AuditReport:
         """The report in words and two tables."""
         found, claim = self.findings, self.claim
         verdict = (
-            f"**FLAGGED**: the claim is refuted at confidence {1 - self.alpha:.4g}, by: {', '.join(found.refuted)}."
+            f"**FLAGGED**: the claim is refuted at confidence {lower(1 - self.alpha)}, by: {', '.join(found.refuted)}."
             if found.flagged
-            else f"**Not refuted** at confidence {1 - self.alpha:.4g}. That is no proof: the audit bounds epsilon from "
-            "below."
+            else f"**Not refuted** at confidence {lower(1 - self.alpha)}. That is no proof: the audit bounds epsilon "
+            "from below."
         )
         lines = [
             f"# {self.title}",
             "",
             verdict,
             "",
-            f"* Claimed: epsilon {claim['epsilon']:.4g} at delta {claim['delta']:.4g} ({claim['relation']})",
-            f"* Shown: epsilon at least {found.bound:.3g}",
+            f"* Claimed: epsilon {upper(claim['epsilon'])} at delta {upper(claim['delta'])} ({claim['relation']})",
+            f"* Shown: epsilon at least {lower(found.bound, 3)}",
             f"* Canaries: {self.canaries['count']:,} {self.canaries['kind']}, {self.canaries['included']:,} of them in",
             f"* Adversary: {self.threat_model}",
             f"* Seed: {'none, keys from the operating system' if self.seed is None else self.seed}",
@@ -268,12 +269,12 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _bound(value: float | None) -> str:
-    return "does not apply" if value is None else f"{value:.2f}"
+    return "does not apply" if value is None else lower(value, places=2)
 
 
 def _percent(trials: Trials) -> str:
     low, high = trials.interval(0.05)
-    return f"{trials.rate:.1%} [{low:.1%}, {high:.1%}]"
+    return f"{trials.rate:.1%} [{lower(low, places=1, times=100)}%, {upper(high, places=1, times=100)}%]"
 
 
 def claim_of(bound: BoundPlan) -> dict[str, Any]:

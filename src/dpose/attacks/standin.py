@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dpose.training.loader import Loader
-from dpose.units import Metric, UnitBatch, View, pad_views
+from dpose.units import Metric, Unit, UnitBatch, View, pad_views
 
 PIXEL = View(np.zeros((1, 1, 3), np.uint8), {})
 
@@ -76,6 +76,8 @@ class NoUnits:
     Args:
         count: n.
     """
+
+    unit = Unit.IMAGE
 
     def __init__(self, count: int) -> None:
         self.count = count

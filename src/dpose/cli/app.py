@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,28 @@ from dpose.errors import DposeError
 
 app = typer.Typer(
     name="dpose",
-    help="Differentially private human vision: train pose models privately, and prove it.",
     epilog="Start with: dpose demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(metadata.version("dpose"))
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which dpose this is.")
+    ] = False,
+) -> None:
+    """Differentially private human vision: train pose models privately, and prove it."""
+
 
 app.add_typer(scene.app, name="scene")
 app.add_typer(data.app, name="data")
@@ -160,7 +176,7 @@ def verify(
     run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
-    from dpose.privacy.ledger import verify_run
+    from dpose.privacy.verify import verify_run
 
     console = plain_console()
     if release.verified(run, console):
@@ -179,6 +195,13 @@ def account(
         typer.Option(help="The epsilon that all runs on these data together may take; others are refused."),
     ] = None,
     no_budget: Annotated[bool, typer.Option("--no-budget", help="Lift the budget.")] = False,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="What the budget protects: crop, image, video or subject. Runs for a weaker unit are refused. "
+            "Default: image; of videos video."
+        ),
+    ] = None,
     delta: Annotated[
         float | None, typer.Option(help="At which epsilon is counted. Default: the runs' own, or 1e-5.")
     ] = None,
@@ -190,9 +213,32 @@ def account(
     if budget is not None or no_budget:
         if data is None or (budget is not None and no_budget):
             raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
-        said = change_budget(data, budget, delta or DELTA, console)
+        said = change_budget(data, budget, delta or DELTA, console, unit)
         console.print(said, highlight=False, markup=False)
     console.print(account_of(data, delta, console), highlight=False)
+
+
+@app.command(epilog="Example: dpose keys runs/a --discard")
+def keys(
+    run: Annotated[
+        str | None, typer.Argument(help="A run folder, or a name from the list. Default: list all.")
+    ] = None,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Overwrite and delete the key: the run is given up.")
+    ] = False,
+) -> None:
+    """The keys of private runs that were stopped and may go on; and how to be rid of one."""
+    from dpose.experiments.keys import discard_key, list_keys
+
+    console = plain_console()
+    if run is None or not discard:
+        if run is not None or discard:
+            raise DposeError(
+                "what shall be done?", fix="dpose keys lists them, dpose keys RUN --discard deletes one"
+            )
+        console.print(list_keys(), highlight=False)
+        return
+    console.print(discard_key(run), highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: dpose demo --out runs/demo")

@@ -10,8 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dpose.privacy.rounding import as_given, between, lower, upper
+
 if TYPE_CHECKING:
     from dpose.attacks.results import AuditReport
+    from dpose.attacks.trials import Trials
     from dpose.experiments.config import RunConfig
 
 app = typer.Typer(
@@ -152,7 +155,8 @@ def mechanism(
         )
     found = report.findings
     table = Table(
-        title=f"{name}: epsilon {epsilon:g}, delta {delta:g} claimed; {report.samples:,} outputs of each input"
+        title=f"{name}: epsilon {as_given(epsilon)}, delta {as_given(delta)} claimed; "
+        f"{report.samples:,} outputs of each input"
     )
     for column in ("tested by", "event", "on the likelier input", "on the other"):
         table.add_column(column)
@@ -165,11 +169,13 @@ def mechanism(
         console.print(f"Planted fault: {report.planted}", highlight=False)
     estimate, bound = found.hockey_stick
     lines = [
-        f"epsilon is at least {found.epsilon_bound:.3g} at delta {delta:g} (confidence {1 - alpha:g})",
-        f"delta at epsilon {epsilon:g}: estimate {max(estimate, 0.0):.3g}, at least {max(bound, 0.0):.3g}",
+        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(delta)} "
+        f"(confidence {lower(1 - alpha)})",
+        f"delta at epsilon {as_given(epsilon)}: estimate {max(estimate, 0.0):.3g}, "
+        f"at least {lower(max(bound, 0.0), 3)}",
     ]
     if report.exact is not None:
-        lines.append(f"epsilon by adding up all outputs: {report.exact:.6g}")
+        lines.append(f"epsilon by adding up all outputs: {lower(report.exact, 6)}")
     for line in lines:
         console.print(line, highlight=False)
     if out:
@@ -225,17 +231,17 @@ def _config(
 
 def _show(report: AuditReport, console: Console) -> None:
     runs = {"this run": report.findings, **{f"control: {k}": v for k, v in report.controls.items()}}
-    table = Table(title=f"{report.title}: epsilon is at least (confidence {1 - report.alpha:g})")
+    table = Table(title=f"{report.title}: epsilon is at least (confidence {lower(1 - report.alpha)})")
     table.add_column("test")
     for name in runs:
         table.add_column(name, justify="right")
     for test in report.findings.bounds:
         values = [run.bounds[test] for run in runs.values()]
-        table.add_row(test, *("-" if value is None else f"{value:.2f}" for value in values))
+        table.add_row(test, *("-" if value is None else lower(value, places=2) for value in values))
     table.add_section()
     for k, point in enumerate(report.findings.points[:2]):
         rates = [run.points[k].true for run in runs.values()]
-        cells = [f"{r.rate:.1%} ({r.interval(0.05)[0]:.1%} to {r.interval(0.05)[1]:.1%})" for r in rates]
+        cells = [_share(rate) for rate in rates]
         table.add_row(f"true positives at {point.target:.1%} false ones", *cells)
     table.add_section()
     table.add_row(
@@ -248,15 +254,20 @@ def _show(report: AuditReport, console: Console) -> None:
         console.print(report.unseen, highlight=False, markup=False)
     if report.findings.flagged:
         console.print(
-            f"[bold red]FLAGGED[/]: epsilon {report.claim['epsilon']:.4g} is refuted by "
+            f"[bold red]FLAGGED[/]: epsilon {upper(report.claim['epsilon'])} is refuted by "
             f"{', '.join(report.findings.refuted)}",
             highlight=False,
         )
     else:
         console.print(
-            f"epsilon {report.claim['epsilon']:.4g} is [bold]not refuted[/]; that is no proof",
+            f"epsilon {upper(report.claim['epsilon'])} is [bold]not refuted[/]; that is no proof",
             highlight=False,
         )
+
+
+def _share(trials: Trials) -> str:
+    low, high = trials.interval(0.05)
+    return f"{trials.rate:.1%} ({between(low, high, places=1, times=100)} %)"
 
 
 def _leave(flagged: bool, out: Path | None = None, console: Console | None = None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from dpose.cli.names import KeepNames, Rename, check_names, say_names
 from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ def register(app: typer.Typer) -> None:
 Paths = Annotated[list[str], typer.Argument(help="Videos, folders of them, globs.")]
 Out = Annotated[Path | None, typer.Option(help="A folder, or the name of one video.")]
 KeepAudio = Annotated[bool, typer.Option("--keep-audio", help="Copy the sound, unprotected.")]
-Rename = Annotated[bool, typer.Option("--rename", help="Number the files: names may tell something.")]
 
 
 def release_video(
@@ -76,6 +76,7 @@ def release_video(
         bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")
     ] = False,
     keep_audio: KeepAudio = False,
+    keep_names: KeepNames = False,
     rename: Rename = False,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
@@ -100,7 +101,8 @@ def release_video(
         split=SPLIT if split is None else split,
     )
     console = Console()
-    found = _found(paths, out, explain, rename)
+    check_names(keep_names, rename)
+    found = _found(paths, out, explain, keep_names)
     for job, info in found:
         with naming(info.path):
             plan = bind_clip(chosen, shape_of(info), AesNoise(Key.fresh()))
@@ -114,14 +116,14 @@ def release_video(
         own = None if seed is None else seed + number
         return release_file(info, job.target, chosen, seed=own, keep_sound=keep_audio, progress=progress)
 
+    names = _remember(found, out)
     _each(found, release, console)
     if len(found) > 1:
         console.print(
             "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
             highlight=False,
         )
-    if not rename:
-        console.print("File names were kept; --rename numbers them instead.", highlight=False)
+    say_names(names, keep_names, console)
 
 
 def obfuscate(
@@ -129,6 +131,7 @@ def obfuscate(
     method: Annotated[str, typer.Option(help="isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
     out: Out = None,
     keep_audio: KeepAudio = False,
+    keep_names: KeepNames = False,
     rename: Rename = False,
     seed: Annotated[
         int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
@@ -144,15 +147,27 @@ def obfuscate(
         own = None if seed is None else seed + number
         return obfuscate_file(info, job.target, method, seed=own, keep_sound=keep_audio, progress=progress)
 
-    _each(_found(paths, out, False, rename), run, console)
+    check_names(keep_names, rename)
+    found = _found(paths, out, False, keep_names)
+    names = _remember(found, out)
+    _each(found, run, console)
+    say_names(names, keep_names, console)
 
 
-def _found(paths: list[str], out: Path | None, explain: bool, rename: bool) -> list[tuple[Job, VideoInfo]]:
+def _found(
+    paths: list[str], out: Path | None, explain: bool, keep_names: bool
+) -> list[tuple[Job, VideoInfo]]:
     from dpose.release.clips import find_videos
 
     if out is None and not explain:
         raise DposeError("releasing needs --out", fix="name a folder or a video")
-    return find_videos(paths, out or Path("released"), rename=rename)
+    return find_videos(paths, out or Path("released"), keep_names=keep_names)
+
+
+def _remember(found: list[tuple[Job, VideoInfo]], out: Path | None) -> Path | None:
+    from dpose.release.batch import remember
+
+    return remember([job for job, _ in found], out or Path("released"))
 
 
 def _each(found: list[tuple[Job, VideoInfo]], run: Any, console: Console) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.cli.names import KeepNames, Rename, check_names, say_names
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ def pixelize(
     keep_audio: Annotated[
         bool, typer.Option("--keep-audio", help="Copy a video's sound, unprotected.")
     ] = False,
-    rename: Annotated[
-        bool, typer.Option("--rename", help="Number the files: names may tell something.")
-    ] = False,
+    keep_names: KeepNames = False,
+    rename: Rename = False,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Pictures or frames in work at a time.")] = 1,
     seed: Annotated[
@@ -86,7 +86,7 @@ def pixelize(
     ] = None,
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages."""
-    from dpose.release.batch import find_jobs
+    from dpose.release.batch import find_jobs, remember
     from dpose.release.setting import Setting
 
     console = Console()
@@ -101,11 +101,15 @@ def pixelize(
     )
     if out is None and not explain:
         raise DposeError("releasing needs --out", fix="name a folder, or use --explain to release nothing")
-    jobs = find_jobs(paths, out or Path("released"), rename=rename, suffix=".jpg" if jpeg else ".png")
+    check_names(keep_names, rename)
+    folder = out or Path("released")
+    jobs = find_jobs(paths, folder, keep_names=keep_names, suffix=".jpg" if jpeg else ".png")
     if explain:
         _explain(jobs, chosen, console)
         return
-    _release(jobs, chosen, console, seed=seed, workers=workers, keep_sound=keep_audio, named=not rename)
+    names = remember(jobs, folder)
+    _release(jobs, chosen, console, seed=seed, workers=workers, keep_sound=keep_audio)
+    say_names(names, keep_names, console)
 
 
 def restore(
@@ -186,7 +190,6 @@ def _release(
     seed: int | None,
     workers: int,
     keep_sound: bool,
-    named: bool,
 ) -> None:
     from dpose.release.batch import release_all
 
@@ -216,5 +219,3 @@ def _release(
             "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
             highlight=False,
         )
-    if named:
-        console.print("File names were kept; --rename numbers them instead.", highlight=False)

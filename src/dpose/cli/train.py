@@ -85,7 +85,8 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="A stopped or killed run to go on with, by itself: its settings are its own.",
+            help="A stopped or killed run to go on with: its settings are its own. Only a folder from another machine "
+            "needs --data again, and --public, --watch and --init where it had them.",
             rich_help_panel=RUNNING,
         ),
     ] = None,
@@ -277,11 +278,15 @@ def train(
     from dpose.experiments.tasks import explain_task, resume_task, train_task
 
     console = plain_console()
-    if resume is not None:
-        told(resume_task(resume, console), console)
-        return
     if annotations:
         data = [with_annotations(_only(data, annotations), annotations)]
+    if resume is not None:
+        places = {
+            "data": {"private": data or None, "public": public, "watch": watch},
+            "model": {"init": init},
+        }
+        told(resume_task(resume, console, places), console)
+        return
     given: dict[str, Any] = {
         "task": task,
         "data": {
@@ -368,7 +373,12 @@ def stop_if_interrupted(run: Run, console: Console) -> None:
     if run.interrupted:
         console.print(
             f"Stopped after step {run.steps}; what is saved is complete and its statement true. "
-            f"To go on: dpose train --resume {run.folder}",
+            f"To go on: dpose train --resume {run.folder}"
+            + (
+                f". To give it up and delete its key: dpose keys {run.folder} --discard"
+                if run.statement.kind == "private"
+                else ""
+            ),
             highlight=False,
         )
         raise typer.Exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dpose.action.data import VideoUnits, open_videos
+from dpose.action.data.spec import SOURCES as ACTION_SOURCES
+from dpose.action.model import ActionConfig
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.model import PoseConfig
 from dpose.privacy.account import (
@@ -23,8 +27,10 @@ from dpose.privacy.account import (
     lift_budget,
     set_budget,
     touching,
+    unbounded,
 )
-from dpose.training.trainer import read_contents
+from dpose.privacy.protected import protect
+from dpose.privacy.rounding import as_given, upper
 
 DELTA = 1e-5
 """At which epsilon is told where no run names a delta."""
@@ -55,33 +61,55 @@ def account_of(data: str | None, delta: float | None, console: Console) -> Rende
     return _table(mine, delta, limits or _budgets(mine), title=data)
 
 
-def change_budget(data: str, epsilon: float | None, delta: float, console: Console) -> str:
+def change_budget(
+    data: str, epsilon: float | None, delta: float, console: Console, unit: str | None = None
+) -> str:
     """Set the budget of `data`, or lift it where `epsilon` is None; what was done, in words.
+
+    Args:
+        data: NAME[:ROOT][:SPLIT], of poses or of videos.
+        epsilon: Of all runs together.
+        delta: At which it is counted.
+        console: Where progress goes.
+        unit: What it is for; a video where the data are videos, otherwise an image.
 
     Raises:
         DposeError: the data cannot be read, or a value is out of range.
     """
+    unit = unit or ("video" if _of_videos(data) else "image")
     marks = marks_of_data(data, console)
     if epsilon is None:
         return f"{data}: " + ("the budget is lifted" if lift_budget(marks) else "there was no budget")
-    set_budget(Budget(epsilon, delta, data, marks))
+    set_budget(Budget(epsilon, delta, data, marks, unit))
+    what = "videos" if _of_videos(data) else "pictures"
     return (
-        f"{data}: no run may take these {len(marks):,} pictures past epsilon {epsilon:g} at delta {delta:g}, "
-        "all runs together"
+        f"{data}: no run may take these {len(marks):,} {what} past epsilon {as_given(epsilon)} at delta "
+        f"{as_given(delta)} for each {unit}, all runs together; what has no bound for that is refused: runs without "
+        "noise or for a weaker unit, "
+        "feature privacy, scores"
     )
 
 
 def marks_of_data(data: str, console: Console) -> Marks:
-    """The pictures of `data`, as a training run would read them (rendered ones: of preset `nano`).
+    """The pictures or videos of `data`, as a training run would read them (rendered ones: of preset `nano`).
 
     Raises:
         DposeError: they cannot be read.
     """
+    if _of_videos(data):
+        videos = open_videos(data, purpose="train")
+        return protect(
+            VideoUnits(videos, ActionConfig(videos.actions or ("",), "nano")), console=console
+        ).identity.marks
     spec = DataSpec.parse(data).for_purpose("train")
     units = open_data(
         spec, purpose="train", input_size=PoseConfig(preset="nano").input_size, augment=Augment.none()
     )
-    return read_contents(units, 2, console)[1]
+    return protect(units, console=console).identity.marks
+
+
+def _of_videos(data: str) -> bool:
+    return data.partition(":")[0] in ACTION_SOURCES
 
 
 def _budgets(entries: Sequence[Charge]) -> list[Budget]:
@@ -102,12 +130,16 @@ def _table(
             entry.unit,
             entry.relation.value + (" *" if entry.beyond else ""),
             _own(entry),
-            f"{entry.delta:g}" if entry.events else "",
+            as_given(entry.delta) if entry.events else "",
             _short(entry.folder),
         )
     at = delta or max((entry.delta for entry in entries if entry.events), default=DELTA)
     bounded = [entry for entry in entries if entry.events]
-    lines = [f"All runs with a guarantee, composed: epsilon {composed(bounded, at):.4g} at delta {at:g}."]
+    lines = ["No run with a guarantee has read them."]
+    if bounded:
+        lines = [
+            f"All runs with a guarantee, composed: epsilon {upper(composed(bounded, at))} at delta {as_given(at)}."
+        ]
     free = [entry for entry in entries if not entry.events and entry.what != EVALUATION]
     if free:
         lines.append(
@@ -120,18 +152,26 @@ def _table(
         lines.append("* protects only what a picture holds beyond its public view and labels.")
     if len({entry.unit for entry in bounded}) > 1:
         lines.append("The units differ; together the runs protect the smallest of them.")
-    for limit in limits:
-        spent = composed([e for e in touching(charges(), limit.marks) if e.events], limit.delta)
-        lines.append(
-            f"Budget of {limit.data}: epsilon {limit.epsilon:g} at delta {limit.delta:g}; {spent:.4g} is spent."
-        )
+    lines += [_budget_line(limit) for limit in limits]
     return Group(table, Text("\n".join(lines) + "\n"))
+
+
+def _budget_line(limit: Budget) -> str:
+    """What is left of a budget; where something has no bound, that and not a number."""
+    found = touching(charges(), limit.marks)
+    free = Counter(why for entry in found if (why := unbounded(entry, limit.unit)))
+    said = (
+        f"Budget of {limit.data}: epsilon {limit.epsilon:g} at delta {limit.delta:g} for each {limit.unit}; "
+    )
+    if not free:
+        return f"{said}{upper(composed(found, limit.delta))} is spent."
+    return f"{said}what is spent has no bound: " + "; ".join(f"{n} x {why}" for why, n in free.items()) + "."
 
 
 def _own(entry: Charge) -> str:
     if entry.what == EVALUATION:
         return "no noise"
-    return f"{composed([entry], entry.delta):.4g}" if entry.events else "unbounded"
+    return upper(composed([entry], entry.delta)) if entry.events else "unbounded"
 
 
 def _times(count: int, what: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import cast
 
@@ -24,13 +23,16 @@ from dpose.action.model import (
 )
 from dpose.action.task import ActionTask
 from dpose.errors import DposeError
-from dpose.experiments.choices import inherited, only_source
+from dpose.experiments.choices import counted, only_source, selection
 from dpose.experiments.config import RunConfig
 from dpose.experiments.evaluation import record_score
+from dpose.experiments.places import places_of, run_config, shown_settings
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import make_report, show_report
+from dpose.experiments.scored import reserve_score
 from dpose.experiments.warnings import few_units
 from dpose.files import check_free
+from dpose.training.first_weights import FirstWeights
 from dpose.training.folder import read_statement
 from dpose.training.ranks import ranks
 from dpose.training.score import score
@@ -38,6 +40,10 @@ from dpose.training.trainer import Run, train
 from dpose.training.watching import Watch
 
 UNIT = "video"
+NOBODY_IN_KINETICS = (
+    "the videos of Kinetics-400, which torchvision's first weights learnt from without a guarantee, are none of the "
+    "units"
+)
 
 
 def train_action(
@@ -71,10 +77,10 @@ def train_action(
     place.highest(0)  # nobody makes the folder before everybody has looked
     spec = ActionSpec.parse(_source(config)).for_purpose("train")
     units = open_action_units(config)
-    model, facts, caveats = build_action_model(config, units.videos.actions)
-    private = config.plan.kind.reads_private_data
-    show_report([f"{spec.shown}: {len(units):,} units"] if private else units.report, console)
-    warning = few_units(len(units)) if private else None
+    model, start = build_action_model(config, units.videos.actions)
+    private, count = config.plan.kind.reads_private_data, counted(config, len(units))
+    show_report([f"{spec.shown}: {count:,} units"] if private else units.report, console)
+    warning = few_units(count) if private else None
     if warning:
         console.print(f"Warning: {warning}", highlight=False)
     run = train(
@@ -88,9 +94,9 @@ def train_action(
         optimizer=config.optimizer,
         seed=config.seed,
         watch=_watch(config, spec, model.config),
-        settings={**config.to_dict(), "command": command},
-        public_facts=facts,
-        caveats=caveats,
+        settings=shown_settings(config, command),
+        places=places_of(config, command),
+        start=start,
         views_at_once=views_at_once,
         console=console,
         data_name=spec.shown,
@@ -108,7 +114,8 @@ def explain_action_run(config: RunConfig) -> RenderableType:
     """
     size = config.model.input_size or ActionConfig(("",), _preset(config)).input_size
     try:
-        count, how = len(open_action_units(config)), "counted"
+        count = counted(config, len(open_action_units(config)))
+        how = "counted" if config.plan.nominal_units is None else "nominal"
     except DposeError as error:
         if config.data.units is None:
             raise
@@ -131,11 +138,11 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     Raises:
         DposeError: another unit than a video is asked for, or the videos cannot be read.
     """
-    if config.plan.unit != UNIT:
+    if (config.plan.unit or UNIT) != UNIT:
         raise DposeError(
             f"action data has no unit {config.plan.unit!r}", "--unit", f"leave it out, or say {UNIT}"
         )
-    videos = open_videos(_source(config), purpose="train", limit=config.data.limit)
+    videos = open_videos(_source(config), purpose="train", limit=selection(config))
     if not videos.actions:
         raise DposeError("has no actions to learn", _source(config))
     return VideoUnits(
@@ -146,10 +153,8 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     )
 
 
-def build_action_model(
-    config: RunConfig, actions: tuple[str, ...]
-) -> tuple[ActionModel, list[str], list[str]]:
-    """The model to train, what is public about its first weights, and the caveats that come with them.
+def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[ActionModel, FirstWeights]:
+    """The model to train, and where its first weights are from.
 
     Raises:
         DposeError: `init` is neither a model folder for these actions nor a file of MViT's weights.
@@ -161,47 +166,46 @@ def build_action_model(
             f"strategy {strategy} {'starts from trained weights' if choice.init is None else 'takes no --init'}",
             fix="give --init FOLDER or FILE.safetensors, or --strategy scratch",
         )
-    model = fresh_model(_model_config(config, actions), config.seed)
-    facts: list[str] = []
-    caveats: list[str] = []
+    model, start = fresh_model(_model_config(config, actions), config.seed), FirstWeights.drawn()
     if choice.init:
         path = Path(choice.init)
         if path.is_dir():
             model = load_action_model(path)
             if model.config.classes != actions:
                 raise DposeError("knows other actions than the data have", str(path))
-            caveats += inherited(path)
+            start = FirstWeights.of(path)
         else:
             load_pretrained(model, path)
-            caveats.append("the first weights are torchvision's, trained without a guarantee on Kinetics-400")
-        facts.append(f"the first weights, from {path.name}")
+            start = FirstWeights.of(path, NOBODY_IN_KINETICS)
     apply_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), facts, caveats
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), start
 
 
 def evaluate_action(folder: Path, data: str, *, limit: int | None = None, console: Console) -> Top1Result:
     """Top-1 of the model in `folder` on the middle clip of every video, written to `evaluations/`.
 
     Raises:
-        DposeError: no model, no data, data of other actions, or the data are the ones the run protects.
+        DposeError: no model, no data, data of other actions, the data are the ones the run protects, or a budget
+            stands for some of them.
     """
     spec = ActionSpec.parse(data).for_purpose("evaluate")
     model = load_action_model(folder)
     statement = read_statement(folder)
-    values = json.loads((folder / "config.json").read_text())
-    trained = values.get("run", {}).get("data", {}).get("private", "")
-    protects = statement is not None and statement.kind != "none" and trained
-    if protects and ActionSpec.parse(trained).for_purpose("train") == spec:
-        raise DposeError(
-            "these are the units the run protects; their score without noise is outside any guarantee",
-            data,
-            "evaluate on a held-out split",
-        )
     videos = open_videos(spec, purpose="evaluate", limit=limit)
     if videos.actions != model.config.classes:
         raise DposeError("has other actions than the model knows", data)
     show_report(videos.notes, console)
     units = VideoUnits(videos, model.config)
+    reserve_score(
+        folder,
+        statement,
+        units,
+        name=spec.shown,
+        public=spec.public,
+        same=any(spec.same_units(own) for own in _trained_on(folder)),
+        unit=UNIT,
+        console=console,
+    )
     placed = model.to("cuda" if torch.cuda.is_available() else "cpu")
     result = cast(
         Top1Result, score(ActionTask(videos.actions), placed, units, views_at_once=16, console=console)
@@ -210,6 +214,14 @@ def evaluate_action(folder: Path, data: str, *, limit: int | None = None, consol
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return result
+
+
+def _trained_on(folder: Path) -> tuple[ActionSpec, ...]:
+    """The videos a run was trained on, where its config says."""
+    try:
+        return tuple(ActionSpec.parse(s).for_purpose("train") for s in run_config(folder).data.sources)
+    except DposeError:
+        return ()
 
 
 def _preset(config: RunConfig) -> ActionPreset:
@@ -228,7 +240,7 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
     if config.data.public is None:
         return None
     spec = ActionSpec.parse(config.data.public).for_purpose("train")
-    if spec == ActionSpec.parse(_source(config)).for_purpose("train"):
+    if spec.same_units(ActionSpec.parse(_source(config)).for_purpose("train")):
         raise DposeError("the public data are the private ones", f"--public {config.data.public}")
     return VideoUnits(open_videos(spec, purpose="train"), model, views=config.data.views or 1, augment=True)
 
@@ -238,7 +250,7 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Watch | N
     if config.data.watch == "none" or (config.data.watch is None and not own.public):
         return None
     spec = ActionSpec.parse(config.data.watch or f"{own.name}:{own.root}").for_purpose("evaluate")
-    if spec == own and config.plan.kind.reads_private_data:
+    if spec.same_units(own) and config.plan.kind.reads_private_data:
         raise DposeError(
             "these are the units the run protects; their score would be outside any guarantee",
             f"--watch {config.data.watch}",

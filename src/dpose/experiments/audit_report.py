@@ -14,7 +14,7 @@ from dpose.attacks.trials import OperatingPoint, Trials
 from dpose.attacks.unseen import UNSEEN
 from dpose.files import write_atomic
 from dpose.report import Attacked, AuditRecord, Blind, Rates, Share, write_audit
-from dpose.report.numbers import brief
+from dpose.report.numbers import at_most
 
 GRID = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 161)])
 """False-positive rates at which a claimed curve is drawn."""
@@ -44,8 +44,8 @@ def audit_record(report: AuditReport, name: str) -> AuditRecord:
         delta=delta,
         confidence=1 - report.alpha,
         claim={
-            "epsilon": f"{claim['epsilon']:.6g}",
-            "delta": brief(float(claim["delta"])),
+            "epsilon": at_most(claim["epsilon"], 6),
+            "delta": at_most(float(claim["delta"])),
             "method": str(claim["method"]),
             "neighbours": str(claim["relation"]),
             "accountant": str(claim["accountant"]),

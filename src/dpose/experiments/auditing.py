@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +30,18 @@ from dpose.attacks.standin import PIXEL, NoTask, NoUnits
 from dpose.attacks.unseen import told
 from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
-from dpose.experiments.choices import augment, build_model, conditions, only_source, shown_spec
+from dpose.experiments.choices import build_model, conditions, counted, only_source, open_units, shown_spec
 from dpose.experiments.config import RunConfig
-from dpose.files import check_free, write_atomic
+from dpose.experiments.places import places_of, shown_settings
+from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
+from dpose.privacy.account import note_weights
+from dpose.privacy.entries import read_ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.protected import protect
+from dpose.privacy.rounding import as_given, upper
+from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.units import View
@@ -69,7 +76,7 @@ class TrainingAudit:
         if self.kind not in ("gradient", "input"):
             raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
         if not 0 < self.alpha < 1:
-            raise DposeError(f"the level must lie between 0 and 1, not {self.alpha:g}", "--alpha")
+            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
         if self.plant is not None:
             check_fault(self.plant, FAULTS)
 
@@ -98,19 +105,15 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     seeded = config.seed is not None
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
-    model, facts, caveats = build_model(config)
+    model, start, caveats = build_model(config)
     size = model.config.input_size
     task = PoseTask(model.config.skeleton, model.config.split_ratio)
     data = only_source(config, "an audit")
-    real = open_data(
-        data,
-        purpose="train",
-        input_size=size,
-        augment=augment(config),
-        unit="crop" if plan.unit == "crop" else "image",
-        limit=config.data.limit,
+    # as the audited run reads them: canaries go among merged units
+    real = protect(open_units(config, size), plan.relation, console=console).data
+    console.print(
+        f"{data}: {counted(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
     )
-    console.print(f"{data}: {len(real):,} units and {audit.canaries:,} canaries", highlight=False)
     canaries, outsiders = _canaries(audit, plan, size, rng)
     with console.status("the claimed curve"):
         bound = plan.bind(len(real) + audit.canaries)
@@ -132,8 +135,10 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             plan,
             out,
             seed=config.seed,
-            settings={**config.to_dict(), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
-            public_facts=[*facts, f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
+            settings={**shown_settings(config), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
+            places=places_of(config),
+            start=start,
+            public_facts=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
             conditional_on=conditions(config),
             caveats=[*caveats, *_caveats(audit)],
             data_name=shown_spec(DataSpec.parse(data).for_purpose("train")),
@@ -153,7 +158,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         scored = _faulty(fault, its_task, its_model, units, plan, config.seed, options)
         controls[name] = found(scored, units.canaries.included)
     report = AuditReport(
-        title=f"Audit of {plan.method} at epsilon {bound.epsilon:.3g}",
+        title=f"Audit of {plan.method} at epsilon {upper(bound.epsilon or 0)}",
         claim=claim_of(bound),
         threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
         canaries={
@@ -243,7 +248,10 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     weights = {
         name: t.detach().cpu().contiguous() for name, t in model.state_dict().items() if name != PARAMETER
     }
-    write_atomic(out / "model.safetensors", save_tensors(weights))
+    file = save_tensors(weights)
+    # what starts from these weights starts from the audit's
+    note_weights(read_ledger(out / "ledger.jsonl")[0].run_id, hashlib.sha256(file).hexdigest())
+    reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": file})
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import torch
 
@@ -27,39 +26,15 @@ from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import SKELETONS
-from dpose.privacy.statement import PrivacyStatement
-from dpose.training.folder import read_statement
+from dpose.privacy.selection import Selection
+from dpose.training.first_weights import FirstWeights
 from dpose.units import Precision
 
 IMAGENET = "imagenet"
 """What `--init` calls timm's weights of a TinyViT that has learnt from ImageNet."""
-
-
-def run_config(folder: Path) -> RunConfig:
-    """The configuration of the run in `folder`.
-
-    Raises:
-        DposeError: it has none.
-    """
-    known = {key: value for key, value in _settings(folder).items() if key in RunConfig.model_fields}
-    return RunConfig.from_dict(known, str(folder / "config.json"))
-
-
-def typed_command(folder: Path) -> str:
-    """What the user typed to begin the run in `folder`; "" where it is not known.
-
-    Raises:
-        DposeError: there is no run.
-    """
-    return str(_settings(folder).get("command", ""))
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))["run"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
-    return dict(values)
+NOBODY_IN_IMAGENET = (
+    "the photographs of ImageNet, which the backbone's first weights learnt from, show none of the units"
+)
 
 
 def sources(config: RunConfig) -> tuple[DataSpec, ...]:
@@ -119,7 +94,8 @@ def _protected(config: RunConfig, spec: DataSpec) -> bool:
 
 def shown_spec(spec: DataSpec) -> str:
     """A spec for readers elsewhere: of a root, which is a path on this machine, the last part."""
-    return str(replace(spec, root=Path(spec.root).name))
+    labels = Path(spec.annotations).name if spec.annotations else ""
+    return str(replace(spec, root=Path(spec.root).name, annotations=labels))
 
 
 def _skeleton(config: RunConfig) -> str:
@@ -141,8 +117,8 @@ def first_weights(config: RunConfig) -> Path | None:
     return None if choice.strategy == "scratch" else shipped_weights().get(choice.preset)
 
 
-def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
-    """The model to train, what is public about its first weights, and the caveats that come with them.
+def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
+    """The model to train, where its first weights are from, and what else the reader of its statement must know.
 
     Raises:
         DposeError: `init` is no model folder, or does not go with the other settings; or ImageNet's weights cannot be
@@ -151,7 +127,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     choice, private = config.model, config.plan.kind.reads_private_data
     first, imagenet = first_weights(config), choice.init == IMAGENET
     strategy = choice.strategy or ("finetune" if first or imagenet else "scratch")
-    facts, caveats = [], []
+    caveats = []
     if (strategy == "scratch") != (first is None and not imagenet):
         if strategy == "scratch":
             raise DposeError(
@@ -173,17 +149,12 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
             skeleton=_skeleton(config),
         )
         model = PoseModel(described, pretrained=imagenet)
-        if imagenet:
-            facts.append("the backbone's first weights, ImageNet's")
-            caveats.append(
-                "the backbone's first weights learnt from ImageNet, photographs taken to be public"
-            )
+        start = FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET) if imagenet else FirstWeights.drawn()
     else:
         model = load_model(first)
         if choice.input_size and tuple(choice.input_size) != model.config.input_size:
             raise DposeError(f"the model takes {model.config.input_size} pixels", str(first))
-        facts.append(f"the first weights, from {first.name}")
-        caveats += inherited(first)
+        start = FirstWeights.of(first)
     if private and model.config.norm == "batch":
         model = fold_batchnorm(model)
     skeleton = _skeleton(config)
@@ -193,25 +164,11 @@ def build_model(config: RunConfig) -> tuple[PoseModel, list[str], list[str]]:
     apply_strategy(model, strategy)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
-    return model.to(device).to(memory_format=torch.channels_last), facts, caveats
-
-
-def inherited(init: Path) -> list[str]:
-    """What the statement of the first weights means for a run that starts from them."""
-    try:
-        earlier = PrivacyStatement.from_json((init / "privacy.json").read_text())
-    except (OSError, DposeError):
-        return ["the first weights carry no statement; whoever is in them is not covered here"]
-    if earlier.kind == "private":
-        return [
-            f"the first weights were trained privately (epsilon {earlier.epsilon:.4g}); for a unit that was in their "
-            "data too, the two epsilons add up"
-        ]
-    return ["the first weights were trained without a guarantee, on data taken to be public"]
+    return model.to(device).to(memory_format=torch.channels_last), start, caveats
 
 
 def conditions(config: RunConfig) -> list[str]:
-    """What a guarantee takes as given: because of data, recipe, and what the first weights learnt from."""
+    """What a guarantee takes as given because of data and recipe; first weights bring conditions of their own."""
     public = DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else None
     trained = sources(config)
     used = [*trained, watched(config), public]
@@ -219,9 +176,7 @@ def conditions(config: RunConfig) -> list[str]:
     if config.recipe:
         chosen_on = RECIPES[config.recipe].chosen_on
         own |= {chosen_on[spec.name] for spec in trained if spec.name in chosen_on}
-    first = first_weights(config)
-    earlier = read_statement(first) if first else None
-    return sorted({*own, *(earlier.conditional_on if earlier else ())})
+    return sorted(own)
 
 
 def augment(config: RunConfig) -> Augment:
@@ -233,16 +188,6 @@ def augment(config: RunConfig) -> Augment:
 def settled(config: RunConfig) -> RunConfig:
     """`config` as it stands in the run folder: with the precision that this machine gives it."""
     return config.model_copy(update={"precision": precision(config)})
-
-
-def check_begun(folder: Path, config: RunConfig) -> None:
-    """Refuse to go on with the run in `folder` unless it began with `config`.
-
-    Raises:
-        DposeError: it holds a run with other settings, or none.
-    """
-    if run_config(folder) != settled(config):
-        raise DposeError("holds a run with other settings", str(folder), "remove it, or choose another --out")
 
 
 def precision(config: RunConfig) -> Precision:
@@ -259,23 +204,35 @@ def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | Co
         DposeError: pose data has no such unit, or cannot be read.
     """
     kinds = (*get_args(UnitKind), "subject")
-    if config.plan.unit not in kinds:
-        raise DposeError(
-            f"pose data has no unit {config.plan.unit!r}", fix=f"choose one of {', '.join(kinds)}"
-        )
-    people = config.plan.unit == "subject"
+    unit = config.plan.unit or "image"
+    if unit not in kinds:
+        raise DposeError(f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}")
+    people, limit = unit == "subject", selection(config)
     data = open_several(
         config.data.sources,
         purpose="train",
         input_size=input_size,
         augment=augment(config),
-        unit="image" if people else cast(UnitKind, config.plan.unit),
-        limit=None if people else config.data.limit,
+        unit="image" if people else cast(UnitKind, unit),
+        limit=None if people else limit,
     )
     if not people:
         return data
     subjects = SubjectUnits(data)
-    return subjects.limit(config.data.limit) if config.data.limit else subjects
+    return subjects.limit(limit) if limit else subjects
+
+
+def selection(config: RunConfig) -> Selection | None:
+    """Which of the units a run uses, as its relation needs them chosen; None for all."""
+    if config.data.limit is None:
+        return None
+    return Selection(config.data.limit, config.plan.relation, config.plan.nominal_units)
+
+
+def counted(config: RunConfig, count: int) -> int:
+    """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
+    nominal = config.plan.nominal_units
+    return count if nominal is None else min(nominal, config.data.limit or nominal)
 
 
 def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | None:

@@ -11,8 +11,9 @@ from typing import Any
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.experiments.choices import run_config
+from dpose.experiments.places import run_config
 from dpose.files import write_atomic
+from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.folder import read_statement
 
@@ -108,7 +109,7 @@ def comparison_table(runs: Sequence[Compared]) -> Table:
             run.name,
             run.method,
             run.statement.kind.value,
-            "-" if epsilon is None else f"{epsilon:.3g}",
+            "-" if epsilon is None else upper(epsilon),
             f"{run.steps:,}",
             *(f"{run.scores[name]:.1f}" if name in run.scores else "-" for name in data),
         )
@@ -158,4 +159,4 @@ def draw_comparison(runs: Sequence[Compared], out: Path) -> None:
 
 def _label(run: Compared) -> str:
     epsilon = run.statement.epsilon
-    return run.name if epsilon is None else f"{run.name}, epsilon {epsilon:.2g}"
+    return run.name if epsilon is None else f"{run.name}, epsilon {upper(epsilon)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -120,14 +120,15 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _videos(cls, values: Any) -> Any:
-        """A video is the unit of action data unless something else is asked for."""
-        if (
-            isinstance(values, dict)
-            and values.get("task") == "action"
-            and isinstance(values.get("plan"), dict)
-        ):
-            return {**values, "plan": {"unit": "video", **values["plan"]}}
+    def _unit(cls, values: Any) -> Any:
+        """The unit that the data are opened with where none is asked for: of actions a video, of poses an image."""
+        if not isinstance(values, dict):
+            return values
+        plan, unit = values.get("plan"), "video" if values.get("task") == "action" else "image"
+        if isinstance(plan, TrainingPlan) and plan.unit is None:
+            return {**values, "plan": replace(plan, unit=unit)}
+        if isinstance(plan, dict) and plan.get("unit") is None:
+            return {**values, "plan": {**plan, "unit": unit}}
         return values
 
     @model_validator(mode="after")

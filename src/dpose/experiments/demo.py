@@ -20,6 +20,7 @@ from dpose.experiments.evaluation import evaluate_run
 from dpose.experiments.runs import train_pose
 from dpose.files import check_free
 from dpose.pose.folder import find_model
+from dpose.privacy.rounding import as_given
 from dpose.training.folder import read_statement
 from dpose.training.trainer import Run
 
@@ -66,7 +67,7 @@ def run_demo(
     for path in (folder, plain):
         check_free(path)
     times = _Times()
-    console.rule(f"1. Private training on the ward, epsilon {EPSILON:g}")
+    console.rule(f"1. Private training on the ward, epsilon {as_given(EPSILON)}")
     private = train_pose(configure(recipe, seed, "dp-sgd"), folder, console, command=command)
     times.note("private training")
     if private.interrupted:
@@ -123,7 +124,9 @@ def _table(scores: dict[str, dict[str, float]]) -> Table:
     table = Table(title="PCKh@0.5 on ward:test: people who were in no training set")
     table.add_column("joint")
     for name in order:
-        table.add_column(f"private, epsilon {EPSILON:g}" if name == "private" else name, justify="right")
+        table.add_column(
+            f"private, epsilon {as_given(EPSILON)}" if name == "private" else name, justify="right"
+        )
     for joint in scores["private"]:
         end = joint == "Ankle"  # the means stand apart
         table.add_row(joint, *(f"{scores[name][joint]:.1f}" for name in order), end_section=end)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,23 +14,22 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.experiments.choices import shown_spec
+from dpose.experiments.choices import shown_spec, sources
+from dpose.experiments.places import run_config
 from dpose.experiments.queries import record_query
 from dpose.experiments.reporting import make_report, show_report
+from dpose.experiments.scored import reserve_score
 from dpose.experiments.scoring import score_boxes
 from dpose.files import write_atomic
 from dpose.pose.ap import APResult
 from dpose.pose.data import SOURCES, Augment, DataSpec, open_data
-from dpose.pose.folder import load_model
+from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.task import PoseTask
-from dpose.privacy.account import EVALUATION, Charge, charge
-from dpose.privacy.accounting import Relation
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.training.folder import read_statement
 from dpose.training.score import score
-from dpose.training.trainer import read_contents
 from dpose.units import Result
 
 
@@ -48,7 +47,8 @@ def evaluate_run(
     PCKh, or OKS AP on COCO and Human-Art.
 
     A score on private data is a release without noise. On data the model was trained on it would undo the guarantee
-    and is refused; on held-out private data it is listed in the statement, outside the guarantee.
+    and is refused, by the pictures' content; on held-out private data it is listed in the statement, outside the
+    guarantee, and charged to the account of those data before it is computed.
 
     Args:
         folder: A run or model folder.
@@ -63,17 +63,25 @@ def evaluate_run(
         The model's result and those of the models beside it, in their order.
 
     Raises:
-        DposeError: no model, no data, or the data are the ones the run protects.
+        DposeError: no model, no data, the data are the ones the run protects, or a budget stands for some of them.
     """
     spec = DataSpec.parse(data).for_purpose("evaluate")
     model = load_model(folder)
     statement = read_statement(folder)
-    if statement and statement.kind != "none" and any(spec.same_units(own) for own in _trained_on(folder)):
-        raise DposeError(
-            "these are the units the run protects; their score without noise is outside any guarantee",
-            data,
-            "evaluate on a held-out split",
-        )
+    own = _trained_on(folder)
+    units = open_data(
+        spec, purpose="evaluate", input_size=model.config.input_size, augment=Augment.none(), limit=limit
+    )
+    reserve_score(
+        folder,
+        statement,
+        units,
+        name=shown_spec(spec),
+        public=spec.public,
+        same=any(spec.same_units(one) for one in own),
+        unit="image",
+        console=console,
+    )
     paths = (folder, *(other for _, other in beside))
     results: list[PCKhResult | APResult] = []
     if SOURCES[spec.name].coco is not None:
@@ -85,13 +93,6 @@ def evaluate_run(
     elif detections is not None:
         raise DposeError("takes no detections: its people have boxes of their own", spec.name)
     else:
-        units = open_data(
-            data,
-            purpose="evaluate",
-            input_size=model.config.input_size,
-            augment=Augment.none(),
-            limit=limit,
-        )
         show_report(units.report, console)
         count = len(units)
         for path in paths:
@@ -100,8 +101,6 @@ def evaluate_run(
             results.append(cast(PCKhResult, score(task, scored, units, console=console)))
     named = {name: result.to_dict() for (name, _), result in zip(beside, results[1:], strict=True)}
     record_score(folder, "pose", shown_spec(spec), spec.public, count, results[0], named, statement, console)
-    if not spec.public:
-        _charge(folder, spec, model.config.input_size, limit, console)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return results
@@ -138,7 +137,10 @@ def record_score(
     Raises:
         DposeError: the score must be recorded and cannot be.
     """
-    outside = statement is not None and statement.kind != "none" and not public
+    # a model that is installed where nobody may write claims nothing, and can be scored all the same
+    fixed = statement is not None and statement.kind == "none" and not os.access(folder, os.W_OK)
+    shipped = folder.resolve() in {place.resolve() for place in shipped_weights().values()}
+    outside = statement is not None and not public and not fixed and not shipped
     if statement and outside:
         query = Query(result.to_dict()["metric"], f"{name}, {units:,} units")
         record_query(folder, statement, query, task)
@@ -156,39 +158,12 @@ def record_score(
     except DposeError as error:
         if outside:
             raise
-        # a model that is installed where nobody may write can be scored all the same
         console.print(f"The score is not kept: {error.line()}", highlight=False)
-
-
-def _charge(
-    folder: Path, spec: DataSpec, input_size: tuple[int, int], limit: int | None, console: Console
-) -> None:
-    """Write the score into the account of the data it was taken from."""
-    units = open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=limit)
-    name, place = shown_spec(spec), folder.resolve()
-    charge(
-        Charge(
-            id=hashlib.sha256(f"{EVALUATION} {place} {name} {limit}".encode()).hexdigest()[:32],
-            what=EVALUATION,
-            data=name,
-            folder=str(place),
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
-            unit="image",
-            relation=Relation.ZERO_OUT,
-            delta=0.0,
-            events=(),
-            beyond=False,
-            marks=read_contents(units, 2, console)[1],
-        )
-    )
 
 
 def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
     """The data a run was trained on, where its config says."""
     try:
-        values: Any = json.loads((folder / "config.json").read_text())
-        named = values["run"]["data"]["private"]
-        specs = named if isinstance(named, list) else [named]
-        return tuple(DataSpec.parse(spec).for_purpose("train") for spec in specs)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, DposeError):
+        return sources(run_config(folder))
+    except DposeError:
         return ()

@@ -18,14 +18,17 @@ from dpose.attacks.membership import Scored, adversaries
 from dpose.attacks.results import AuditReport, Findings, claim_of, weigh
 from dpose.errors import DposeError
 from dpose.experiments.audit_report import write_report
-from dpose.experiments.choices import build_model, first_weights, only_source, open_units
+from dpose.experiments.choices import build_model, first_weights, only_source, open_units, shown_spec
 from dpose.experiments.config import RunConfig
 from dpose.experiments.queries import record_query
+from dpose.experiments.scored import reserve_reading
 from dpose.experiments.shadows import ShadowJob, run_jobs
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.protected import protect
+from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, Query
 from dpose.training.folder import read_statement
 from dpose.training.plan import BoundPlan
@@ -62,7 +65,7 @@ class MembershipAudit:
         if self.targets < 1:
             raise DposeError("there must be a run to attack", "--targets", "use at least 1")
         if not 0 < self.alpha < 1:
-            raise DposeError(f"the level must lie between 0 and 1, not {self.alpha:g}", "--alpha")
+            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
         if self.workers is not None and self.workers < 1:
             raise DposeError("there must be a process to work", "--workers", "use at least 1")
 
@@ -96,15 +99,19 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         raise DposeError("shadow runs zero units out; another relation is not tested", "--relation")
     check_free(out)
     model, _, _ = build_model(config)
-    n = len(open_units(config, model.config.input_size))
+    own = protect(open_units(config, model.config.input_size), plan.relation, console=console)
+    units, n = own.data, len(own.data)
     bound = plan.bind(n)
+    spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
+    if not spec.public:
+        reserve_reading(out, units, name=shown_spec(spec), unit=own.unit.value, console=console)
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets
     cost = together(bound, runs)
     console.print(
         f"{only_source(config, 'an audit')}: {n:,} units, {audit.shadows} shadow runs and {audit.targets} to attack. "
-        f"Each costs epsilon {bound.epsilon:.4g}, all together {cost:.4g} at delta {plan.delta:g}.",
+        f"Each costs epsilon {upper(bound.epsilon or 0)}, all together {upper(cost)} at delta {as_given(plan.delta)}.",
         highlight=False,
     )
     key = Key.fresh() if config.seed is None else Key.from_seed(config.seed)
@@ -112,7 +119,8 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     family = Family(bound.event, plan.delta, plan.relation)
     caveat = (
         f"this is one of {runs} runs of a membership audit on the same units, each of which left out a random half of "
-        f"them; together they cost epsilon {cost:.4g} at delta {plan.delta:g}, beside what else the units have spent"
+        f"them; together they cost epsilon {upper(cost)} at delta {as_given(plan.delta)}, beside what else the units "
+        "have spent"
     )
     targets, shadows = _attacked_runs(
         config, n, audit, out / "runs", rng, console, "shadow runs", caveats=(caveat,)
@@ -145,7 +153,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
             )
             controls[name] = found(*scored)
     report = AuditReport(
-        title=f"Membership inference against {plan.method} at epsilon {bound.epsilon:.3g}",
+        title=f"Membership inference against {plan.method} at epsilon {upper(bound.epsilon or 0)}",
         claim={**claim_of(bound), "epsilon_together": cost, "runs": runs},
         threat_model=(
             f"black box with shadow models: sees the final weights of {audit.targets} runs, knows every picture and "
@@ -160,7 +168,8 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
             "units": n,
             "attacked runs": audit.targets,
             "shadow runs": audit.shadows,
-            "spent": f"epsilon {bound.epsilon:.4g} by each run, {cost:.4g} by all {runs}, at delta {plan.delta:g}",
+            "spent": f"epsilon {upper(bound.epsilon or 0)} by each run, {upper(cost)} by all {runs}, "
+            f"at delta {as_given(plan.delta)}",
         },
         seed=config.seed,
         alpha=audit.alpha,
@@ -241,7 +250,7 @@ def _record(folder: Path, config: RunConfig, n: int) -> None:
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     if spec.public:
         return
-    data = f"{replace(spec, root=Path(spec.root).name)}, {n:,} units"
+    data = f"{shown_spec(spec)}, {n:,} units"
     for run in sorted(folder.iterdir()):
         statement = read_statement(run)
         if statement and statement.kind is not Kind.NONE:

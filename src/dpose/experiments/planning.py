@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.rounding import as_given, lower, upper
 from dpose.training.plan import BoundPlan, TrainingPlan
 
 RELATIONS = {
@@ -33,7 +34,7 @@ def explain(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) 
     if method.private:
         parts += [Text(), _noise(bound)]
         parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {RELATIONS[plan.relation]}.")]
-    parts += _listed(f"Protected, unit = one {plan.unit}", method.protects)
+    parts += _listed(f"Protected, unit = one {plan.unit or 'unit of the data'}", method.protects)
     parts += _listed("Not protected", method.leaves_open)
     parts += _listed("What it needs and costs", (*method.costs, *_settings(plan, size)))
     return Group(*parts)
@@ -66,7 +67,7 @@ def _schedule(bound: BoundPlan) -> Table:
     table.add_row("units", f"{bound.n:,}")
     table.add_row("expected batch size", f"{bound.divisor:,.0f}")
     if bound.plan.kind.private:
-        table.add_row("sampling rate q", f"{bound.sampling_rate:.6f}")
+        table.add_row("sampling rate q", upper(bound.sampling_rate, places=6))
     table.add_row("steps", f"{bound.steps:,}")
     return table
 
@@ -84,10 +85,10 @@ def _noise(bound: BoundPlan) -> Table:
         assert other.event is not None
         table.add_row(
             accountant.value + (" (used)" if accountant is plan.accountant else ""),
-            f"{other.event.sigma:.4f}",
-            f"{other.event.sigma / other.divisor:.2e} C",
-            f"{other.epsilon:.4f}",
-            f"{plan.delta:g}",
+            lower(other.event.sigma, places=4),
+            f"{lower(other.event.sigma / other.divisor, 3)} C",
+            upper(other.epsilon or 0, places=4),
+            as_given(plan.delta or 0),
         )
     return table
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from dpose.files import write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.statement import PrivacyStatement, Query
-from dpose.training.folder import model_card
+from dpose.training.folder import model_card, reseal
 
 
 def record_query(folder: Path, statement: PrivacyStatement, query: Query, task: str = "pose") -> None:
@@ -23,10 +23,19 @@ def record_query(folder: Path, statement: PrivacyStatement, query: Query, task: 
     Raises:
         DposeError: the folder cannot be written.
     """
-    # the ledger first: a query that did not reach the statement shows up in `dpose verify`
-    with Ledger.append_to(folder / "ledger.jsonl") as ledger:
-        ledger.query(query.to_dict())
-        updated = statement.with_query(query, ledger.head)
     config = json.loads((folder / "config.json").read_text())
+
+    # the ledger first: a query that did not reach the statement shows up in `dpose verify`
+    def asked(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+        ledger.query(query.to_dict())
+        return before.with_query(query)
+
+    def card(updated: PrivacyStatement) -> dict[str, bytes]:
+        return {"README.md": model_card(task, updated, config).encode()}
+
+    if (folder / "ledger.jsonl").exists():
+        reseal(folder, asked, card)
+        return
+    updated = statement.with_query(query)
     write_atomic(folder / "privacy.json", updated.to_json())
-    write_atomic(folder / "README.md", model_card(task, updated, config))
+    write_atomic(folder / "README.md", card(updated)["README.md"])

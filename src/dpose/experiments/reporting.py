@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.experiments.choices import run_config, shown_spec, watched
+from dpose.experiments.choices import shown_spec, watched
+from dpose.experiments.places import in_a_folder, places_known, run_config
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.skeletons import SKELETONS
@@ -57,6 +58,8 @@ def make_report(
     tiles: list[Tile] = []
     if spec is None:
         why = "The run watched no data whose pictures could be shown; --pictures names some."
+    elif not pictures and not places_known(folder) and in_a_folder(str(spec)):
+        why = f"Where {shown_spec(spec)} lies is not known on this machine; --pictures names it."
     elif not (harmless or show_pictures):
         why = f"{shown_spec(spec)} is not declared public; --show-pictures shows its pictures all the same."
     else:

@@ -12,6 +12,7 @@ from dpose.errors import DposeError
 from dpose.experiments.choices import (
     build_model,
     conditions,
+    counted,
     first_weights,
     open_public,
     open_units,
@@ -21,6 +22,7 @@ from dpose.experiments.choices import (
     watched,
 )
 from dpose.experiments.config import RunConfig
+from dpose.experiments.places import places_of, shown_settings
 from dpose.experiments.planning import explain
 from dpose.experiments.reporting import WATCHED, make_report, show_report
 from dpose.experiments.warnings import few_units, slow_in_bf16
@@ -61,7 +63,7 @@ def train_pose(
         check_free(out, may_be_empty=True)
     place.highest(0)  # nobody makes the folder before everybody has looked
     with console.status("the first weights"):
-        model, facts, caveats = build_model(config)
+        model, start, caveats = build_model(config)
     config = settled(config)
     slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
     if slow:
@@ -72,8 +74,9 @@ def train_pose(
         if isinstance(data, ConcatUnits):
             _refuse_shared(data, console)
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
-        show_report([f"{named}: {len(data):,} units"], console)
-        warning = few_units(len(data))
+        count = counted(config, len(data))
+        show_report([f"{named}: {count:,} units"], console)
+        warning = few_units(count)
         if warning:
             console.print(f"Warning: {warning}", highlight=False)
     else:
@@ -89,8 +92,9 @@ def train_pose(
         optimizer=config.optimizer,
         seed=config.seed,
         watch=_watch(config, model.config),
-        settings={**config.to_dict(), "command": command},
-        public_facts=facts,
+        settings=shown_settings(config, command),
+        places=places_of(config, command),
+        start=start,
         conditional_on=conditions(config),
         caveats=caveats,
         views_at_once=views_at_once,
@@ -112,7 +116,8 @@ def explain_run(config: RunConfig) -> RenderableType:
     """
     size = config.model.input_size or PoseConfig(preset=cast(Preset, config.model.preset)).input_size
     try:
-        count, how = len(open_units(config, size)), "counted"
+        count = counted(config, len(open_units(config, size)))
+        how = "counted" if config.plan.nominal_units is None else "nominal"
     except DposeError as error:
         if config.data.units is None:
             raise
@@ -120,7 +125,7 @@ def explain_run(config: RunConfig) -> RenderableType:
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
     lines = Text(
-        f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit} ({how}). "
+        f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
     return Group(lines, explain(config.plan, count, size))

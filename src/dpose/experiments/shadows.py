@@ -22,7 +22,9 @@ from dpose.attacks.tradeoff import Floats
 from dpose.errors import DposeError
 from dpose.experiments.choices import build_model, conditions, open_units
 from dpose.experiments.config import RunConfig
+from dpose.experiments.places import places_of, shown_settings
 from dpose.pose.task import PoseTask
+from dpose.privacy.protected import protect
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,9 @@ def run_job(job: ShadowJob) -> list[float]:
         KeyboardInterrupt: Ctrl-C ended the run early; its folder stands.
     """
     config = RunConfig.from_dict(dict(job.config), "shadow run")
-    model, facts, caveats = build_model(config)
-    units = open_units(config, model.config.input_size)
+    model, start, caveats = build_model(config)
+    # merged before the coins are given out: there is one for each unit that trains
+    units = protect(open_units(config, model.config.input_size), config.plan.relation, threads=1).data
     with planted(job.fault):
         run, scores = shadow_run(
             PoseTask(model.config.skeleton, model.config.split_ratio),
@@ -118,8 +121,9 @@ def run_job(job: ShadowJob) -> list[float]:
             Path(job.out),
             optimizer=config.optimizer,
             seed=config.seed,
-            settings=config.to_dict(),
-            public_facts=facts,
+            settings=shown_settings(config),
+            places=places_of(config),
+            start=start,
             conditional_on=conditions(config),
             caveats=[*caveats, *job.caveats],
             state_dir=Path(job.state) if job.state else None,

@@ -6,20 +6,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.experiments.choices import (
-    check_begun,
-    open_public,
-    open_units,
-    public_split,
-    settled,
-    shown_spec,
-)
+from dpose.experiments.choices import open_public, open_units, public_split, settled, shown_spec
 from dpose.experiments.config import RunConfig
+from dpose.experiments.places import check_begun
 from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.experiments.runs import train_pose
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.pose.model import PoseConfig
+from dpose.privacy.protected import protect
 from dpose.training.guards import check_disjoint
 from dpose.training.ranks import ranks
 from dpose.training.trainer import Run
@@ -100,4 +95,5 @@ def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None
     size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size  # type: ignore[arg-type]
     public = open_public(named, size)
     assert public is not None
-    check_disjoint(public, open_units(config, size), 2, console)
+    private = protect(open_units(config, size), config.plan.relation, console=console)
+    check_disjoint(public, private, 2, console)

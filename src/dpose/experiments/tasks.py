@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from dpose.experiments.action_runs import evaluate_action, explain_action_run, train_action
-from dpose.experiments.choices import run_config, shown_spec, typed_command
+from dpose.experiments.choices import shown_spec
 from dpose.experiments.config import RunConfig
 from dpose.experiments.evaluation import evaluate_run
+from dpose.experiments.places import typed_command, whole_config
 from dpose.experiments.runs import explain_run, train_pose
 from dpose.experiments.staging import public_stage, stage_data
 from dpose.training.trainer import Run
@@ -34,13 +37,19 @@ def train_task(
     return train_pose(staged, out, console, views_at_once, resume, command)
 
 
-def resume_task(folder: Path, console: Console) -> Run:
+def resume_task(folder: Path, console: Console, given: Mapping[str, Any] | None = None) -> Run:
     """Go on with the run in `folder` from its last checkpoint, with the settings it began with.
 
+    Args:
+        folder: The run folder.
+        console: Where progress goes.
+        given: Where data and first weights are now, as `RunConfig` takes them; for a folder from another machine.
+
     Raises:
-        DposeError: there is no run to go on with.
+        DposeError: there is no run to go on with, or it is not known where its data are.
     """
-    return train_task(run_config(folder), folder, console, resume=True, command=typed_command(folder))
+    config = whole_config(folder, given)
+    return train_task(config, folder, console, resume=True, command=typed_command(folder))
 
 
 def explain_task(config: RunConfig) -> RenderableType:

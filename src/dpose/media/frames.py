@@ -17,6 +17,7 @@ import numpy as np
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, fsync_folder
 from dpose.media.images import MAX_PIXELS, Image
+from dpose.media.video import shown_frames
 
 VIDEO_SUFFIXES = (".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".gif")
 """What `VideoReader` is asked to read when a folder is listed; the reading itself goes by the file's content."""
@@ -68,6 +69,9 @@ class VideoReader:
         self.rate = Fraction(rate)
         self.time_base = Fraction(self._stream.time_base or 1 / self.rate)
         self.announced = int(self._stream.frames or 0)
+        if self.announced and "mp4" in self._container.format.name:
+            with contextlib.suppress(DposeError):  # what is damaged is told when the frames are read
+                self.announced = shown_frames(self.path, self.announced)
         length = self._stream.duration
         self.duration = None if length is None else length * self.time_base
         whole = self._container.duration

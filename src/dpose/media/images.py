@@ -46,7 +46,9 @@ def read_image(path: str | Path, *, orient: bool = True) -> Image:
 def read_pixels(path: str | Path) -> NDArray[Any]:
     """Decode a picture file as it is: grey stays one channel, 16 bits stay 16.
 
-    EXIF orientation is applied and an alpha channel dropped, as by `read_image`.
+    EXIF orientation is applied and an alpha channel dropped, as by `read_image`. Channels and bits are those that the
+    file's header declares, never a function of pixels or of a palette's colours (a palette always gives three
+    channels): pictures that differ in pixels alone have the same shape and type.
 
     Args:
         path: The file.
@@ -57,7 +59,31 @@ def read_pixels(path: str | Path) -> NDArray[Any]:
     Raises:
         DposeError: as `read_image`.
     """
-    return _decoded(_read_bytes(path), str(path), cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
+    return decode_pixels(_read_bytes(path), str(path))
+
+
+def decode_pixels(data: bytes, name: str) -> NDArray[Any]:
+    """`read_pixels` for bytes already in memory; `name` stands in the error.
+
+    Raises:
+        DposeError: as `read_image`, or the decoder gives other channels, bits or sizes than the header declares.
+    """
+    header = _checked_header(data, name)
+    colour = cv2.IMREAD_GRAYSCALE if header.channels == 1 else cv2.IMREAD_COLOR
+    pixels = _decoded(data, name, colour | (cv2.IMREAD_ANYDEPTH if header.depth == 16 else 0))
+    found = (sorted(pixels.shape[:2]), 1 if pixels.ndim == 2 else 3, pixels.dtype.itemsize * 8)
+    if found != (sorted((header.height, header.width)), header.channels, header.depth):
+        raise DposeError(f"the {header.format} file holds another picture than its header declares", name)
+    return pixels
+
+
+def picture_header(path: str | Path) -> Header:
+    """What a picture file declares about itself; nothing is decoded.
+
+    Raises:
+        DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
+    """
+    return _checked_header(_read_bytes(path), str(path))
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
@@ -66,7 +92,7 @@ def image_size(path: str | Path) -> tuple[int, int]:
     Raises:
         DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
     """
-    header = _checked_header(_read_bytes(path), str(path))
+    header = picture_header(path)
     return header.height, header.width
 
 

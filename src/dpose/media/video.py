@@ -44,7 +44,8 @@ class VideoInfo:
         path: The file.
         width: Pixels, as shown (after any rotation).
         height: Pixels, as shown.
-        frames: How many frames there are: declared by the container, or else counted.
+        frames: How many frames are shown: declared by the container, less what an edit list cuts away, or else
+            counted.
         rate: Frames a second, on average.
         time_base: Seconds a tick of the time stamps.
         grey: Whether it has one channel.
@@ -86,7 +87,7 @@ class Frame:
 
 
 def probe(path: str | Path) -> VideoInfo:
-    """What a video says about itself. Reads the packets of one without a declared length, decodes one frame.
+    """What a video says about itself. Decodes one frame; reads packets where frames may be trimmed or not declared.
 
     Raises:
         DposeError: the file is missing, no video, damaged, or ends before its declared length.
@@ -106,9 +107,11 @@ def probe(path: str | Path) -> VideoInfo:
         base = stream.time_base or 1 / rate
         grey = str(first.format.name).startswith("gray")
         frames, sound = int(stream.frames), bool(container.streams.audio)
-        stamped = container.format.name != "avi"
+        stamped, edited = container.format.name != "avi", "mp4" in container.format.name
     if frames < 1:
         frames = _counted(path)
+    elif edited:
+        frames = shown_frames(path, frames)
     width, height = (first.height, first.width) if turned else (first.width, first.height)
     return VideoInfo(
         path, width, height, frames, Fraction(rate), Fraction(base), grey, sound, stamped, rotation
@@ -126,10 +129,18 @@ def read_frames(info: VideoInfo, writer: VideoWriter | None = None) -> Iterator[
         stream.thread_type = "AUTO"
         sound = container.streams.audio[0] if writer is not None and writer.keeps_sound else None
         count, last = 0, -1
+        primer = None
         for packet in container.demux([stream, *([sound] if sound else [])]):
             if sound is not None and packet.stream.type == "audio":
                 assert writer is not None
-                if packet.dts is not None:
+                # what an edit list cuts away is not heard and stays behind, but for the one packet that a decoder of
+                # sound needs to begin with
+                if packet.dts is not None and packet.is_discard:
+                    primer = packet
+                elif packet.dts is not None:
+                    if primer is not None:
+                        writer.add_sound(primer)
+                        primer = None
                     writer.add_sound(packet)
                 continue
             for picture in packet.decode():
@@ -282,9 +293,9 @@ def settle(temporary: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
     try:
-        with av.open(str(path)) as container:
+        with av.open(str(path), options=options or {}) as container:
             yield container
     except FileNotFoundError as error:
         raise DposeError("there is no such file", str(path)) from error
@@ -296,6 +307,37 @@ def _stream(container: Any, path: Path) -> Any:
     if not container.streams.video:
         raise DposeError("has no video in it", str(path))
     return container.streams.video[0]
+
+
+def shown_frames(path: Path, declared: int) -> int:
+    """Frames of a video that its edit list shows; as many as are declared where not all of those are in the file.
+
+    A trimmed video still holds, and declares, the frames that were cut away. They count when a file that ends early is
+    to be told from a trimmed one, and not in what is released.
+
+    Raises:
+        DposeError: it cannot be read, or shows none.
+    """
+    shown, cut = _packets(path)
+    if shown == declared and not cut:
+        return declared
+    whole, _ = _packets(path, {"ignore_editlist": "1"})
+    if whole != declared:
+        return declared
+    if shown < 1:
+        raise DposeError("has no frame that is shown", str(path))
+    return shown
+
+
+def _packets(path: Path, options: dict[str, str] | None = None) -> tuple[int, int]:
+    """How many whole packets of the video are shown and how many are not."""
+    shown = cut = 0
+    with _opened(path, options) as container:
+        for packet in container.demux(_stream(container, path)):
+            if packet.size and not packet.is_corrupt:
+                cut += packet.is_discard
+                shown += not packet.is_discard
+    return shown, cut
 
 
 def _counted(path: Path) -> int:

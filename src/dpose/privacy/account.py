@@ -19,8 +19,9 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, write_atomic
+from dpose.files import explain_os_error, write_private
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.keys import state_folder
+from dpose.privacy.rounding import as_given, upper
 
 SCHEMA = 1
 EVALUATION = "evaluation"
 """A score without noise: no epsilon, and no part of what is composed."""
 
+UNKNOWN = "unknown"
+"""What stands as the first weights of a charge that was written before these were recorded."""
+STRENGTH = ("crop", "image", "video", "subject")
+"""Units, the weaker before the stronger: who hides a whole video hides each of its pictures."""
+
 Marks = NDArray[np.uint64]
 """Sorted, one for each picture: the first eight bytes of a hash of its content hash."""
+
+
+def _none() -> Marks:
+    return np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -54,8 +65,13 @@ class Charge:
         relation: Its neighbouring relation.
         delta: Of its own claim.
         events: What it did; empty where nothing bounds what it tells.
-        beyond: Whether it protects only what pictures hold beyond their public views.
+        beyond: Whether it protects only what pictures hold beyond their public views. With no events: it read those
+            views and the labels and nothing else.
         marks: The pictures.
+        views: With `beyond`, which public views those are, for readers.
+        start: SHA-256 of the file of weights that it began with; "" for none, `UNKNOWN` where it was not recorded.
+        weights: SHA-256 of every file of weights that it released.
+        opened: Pictures that it took to be public and learnt from: of these it protects nothing.
     """
 
     id: str
@@ -69,6 +85,10 @@ class Charge:
     events: tuple[Event, ...]
     beyond: bool
     marks: Marks = field(repr=False, compare=False)
+    views: str = ""
+    start: str = ""
+    weights: tuple[str, ...] = ()
+    opened: Marks = field(default_factory=_none, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -80,12 +100,15 @@ class Budget:
         delta: At which it is counted.
         data: The data, for readers.
         marks: The pictures.
+        unit: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views, is
+            bounded by nothing here.
     """
 
     epsilon: float
     delta: float
     data: str
     marks: Marks = field(repr=False, compare=False)
+    unit: str = "image"
 
 
 def marks_of(content_hashes: Iterable[str]) -> Marks:
@@ -97,18 +120,55 @@ def marks_of(content_hashes: Iterable[str]) -> Marks:
 def charge(entry: Charge, state_dir: Path | None = None) -> None:
     """Record `entry`; on disk when this returns.
 
+    Of an earlier charge of that name the pictures and the released weights stay: what was read and shown once remains
+    read and shown.
+
     Raises:
-        DposeError: the state folder cannot be written.
+        DposeError: the state folder cannot be written, or the run began with other first weights.
     """
+    path = state_folder(state_dir) / "account" / f"{entry.id}.json"
+    if path.exists():
+        entry = _joined(_charge_from(path), entry)
     content = {
         "schema": SCHEMA,
-        **{name: getattr(entry, name) for name in ("id", "what", "data", "folder", "at", "unit", "delta")},
+        **{name: getattr(entry, name) for name in (*_TEXTS, "delta")},
         "relation": entry.relation.value,
         "events": [event.to_dict() for event in entry.events],
         "beyond": entry.beyond,
+        "weights": list(entry.weights),
         "marks": _packed(entry.marks),
+        "opened": _packed(entry.opened),
     }
-    _write(state_folder(state_dir) / "account" / f"{entry.id}.json", content)
+    _write(path, content)
+
+
+def _joined(before: Charge, entry: Charge) -> Charge:
+    if before.start not in (UNKNOWN, entry.start):
+        raise DposeError(
+            "the first weights are not those that this run began with",
+            entry.folder,
+            "bring them back as they were, or start a new run",
+        )
+    return replace(
+        entry,
+        weights=tuple(dict.fromkeys((*before.weights, *entry.weights))),
+        marks=np.union1d(before.marks, entry.marks),
+        opened=np.union1d(before.opened, entry.opened),
+    )
+
+
+def note_weights(run_id: str, digest: str, state_dir: Path | None = None) -> None:
+    """Record that the run `run_id` released a file of weights; to be called before the file is seen.
+
+    Nothing happens where the account does not know the run.
+
+    Raises:
+        DposeError: the account cannot be read or written.
+    """
+    with _locked(state_dir):
+        path = state_folder(state_dir) / "account" / f"{run_id}.json"
+        if path.exists():
+            charge(replace(_charge_from(path), weights=(digest,)), state_dir)
 
 
 def charges(state_dir: Path | None = None) -> list[Charge]:
@@ -117,23 +177,30 @@ def charges(state_dir: Path | None = None) -> list[Charge]:
     Raises:
         DposeError: a file of the account cannot be read.
     """
-    found = []
-    for path in sorted((state_folder(state_dir) / "account").glob("*.json")):
-        values = _read(path)
-        try:
-            found.append(
-                Charge(
-                    **{n: str(values[n]) for n in ("id", "what", "data", "folder", "at", "unit")},
-                    relation=Relation(values["relation"]),
-                    delta=float(values["delta"]),
-                    events=tuple(Event.from_dict(event, str(path)) for event in values["events"]),
-                    beyond=values["beyond"] is True,
-                    marks=_unpacked(values["marks"]),
-                )
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise _broken(path, error) from error
+    found = [_charge_from(path) for path in sorted((state_folder(state_dir) / "account").glob("*.json"))]
     return sorted(found, key=lambda entry: (entry.at, entry.id))
+
+
+_TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start")
+
+
+def _charge_from(path: Path) -> Charge:
+    # what older files do not say is taken for the worst that it can be
+    values = {"views": "", "start": UNKNOWN, "weights": [], "opened": "", **_read(path)}
+    try:
+        events = tuple(Event.from_dict(event, str(path)) for event in values["events"])
+        return Charge(
+            **{name: str(values[name]) for name in _TEXTS},
+            relation=Relation(values["relation"]),
+            delta=float(values["delta"]),
+            events=events,
+            beyond=values["beyond"] is True and (bool(events) or values["start"] != UNKNOWN),
+            weights=tuple(map(str, values["weights"])),
+            marks=_unpacked(values["marks"]),
+            opened=_unpacked(values["opened"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _broken(path, error) from error
 
 
 def set_budget(budget: Budget, state_dir: Path | None = None) -> None:
@@ -144,13 +211,18 @@ def set_budget(budget: Budget, state_dir: Path | None = None) -> None:
     """
     if not (0 < budget.epsilon < float("inf") and 0 < budget.delta < 1):
         raise DposeError(
-            f"a budget needs epsilon > 0 and 0 < delta < 1, not {budget.epsilon:g}, {budget.delta:g}"
+            f"a budget needs epsilon > 0 and 0 < delta < 1, not {as_given(budget.epsilon)}, {as_given(budget.delta)}"
+        )
+    if budget.unit not in STRENGTH:
+        raise DposeError(
+            f"a budget cannot be for a unit {budget.unit!r}", fix=f"choose one of {', '.join(STRENGTH)}"
         )
     content = {
         "schema": SCHEMA,
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "data": budget.data,
+        "unit": budget.unit,
         "marks": _packed(budget.marks),
     }
     _write(_budget_file(budget.marks, state_dir), content)
@@ -180,6 +252,7 @@ def budgets(state_dir: Path | None = None) -> list[Budget]:
                     float(values["delta"]),
                     str(values["data"]),
                     _unpacked(values["marks"]),
+                    str(values.get("unit", "image")),
                 )
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -188,8 +261,62 @@ def budgets(state_dir: Path | None = None) -> list[Budget]:
 
 
 def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
-    """Those of `entries` that read any of the pictures `marks`."""
-    return [entry for entry in entries if np.isin(entry.marks, marks, assume_unique=True).any()]
+    """Those of `entries` that read any of the pictures `marks`.
+
+    One that took some of them to be public comes without its events: nothing bounds what it tells of those.
+    """
+    found = []
+    for entry in entries:
+        if _any(entry.opened, marks):
+            found.append(replace(entry, events=(), beyond=False))
+        elif _any(entry.marks, marks):
+            found.append(entry)
+    return found
+
+
+def _any(some: Marks, marks: Marks) -> bool:
+    return bool(np.isin(some, marks, assume_unique=True).any())
+
+
+def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
+    """The runs that weights come from: the one that released them, the one that released its first weights, and so on.
+
+    Args:
+        digests: SHA-256 of files of weights.
+        entries: Of the account.
+
+    Returns:
+        The runs, each once; and the digests (or `UNKNOWN`) that no run of the account released.
+    """
+    found: dict[str, Charge] = {}
+    left, seen, unknown = list(digests), set[str](), []
+    while left:
+        digest = left.pop()
+        if not digest or digest in seen:
+            continue
+        seen.add(digest)
+        by = [entry for entry in entries if digest in entry.weights]
+        if not by:
+            unknown.append(digest)
+        found |= {entry.id: entry for entry in by}
+        left += [entry.start for entry in by]
+    return list(found.values()), unknown
+
+
+def unbounded(entry: Charge, unit: str) -> str:
+    """Why nothing bounds what `entry` tells of a `unit`; "" where its events do."""
+    if entry.what == EVALUATION:
+        return "a score without noise"
+    if not entry.events:
+        return "no noise, noise from a seed, or pictures taken to be public"
+    if entry.beyond:
+        return "only what pictures hold beyond their public views is protected"
+    if entry.unit == unit:
+        return ""
+    known = entry.unit in STRENGTH and unit in STRENGTH
+    if known and STRENGTH.index(entry.unit) > STRENGTH.index(unit):
+        return ""
+    return f"only each {entry.unit} is protected, and not each {unit}"
 
 
 def composed(entries: Sequence[Charge], delta: float) -> float:
@@ -212,21 +339,38 @@ def composed(entries: Sequence[Charge], delta: float) -> float:
 
 
 def check_budgets(entry: Charge, state_dir: Path | None = None) -> None:
-    """Refuse `entry` if it would take more than a budget leaves.
+    """Refuse `entry` if it would take more than a budget leaves, or if what it takes is bounded by nothing.
 
     Raises:
         DposeError: it would; says what is spent and what would be.
     """
     for budget in budgets(state_dir):
-        if not touching([entry], budget.marks):
+        asked = touching([entry], budget.marks)
+        if not asked:
             continue
+        limit = f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}, each {budget.unit})"
+        if why := unbounded(asked[0], budget.unit):
+            lift = f"dpose account {budget.data} --no-budget"
+            raise DposeError(
+                f"{limit} would be passed, because nothing bounds this: {why}",
+                budget.data,
+                f"lift the budget first ({lift}); it is then listed in dpose account"
+                if entry.what == EVALUATION
+                else f"protect each {budget.unit} with noise, or lift the budget ({lift})",
+            )
         before = [other for other in touching(charges(state_dir), budget.marks) if other.id != entry.id]
-        after = composed([*before, entry], budget.delta)
+        for other in before:
+            if why := unbounded(other, budget.unit):
+                raise DposeError(
+                    f"{limit} does not hold: nothing bounds what was read of them on {other.at[:10]} ({why})",
+                    budget.data,
+                    f"see dpose account {budget.data}; --no-budget lifts the budget",
+                )
+        after = composed([*before, *asked], budget.delta)
         if after > budget.epsilon * (1 + 1e-9):
             spent = composed(before, budget.delta)
             raise DposeError(
-                f"the budget of epsilon {budget.epsilon:g} (delta {budget.delta:g}) would be passed: {spent:.4g} is "
-                f"spent, with this run {after:.4g}",
+                f"{limit} would be passed: {upper(spent)} is spent, with this run {upper(after)}",
                 budget.data,
                 "lower --epsilon, or see dpose account",
             )
@@ -238,6 +382,13 @@ def claim(entry: Charge, state_dir: Path | None = None) -> None:
     Raises:
         DposeError: a budget would be passed, or the state folder cannot be written.
     """
+    with _locked(state_dir):
+        check_budgets(entry, state_dir)
+        charge(entry, state_dir)
+
+
+@contextmanager
+def _locked(state_dir: Path | None) -> Iterator[None]:
     folder = state_folder(state_dir) / "account"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -246,8 +397,7 @@ def claim(entry: Charge, state_dir: Path | None = None) -> None:
         raise explain_os_error(error, folder) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        check_budgets(entry, state_dir)
-        charge(entry, state_dir)
+        yield
     finally:
         os.close(descriptor)
 
@@ -258,7 +408,7 @@ def groups(entries: Sequence[Charge]) -> list[list[Charge]]:
     while left:
         group = [left.pop(0)]
         marks = group[0].marks
-        while more := touching(left, marks):
+        while more := [entry for entry in left if _any(entry.marks, marks)]:
             group += more
             left = [entry for entry in left if all(entry is not taken for taken in more)]
             marks = np.unique(np.concatenate([marks, *(entry.marks for entry in more)]))
@@ -272,7 +422,7 @@ def _budget_file(marks: Marks, state_dir: Path | None) -> Path:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    write_atomic(path, json.dumps(content) + "\n", mode=0o600)
+    write_private(path, json.dumps(content) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:

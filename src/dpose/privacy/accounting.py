@@ -21,6 +21,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration
+from dpose.privacy.rounding import as_given, lower
 
 MIN_SIGMA = 0.2
 """Below this the accountants get slow, and one unsampled step alone costs an epsilon above 25."""
@@ -199,8 +200,8 @@ def noise_multiplier(
     check_epsilon(epsilon)
     if epsilon > MAX_BUDGET:
         raise DposeError(
-            f"epsilon {epsilon:g} protects nobody",
-            fix=f"choose one below {MAX_BUDGET:g}, or train non-private",
+            f"epsilon {as_given(epsilon)} protects nobody",
+            fix=f"choose one below {as_given(MAX_BUDGET)}, or train non-private",
         )
     check_rate(q)
     check_steps(steps)
@@ -277,8 +278,8 @@ def check_delta(value: float, n: int | None = None) -> None:
         raise DposeError(f"delta must lie between 0 and 1, not {value}")
     if n is not None and value >= 1 / n:
         raise DposeError(
-            f"delta above 1/n: {value:g} for {n} units would allow publishing one unit whole",
-            fix=f"choose a delta well below {1 / n:.2g}",
+            f"delta above 1/n: {as_given(value)} for {n} units would allow publishing one unit whole",
+            fix=f"choose a delta well below {lower(1 / n, 2)}",
         )
 
 
@@ -310,7 +311,7 @@ def check_sigma(value: float) -> None:
     """
     if not MIN_SIGMA <= value <= MAX_SIGMA:
         raise DposeError(
-            f"the noise multiplier must lie between {MIN_SIGMA:g} and {MAX_SIGMA:g}, not {value}",
+            f"the noise multiplier must lie between {as_given(MIN_SIGMA)} and {as_given(MAX_SIGMA)}, not {value}",
             fix="a smaller one protects nobody, a larger one leaves nothing to learn",
         )
 
@@ -338,8 +339,8 @@ def _check_accountant(delta: float, relation: Relation, accountant: Accountant) 
         )
     if accountant is Accountant.PLD and delta < MIN_DELTA:
         raise DposeError(
-            f"delta {delta:g} is below what the PLD accountant resolves",
-            fix=f'use a delta of at least {MIN_DELTA:g}, or accountant "rdp"',
+            f"delta {as_given(delta)} is below what the PLD accountant resolves",
+            fix=f'use a delta of at least {as_given(MIN_DELTA)}, or accountant "rdp"',
         )
 
 

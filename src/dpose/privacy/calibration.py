@@ -15,6 +15,7 @@ import platformdirs
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
+from dpose.privacy.rounding import as_given
 
 TOLERANCE = 1e-3
 """How far below the target the epsilon of a calibrated sigma may lie, relatively."""
@@ -57,7 +58,7 @@ def least_noise(
         if enough is None:
             if x >= top:
                 raise DposeError(
-                    f"no noise meets epsilon {target:g} with these steps and this sampling rate",
+                    f"no noise meets epsilon {as_given(target)} with these steps and this sampling rate",
                     fix="take fewer steps, a smaller batch or a larger epsilon",
                 )
             x = min(x + growth, top)

@@ -40,6 +40,8 @@ class EntryType(StrEnum):
     """Something else that was computed from private data."""
     RESUME = "resume"
     """A process took up the run; the first line is one and names the run."""
+    SEAL = "seal"
+    """What the artefact is, from here on (`dpose.privacy.seal`). The statement names the last one."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Entry:
         seq: 0 for the first line.
         prev: `sha256` of the line before.
         type: What it records.
-        event: A reservation's event as `Event.to_dict` has it; a query's description; otherwise None.
+        event: A reservation's event as `Event.to_dict` has it; a query's description; a seal; otherwise None.
         first_step: First step reserved or committed.
         steps: How many; 0 for queries and resumptions.
         plan_sha256: Digest of the plan.
@@ -104,10 +106,10 @@ def read_ledger(path: Path) -> list[Entry]:
     entries: list[Entry] = []
     *lines, rest = raw.split(b"\n")
     for number, line in enumerate(lines, 1):
-        entries.append(_read_line(line, entries, f"{path}, line {number}"))
+        entries.append(read_line(line, entries, f"{path}, line {number}"))
     if rest:
         try:
-            entries.append(_read_line(rest, entries, str(path)))
+            entries.append(read_line(rest, entries, str(path)))
         except DposeError:
             if not entries:
                 raise DposeError("the ledger's first line is not complete", str(path)) from None
@@ -148,7 +150,18 @@ def _outside(span: tuple[int, int], known: Sequence[tuple[int, int]]) -> int:
     return sum(b - a for a, b in left)
 
 
-def _read_line(line: bytes, before: Sequence[Entry], where: str) -> Entry:
+def read_line(line: bytes, before: Sequence[Entry], where: str, *, alone: bool = False) -> Entry:
+    """Read and check one line.
+
+    Args:
+        line: Without its newline.
+        before: The lines before it.
+        where: For errors.
+        alone: It is a seal that is no ledger's: its first line, which names no run.
+
+    Raises:
+        DposeError: it is no entry, was altered, or does not follow the one before.
+    """
     try:
         values = json.loads(line)
         run_id = values.pop("run_id", "")
@@ -161,7 +174,9 @@ def _read_line(line: bytes, before: Sequence[Entry], where: str) -> Entry:
         raise DposeError("does not match its own hash; the ledger was altered", where)
     if entry.seq != len(before) or entry.prev != (before[-1].sha256 if before else GENESIS):
         raise DposeError("does not follow the line before it; lines were removed or reordered", where)
-    if not _well_formed(entry, first=not before):
+    if not _well_formed(entry, first=not before and not alone) or (
+        alone and entry.type is not EntryType.SEAL
+    ):
         raise DposeError("has a field of the wrong type or out of range", where)
     if entry.type is EntryType.RESERVE:
         event = Event.from_dict(entry.event or {}, where)
@@ -176,7 +191,8 @@ def _well_formed(entry: Entry, first: bool) -> bool:
         all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts)
         and isinstance(entry.plan_sha256, str)
         and isinstance(entry.key_id, str)
-        and isinstance(entry.event, dict) == (entry.type in (EntryType.RESERVE, EntryType.QUERY))
+        and isinstance(entry.event, dict)
+        == (entry.type in (EntryType.RESERVE, EntryType.QUERY, EntryType.SEAL))
         and bool(entry.run_id) == first
         # the run's name becomes a file name
         and (

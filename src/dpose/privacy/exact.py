@@ -23,6 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 from dpose.errors import DposeError
 from dpose.privacy.accounting import check_delta, check_steps
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu
+from dpose.privacy.rounding import as_given
 
 MAX_DIGITS = 400
 """A number in a statement may have this many digits; a longer one is an attack on whoever reads it."""
@@ -209,7 +210,8 @@ def zcdp_budget(epsilon: float, delta: float) -> float:
             high = middle
         if high < 1e-30:
             raise DposeError(
-                f"no noise meets epsilon {epsilon:g} at delta {delta:g}", fix="choose a larger epsilon"
+                f"no noise meets epsilon {as_given(epsilon)} at delta {as_given(delta)}",
+                fix="choose a larger epsilon",
             )
     return low
 

@@ -20,6 +20,7 @@ from fractions import Fraction
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import check_delta, check_epsilon
+from dpose.privacy.rounding import as_given, lower
 
 SMOOTHING = 4
 """Taken off the variance of discrete Gaussian noise, in squared units of its grid, before it counts as Gaussian."""
@@ -78,7 +79,8 @@ def largest_mu(epsilon: float, delta: float) -> float:
     low, _ = _bisect(lambda mu: gaussian_epsilon(mu, delta) > epsilon, 0.0, high)
     if low == 0:
         raise DposeError(
-            f"no noise meets epsilon {epsilon:g} at delta {delta:g}", fix="choose a larger epsilon"
+            f"no noise meets epsilon {as_given(epsilon)} at delta {as_given(delta)}",
+            fix="choose a larger epsilon",
         )
     return low
 
@@ -96,7 +98,7 @@ def discrete_mu(ratios: Sequence[tuple[Fraction, Fraction, int]]) -> float:
     for squared, variance, steps in ratios:
         if variance < LEAST_VARIANCE:
             raise DposeError(
-                f"discrete Gaussian noise of variance {float(variance):g} is too coarse to count as Gaussian",
+                f"discrete Gaussian noise of variance {lower(variance, 6)} is too coarse to count as Gaussian",
                 fix='use accountant "zcdp"',
             )
         total += steps * squared / (variance - SMOOTHING)

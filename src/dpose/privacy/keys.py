@@ -10,7 +10,6 @@ effort: a journal or a backup may still hold it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from dpose.errors import DposeError
-from dpose.files import fsync_folder, write_atomic
+from dpose.files import fsync_folder, write_private
 from dpose.privacy.noise import Key
 
 SCHEMA = 1
@@ -57,10 +56,7 @@ def keep_key(run_id: str, kept: Kept, state_dir: Path | None = None) -> None:
         "data": kept.data,
         "surroundings": kept.surroundings,
     }
-    file = _file(run_id, state_dir)
-    with contextlib.suppress(OSError):  # said by the write below, if it is one
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomic(file, json.dumps(content) + "\n", mode=0o600)
+    write_private(_file(run_id, state_dir), json.dumps(content) + "\n")
 
 
 def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
@@ -70,7 +66,7 @@ def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
         if content["schema"] != SCHEMA:
             return None
         surroundings = {str(k): str(v) for k, v in content["surroundings"].items()}
-        return Kept(Key(bytes.fromhex(content["key"])), str(content["data"]), surroundings)
+        return Kept(Key.kept(bytes.fromhex(content["key"])), str(content["data"]), surroundings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # a run without its key takes a new one and counts its steps again
 
@@ -78,25 +74,36 @@ def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
 def forget_key(run_id: str, state_dir: Path | None = None) -> None:
     """Delete the key of the run `run_id`, overwritten first; nothing happens where there is none.
 
+    What a process left that died while it wrote the key goes with it.
+
     Raises:
         DposeError: it is there and cannot be deleted.
     """
-    file = _file(run_id, state_dir)
-    try:
-        with file.open("r+b") as opened:
-            opened.write(bytes(file.stat().st_size))
-            opened.flush()
-            os.fsync(opened.fileno())
-        file.unlink()
-        fsync_folder(file.parent)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise DposeError(
-            "the key of a finished run cannot be deleted; whoever holds it can take the noise away",
-            str(file),
-            "delete it",
-        ) from error
+    kept = _file(run_id, state_dir)
+    for file in (kept, *kept.parent.glob(f".{kept.name}.*")):
+        try:
+            with file.open("r+b") as opened:
+                opened.write(bytes(file.stat().st_size))
+                opened.flush()
+                os.fsync(opened.fileno())
+            file.unlink()
+            fsync_folder(file.parent)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DposeError(
+                "the key of a run cannot be deleted; whoever holds it can take the noise away",
+                str(file),
+                "delete it",
+            ) from error
+
+
+def keys_kept(state_dir: Path | None = None) -> list[str]:
+    """Names of the runs whose key this machine holds, readable or not; in the order of their names."""
+    files = (state_folder(state_dir) / "keys").glob("*.json")
+    whole = {file.stem for file in files if not file.name.startswith(".")}
+    parts = (state_folder(state_dir) / "keys").glob(".*.json.*")
+    return sorted(whole | {file.name[1:].split(".json.")[0] for file in parts})
 
 
 def _file(run_id: str, state_dir: Path | None) -> Path:

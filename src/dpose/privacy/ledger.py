@@ -9,6 +9,8 @@ Steps are reserved before they sample, and a reservation is spent whether or not
 process that dies may have shown its last step to somebody. The hash of the last line (the head) also stands
 in the statement and in the user's state folder, because a chain alone does not show that its end was cut off.
 
+When the run's files are written, a seal binds them (`dpose.privacy.seal`); every later line is followed by a new one.
+
 A ledger holds against accidents and against quiet editing of a run folder. It does not hold against an owner
 who also edits the statement and the state folder; nobody who runs the training can be kept from lying about
 it.
@@ -23,27 +25,25 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder, write_atomic
+from dpose.files import explain_os_error, fsync_folder, write_private
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.seal import Seal, last_seal
 
 __all__ = [
     "Entry",
     "EntryType",
     "Ledger",
-    "Verification",
     "read_ledger",
     "spent",
     "verify_ledger",
-    "verify_run",
 ]
 
 
@@ -167,6 +167,23 @@ class Ledger:
         """
         self._append(EntryType.QUERY, *self._plan_and_key(), dict(description))
 
+    def seal(self, seal: Seal) -> str:
+        """Record what the artefact is from here on.
+
+        Returns:
+            The line's hash, which the statement must name.
+
+        Raises:
+            DposeError: it could not be written.
+        """
+        self._append(EntryType.SEAL, *self._plan_and_key(), seal.to_dict())
+        return self.head
+
+    @property
+    def last_seal(self) -> Seal | None:
+        """The seal that holds now; None where there was none."""
+        return last_seal(self._entries, str(self.path))
+
     def resume(self, key_id: str, first_step: int) -> None:
         """Record that a process takes up the run at `first_step` with the key `key_id`.
 
@@ -274,86 +291,6 @@ def verify_ledger(path: Path, expected_head: str, state_dir: Path | None = None)
     return entries
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What `verify_run` found; it raises where something does not hold.
-
-    Attributes:
-        statement: As read.
-        spent: Epsilon of everything reserved; None where nothing is claimed or no ledger was read.
-        lines: The findings, ready to print.
-    """
-
-    statement: PrivacyStatement
-    spent: float | None
-    lines: tuple[str, ...]
-
-
-def verify_run(
-    folder: str | Path, state_dir: Path | None = None, statement_only: bool = False
-) -> Verification:
-    """Check a run folder: that its statement adds up, and that its ledger bears the statement out.
-
-    Args:
-        folder: Holds `privacy.json` and, unless nothing is claimed, `ledger.jsonl`.
-        state_dir: Where heads are kept apart; the user's state folder by default.
-        statement_only: Accept a folder without its ledger (a published model) and check the arithmetic alone.
-
-    Raises:
-        DposeError: something is missing, altered or does not add up; one line that says what.
-    """
-    file, ledger = Path(folder) / "privacy.json", Path(folder) / "ledger.jsonl"
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DposeError(
-            "there is no readable privacy statement", str(file), "name the folder of a run or model"
-        ) from error
-    statement = PrivacyStatement.from_json(text, str(file))
-    recomputed = statement.verify()
-    lines = []
-    if recomputed is None:
-        lines.append(f"nothing is claimed: the statement is of kind {statement.kind.value}")
-    else:
-        lines.append(
-            f"the recorded events cost epsilon {recomputed:.6g}; {float(statement.epsilon or 0):.6g} is claimed"
-        )
-    if statement.kind is Kind.SEEDED:
-        lines.append("nothing is guaranteed: the noise came from a seed")
-    if not ledger.exists():
-        if statement.ledger_head and not statement_only:
-            raise DposeError("the ledger that the statement names is missing", str(ledger))
-        if recomputed is not None:
-            lines.append("without a ledger: what was really spent was not checked")
-        return Verification(statement, None, tuple(lines))
-    entries = verify_ledger(ledger, statement.ledger_head, state_dir)
-    _check_belongs(statement, entries, ledger)
-    cost = None
-    if recomputed is not None:
-        cost = float(statement.cost(spent(entries)))
-        statement.check_claim(cost, "the steps reserved in the ledger")
-        steps = sum(event.steps for event in spent(entries))
-        lines.append(
-            f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {cost:.6g}"
-        )
-    if entries[-1].torn:
-        lines.append("the ledger's last line is not complete; it was counted as one more reservation")
-    return Verification(statement, cost, tuple(lines))
-
-
-def _check_belongs(statement: PrivacyStatement, entries: Sequence[Entry], ledger: Path) -> None:
-    for number, entry in enumerate(entries, 1):
-        if entry.plan_sha256 != statement.plan_sha256:
-            raise DposeError("belongs to another plan than the statement", f"{ledger}, line {number}")
-    recorded = [entry.event for entry in entries if entry.type is EntryType.QUERY]
-    stated = [query.to_dict() for query in statement.queries]
-    if recorded != stated:
-        raise DposeError(
-            f"records {len(recorded)} queries of private data; the statement lists {len(stated)}, or others",
-            str(ledger),
-        )
-
-
 def _open_locked(path: Path, flags: int) -> int:
     with _explained(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
@@ -384,7 +321,7 @@ def _head_file(run_id: str, state_dir: Path | None) -> Path:
 def _keep_head_apart(entries: Sequence[Entry], state_dir: Path | None) -> None:
     last = entries[-1]
     content = {"run_id": entries[0].run_id, "seq": last.seq, "sha256": last.sha256}
-    write_atomic(_head_file(entries[0].run_id, state_dir), json.dumps(content) + "\n", mode=0o600)
+    write_private(_head_file(entries[0].run_id, state_dir), json.dumps(content) + "\n")
 
 
 def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None) -> None:

@@ -57,35 +57,84 @@ ONCE = frozenset(
 """Purposes whose streams may be drawn once only: to draw one again is to reuse noise or a sample."""
 
 
+class Origin(StrEnum):
+    """Where a key's bytes come from, as far as this process has seen it."""
+
+    FRESH = "fresh"
+    """The operating system gave them to this process."""
+    KEPT = "kept"
+    """The state folder gave back what an unfinished run had from the operating system."""
+    SEED = "seed"
+    """They follow from a number."""
+    GIVEN = "given"
+    """A caller gave them; who else knows them, and what they were used for, is unknown."""
+
+
 @dataclass(frozen=True)
 class Key:
     """The secret that all streams are derived from.
 
+    A key that is made from bytes or unpickled (in another process) is `Origin.GIVEN`: nothing is known of it, and so
+    nothing is guaranteed with it. That is no defence against whoever writes Python in the same process.
+
     Attributes:
         secret: 32 bytes; not shown by `repr`.
-        seeded: Whether it came from a seed that others may know. Then nothing is guaranteed.
+        origin: Where they come from.
 
     Raises:
         ValueError: the secret is not 32 bytes long.
     """
 
     secret: bytes = field(repr=False)
-    seeded: bool = False
+    origin: Origin = field(default=Origin.GIVEN, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.secret) != KEY_BYTES:
             raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(self.secret)}")
 
+    def __reduce__(self) -> tuple[type[Key], tuple[bytes]]:
+        return Key, (self.secret,)
+
+    def __copy__(self) -> Key:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Key:
+        return self
+
     @classmethod
     def fresh(cls) -> Key:
         """A new key from the operating system."""
-        return cls(os.urandom(KEY_BYTES))
+        return cls(os.urandom(KEY_BYTES))._from(Origin.FRESH)
 
     @classmethod
     def from_seed(cls, seed: int) -> Key:
         """The key that belongs to `seed`, for runs that must be repeatable and claim no privacy."""
         digest = hashlib.blake2b(str(int(seed)).encode(), digest_size=KEY_BYTES, person=b"dpose/seed/1")
-        return cls(digest.digest(), seeded=True)
+        return cls(digest.digest())._from(Origin.SEED)
+
+    @classmethod
+    def kept(cls, secret: bytes) -> Key:
+        """The fresh key of an unfinished run, read back from the state folder. For `dpose.privacy.keys` alone."""
+        return cls(secret)._from(Origin.KEPT)
+
+    @classmethod
+    def drawn(cls, secret: bytes, *, seeded: bool) -> Key:
+        """A key whose bytes come from another key: one frame's, or the first process's for all. For dpose alone.
+
+        Args:
+            secret: 32 bytes.
+            seeded: Whether nothing is guaranteed with the key that they come from.
+        """
+        return cls(secret)._from(Origin.SEED if seeded else Origin.FRESH)
+
+    def _from(self, origin: Origin) -> Key:
+        object.__setattr__(self, "origin", origin)
+        return self
+
+    @property
+    def seeded(self) -> bool:
+        """Whether others may know it. Then nothing is guaranteed."""
+        return self.origin in (Origin.SEED, Origin.GIVEN)
 
     @property
     def key_id(self) -> str:
@@ -166,7 +215,7 @@ class NoiseSource(Protocol):
 
     @property
     def seeded(self) -> bool:
-        """Whether the key came from a seed; the statement's kind is then `seeded`."""
+        """Whether the key came from a seed or a caller; the statement's kind is then `seeded`."""
 
     def stream(self, purpose: Purpose, step: int = 0, context: bytes = b"") -> Stream:
         """The stream of this purpose, step and context."""
@@ -196,8 +245,18 @@ class AesNoise:
 
     @property
     def seeded(self) -> bool:
-        """Whether the key came from a seed."""
+        """Whether the key came from a seed or a caller."""
         return self._key.seeded
+
+    @property
+    def origin(self) -> Origin:
+        """Where the key comes from."""
+        return self._key.origin
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is another than the one that made this object."""
+        return os.getpid() != self._process
 
     def stream(self, purpose: Purpose, step: int = 0, context: bytes = b"") -> Stream:
         """The stream of this purpose, step and context, from its start.

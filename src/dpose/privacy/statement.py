@@ -40,6 +40,7 @@ from dpose.privacy.exact import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from dpose.privacy.rounding import upper
 
 AnyEvent: TypeAlias = Event | ExactEvent
 AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
@@ -168,6 +169,7 @@ class PrivacyStatement:
         release: How a picture or clip was released (sizes, block, regions), by name; empty for anything else.
         artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
             the statement is not bound to one.
+        seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty where none does.
 
     Raises:
         DposeError: the fields contradict each other or are out of range; names the field.
@@ -190,6 +192,7 @@ class PrivacyStatement:
     plan_sha256: str = ""
     release: Mapping[str, str] = field(default_factory=dict)
     artefact_sha256: str = ""
+    seal: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", _member(Kind, self.kind, "kind"))
@@ -214,8 +217,8 @@ class PrivacyStatement:
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
 
-    def to_json(self) -> str:
-        """The statement as JSON, ending in a newline."""
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
         content = {
             "schema": SCHEMA,
             "kind": self.kind.value,
@@ -240,11 +243,16 @@ class PrivacyStatement:
             "ledger_head": self.ledger_head,
             "plan_sha256": self.plan_sha256,
         }
-        content |= {name: value for name, value in self._optional().items() if value}
-        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        optional = {
+            "release": dict(self.release),
+            "artefact_sha256": self.artefact_sha256,
+            "seal": self.seal,
+        }
+        return content | {name: value for name, value in optional.items() if value}
 
-    def _optional(self) -> dict[str, Any]:
-        return {"release": dict(self.release), "artefact_sha256": self.artefact_sha256}
+    def to_json(self) -> str:
+        """The statement as JSON, ending in a newline."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str = "privacy statement") -> PrivacyStatement:
@@ -270,7 +278,9 @@ class PrivacyStatement:
                 f"has schema {schema}: made by a newer dpose", where, "update dpose and try again"
             )
         values = _fields(
-            {"release": {}, "artefact_sha256": ""} | values, {"schema", *cls.__dataclass_fields__}, where
+            {"release": {}, "artefact_sha256": "", "seal": ""} | values,
+            {"schema", *cls.__dataclass_fields__},
+            where,
         )
         try:
             accountant = None if values["accountant"] is None else _accountant(values["accountant"])
@@ -300,13 +310,14 @@ class PrivacyStatement:
                 plan_sha256=_text(values["plan_sha256"], "plan_sha256"),
                 release=_named_texts(values["release"], "release"),
                 artefact_sha256=_text(values["artefact_sha256"], "artefact_sha256"),
+                seal=_text(values["seal"], "seal"),
             )
         except DposeError as error:
             raise DposeError(error.line(), where) from error
 
-    def with_query(self, query: Query, ledger_head: str) -> PrivacyStatement:
-        """The same statement with one query more and the ledger's new head."""
-        return replace(self, queries=(*self.queries, query), ledger_head=ledger_head)
+    def with_query(self, query: Query) -> PrivacyStatement:
+        """The same statement with one query more."""
+        return replace(self, queries=(*self.queries, query))
 
     def verify(self) -> float | None:
         """Recompute epsilon from the events and compare it with the claim.
@@ -351,7 +362,7 @@ class PrivacyStatement:
         slack = 0 if isinstance(spent, Fraction) and isinstance(self.epsilon, Fraction) else SLACK
         if self.epsilon is None or not spent <= self.epsilon * (1 + slack):
             raise DposeError(
-                f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {float(spent):.6g}",
+                f"does not add up: it claims epsilon {self.epsilon}, but {what} cost {upper(spent, 6)}",
                 "privacy statement",
                 "do not rely on it",
             )

@@ -6,9 +6,16 @@ import math
 
 from dpose.privacy.accounting import Accountant, Relation
 from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.rounding import upper
 from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement, Query
 
 FALSE_POSITIVES = 0.01
+
+LIMIT = (
+    "whatever else they know, as long as they cannot break the cryptography that its random bits come from "
+    "(AES-256 under keys derived with BLAKE2b)"
+)
+"""Whom a guarantee holds against. Noise from a cipher bounds those who cannot break it, and nobody else."""
 
 METHODS = {
     Accountant.PLD: "computed with privacy loss distributions",
@@ -91,11 +98,10 @@ def _guarantee(statement: PrivacyStatement) -> str:
     )
     return (
         f"This {verb} {what} with "
-        f"epsilon = {float(statement.epsilon):.4g} and delta = {statement.delta:.4g}{by}. "
-        f"{_difference(statement)} This holds against anyone who has the artefact, whatever else they know "
-        f"and however much they compute. {_attack(statement)} It does not hide what is true of the private "
-        f"data as a whole, and whatever is spread over several {statement.unit}s is protected less: their "
-        f"epsilons add up."
+        f"epsilon = {upper(statement.epsilon)} and delta = {upper(statement.delta)}{by}. "
+        f"{_difference(statement)} This holds against anyone who has the artefact, {LIMIT}. "
+        f"{_attack(statement)} It does not hide what is true of the private data as a whole, and whatever is spread "
+        f"over several {statement.unit}s is protected less: their epsilons add up."
     )
 
 
@@ -107,9 +113,9 @@ def _release_guarantee(statement: PrivacyStatement) -> str:
     some = f"any {m:,} {statement.unit}{'s' if m > 1 else ''} {SCOPES.get(scope, f'of the {scope}')}"
     by = f" ({METHODS[statement.accountant]})" if statement.accountant else ""
     return (
-        f"This {verb} {some}, with epsilon = {float(statement.epsilon):.4g} and delta = {statement.delta:.4g}{by}. "
+        f"This {verb} {some}, with epsilon = {upper(statement.epsilon)} and delta = {upper(statement.delta or 0)}{by}. "
         f"What can be learnt from it changes little if they take any other values. This holds against anyone "
-        f"who has the artefact, whatever else they know and however much they compute. {_attack(statement)} "
+        f"who has the artefact, {LIMIT}. {_attack(statement)} "
         f"Whatever covers more {statement.unit}s than that is protected less: the caveats say how much less."
     )
 
@@ -142,16 +148,16 @@ def _attack(statement: PrivacyStatement) -> str:
     if statement.neighbours is not None and statement.neighbours.scope not in ("unit", BEYOND):
         text = (
             f"An attacker who tests whether they had given values, with false alarms in {FALSE_POSITIVES:.0%} of the "
-            f"cases where they had not, finds it in at most {100 * found:.4g}% of those where they had; such an alarm "
-            f"raises the odds at most {found / FALSE_POSITIVES:.3g} times."
+            f"cases where they had not, finds it in at most {upper(found, times=100)}% of those where they had; such "
+            f"an alarm raises the odds at most {upper(found / FALSE_POSITIVES, 3)} times."
         )
     else:
         beyond = statement.neighbours is not None and statement.neighbours.scope == BEYOND
         thing = f"{statement.unit}'s protected part" if beyond else statement.unit
         text = (
             f"An attacker who tests whether a given {thing} was used, with false alarms on "
-            f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {100 * found:.4g}% of those that were; "
-            f"such an alarm raises the odds that it was used at most {found / FALSE_POSITIVES:.3g} times."
+            f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {upper(found, times=100)}% of those that "
+            f"were; such an alarm raises the odds that it was used at most {upper(found / FALSE_POSITIVES, 3)} times."
         )
     if found > 0.5:
         text += " That is a weak guarantee."

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.carry import bound_to, check_digest
+from dpose.release.carry import LINE, bound_to, check_digest
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.operators import BlockSums, Cells, RegionSums
+from dpose.release.sealing import PIXELS, SIZES, SUMS, check_seal, pixels_digest, sealed, sums_digest
 
-VERSION = 1
-_SIZES = ("height", "width", "channels", "peak", "block", "subdivide")
+VERSION = 2
+"""1 had no seal."""
+_SIZES = SIZES
 _ABOUT_LIMIT = 1 << 20
 _SPARE = 256
 """Bytes that NumPy's own header may add to an array."""
@@ -41,8 +43,10 @@ def pack(released: Released, statement: PrivacyStatement) -> bytes:
         **{name: getattr(cells, name, 1) for name in _SIZES},
     }
     mask = np.packbits(cells.mask) if isinstance(cells, RegionSums) else None
-    bound = bound_to(_digest(about, released.values, mask), statement)
+    made, line = sealed(released, statement)
+    bound = bound_to(_digest(about, released.values, mask), made)
     about["statement"] = json.loads(bound.to_json())
+    about[LINE] = line
     arrays: dict[str, NDArray[Any]] = {
         "about": np.frombuffer(json.dumps(about, separators=(",", ":")).encode(), np.uint8),
         "values": released.values,
@@ -69,7 +73,7 @@ def unpack(data: bytes, where: str) -> tuple[Released, PrivacyStatement]:
         where: The file, for errors.
 
     Raises:
-        DposeError: it is no archive, was altered, or was made by a newer dpose.
+        DposeError: it is no archive, was altered, is not what was sealed, or was made by a newer dpose.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
@@ -85,15 +89,22 @@ def unpack(data: bytes, where: str) -> tuple[Released, PrivacyStatement]:
         EOFError,
         OSError,
         NotImplementedError,
+        MemoryError,
+        RecursionError,
     ) as error:
         raise DposeError("the archive is damaged or is none of dpose's", where) from error
     except Exception as error:
         if type(error).__module__ == "zlib":
             raise DposeError("the archive is damaged", where) from error
         raise
+    line = about.pop(LINE, "")
     statement = PrivacyStatement.from_json(json.dumps(about.pop("statement")), where)
     check_digest(statement, _digest(about, values, mask), where)
-    return Released(cells, values), statement
+    released = Released(cells, values)
+    if statement.seal or line:
+        found = {SUMS: sums_digest(released), PIXELS: pixels_digest(released.picture())}
+        check_seal(statement, line, found, where)
+    return released, statement
 
 
 def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
@@ -103,8 +114,10 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
         raise ValueError("no version")
     if version > VERSION:
         raise DposeError(f"has version {version}: made by a newer dpose", where, "update dpose and try again")
-    if set(about) != {"version", "statement", *_SIZES}:
+    if set(about) != {"version", "statement", *_SIZES, *([LINE] if version > 1 else [])}:
         raise ValueError("other fields")
+    if not isinstance(about.get(LINE, ""), str):
+        raise ValueError("no seal")
     for name in _SIZES:
         if not isinstance(about[name], int) or isinstance(about[name], bool) or about[name] < 1:
             raise ValueError(f"{name} is no size")
@@ -114,6 +127,9 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
         or about["peak"] not in TYPES
     ):
         raise ValueError("sizes out of range")
+    # as for what is released: without it two numbers could ask for any amount of memory
+    if about["block"] > min(about["height"], about["width"]) or about["block"] % about["subdivide"]:
+        raise ValueError("blocks out of range")
     found: dict[str, Any] = about
     return found
 

@@ -10,20 +10,22 @@ from pathlib import Path
 
 from dpose.errors import DposeError, naming
 from dpose.files import write_atomic
-from dpose.media.images import IMAGE_SUFFIXES, read_pixels
+from dpose.media.images import IMAGE_SUFFIXES, picture_header, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack, unpack
-from dpose.release.carry import sidecar_of, stamped_picture
+from dpose.release.carry import encoded, sidecar_of, stamp, stamped_picture
 from dpose.release.mechanism import Plan
+from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.paper import PaperPlan
 from dpose.release.pixelize import PEAKS, bind, pixelize
 from dpose.release.setting import Setting
 from dpose.release.verify import PICTURES
 from dpose.release.video import release_video
 
-LOSSY = (".jpg", ".jpeg", ".webp")
 DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
+TOLD = 20
+"""Of files that could not be released, so many are named."""
 READABLE = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
 
 
@@ -35,11 +37,13 @@ class Job:
         source: The original.
         target: The released picture, archive or video.
         archive: Where a picture's archive goes besides; None for none.
+        number: The number that stands for the original's name; empty where the file has another name.
     """
 
     source: Path
     target: Path
     archive: Path | None = None
+    number: str = ""
 
     @property
     def video(self) -> bool:
@@ -57,16 +61,19 @@ def find_jobs(
     paths: Sequence[str],
     out: Path,
     *,
-    rename: bool = False,
+    keep_names: bool = False,
     suffix: str = ".png",
     readable: Sequence[str] = READABLE,
 ) -> list[Job]:
     """Which files to release, and where to.
 
+    In a folder they are numbered, on from what is there, in the order of their names; `remember` writes down which is
+    which.
+
     Args:
         paths: Files, folders (with what is below them) and globs.
         out: A folder; for one file also the name of a picture, archive or video.
-        rename: Number the files instead of keeping their names.
+        keep_names: Give them their originals' names instead of numbers, and folders below.
         suffix: Of released pictures in a folder: .png or .jpg.
         readable: Suffixes of the files to release; others in a folder are passed over.
 
@@ -85,9 +92,10 @@ def find_jobs(
         if jobs[0].video != (out.suffix.lower() in VIDEO_SUFFIXES):
             raise DposeError("a picture cannot become a video, nor a video a picture", str(out))
     else:
+        start = first_number(out)
         jobs = [
-            _in_folder(source, below, out, suffix, f"{number:06d}" if rename else None)
-            for number, (source, below) in enumerate(found, 1)
+            _in_folder(source, below, out, suffix, "" if keep_names else numbered(number))
+            for number, (source, below) in enumerate(found, start)
         ]
     for job in jobs:
         if job.video and job.target.suffix.lower() not in WRITABLE:
@@ -98,6 +106,19 @@ def find_jobs(
     return jobs
 
 
+def remember(jobs: Sequence[Job], out: Path) -> Path | None:
+    """Write down, in the user's state folder, which original each number stands for: before they are released.
+
+    Returns:
+        The file that it stands in; None where no job has a number.
+
+    Raises:
+        DposeError: it cannot be written, or another command took one of the numbers meanwhile.
+    """
+    names = {job.number: job.source for job in jobs if job.number}
+    return remember_names(out, names) if names else None
+
+
 def release_picture(job: Job, setting: Setting, seed: int | None = None) -> PrivacyStatement:
     """Release one picture file: the picture with its statement, and the archive.
 
@@ -106,7 +127,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
     Raises:
         DposeError: the file cannot be read or written, or the setting does not fit it.
     """
-    pixels = read_pixels(job.source)
+    header, pixels = picture_header(job.source), read_pixels(job.source)
     with naming(job.source):
         release = pixelize(
             pixels,
@@ -118,15 +139,20 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
             regions=setting.regions,
             paper=setting.paper,
             seed=seed,
-            caveats=(DECODED,) if job.source.suffix.lower() in LOSSY else (),
+            caveats=(DECODED,) if header.lossy else (),
         )
     archive = pack(release.frames[0], release.statement)
-    if job.target.suffix.lower() == ".npz":
-        write_atomic(job.target, archive)
-    else:
-        write_atomic(job.target, stamped_picture(release.picture, job.target.suffix, release.statement))
+    picture = b""
+    if job.target.suffix.lower() != ".npz":
+        picture = stamped_picture(release.frames[0], job.target.suffix, release.statement)
     if job.archive is not None:
         write_atomic(job.archive, archive)
+    try:
+        write_atomic(job.target, picture or archive)
+    except DposeError:
+        if job.archive is not None:
+            job.archive.unlink(missing_ok=True)
+        raise
     return release.statement
 
 
@@ -153,8 +179,9 @@ def release_all(
         Each file with its statement, once it is written.
 
     Raises:
-        DposeError: a file cannot be released; those before it are complete, and nothing stands under its own name.
+        DposeError: after all others, if files cannot be released; names them. Nothing stands under their names.
     """
+    failed: list[tuple[Job, DposeError]] = []
 
     def own_seed(number: int) -> int | None:
         return None if seed is None else seed + number
@@ -166,23 +193,47 @@ def release_all(
         }
         try:
             for number, job in enumerate(jobs):
-                if number in futures:
-                    yield job, futures.pop(number).result()
-                    continue
-                with naming(job.source):
-                    statement = release_video(
-                        job.source,
-                        job.target,
-                        setting,
-                        seed=own_seed(number),
-                        workers=workers,
-                        keep_sound=keep_sound,
-                        progress=progress,
-                    )
-                yield job, statement
+                try:
+                    if number in futures:
+                        statement = futures.pop(number).result()
+                    else:
+                        with naming(job.source):
+                            statement = release_video(
+                                job.source,
+                                job.target,
+                                setting,
+                                seed=own_seed(number),
+                                workers=workers,
+                                keep_sound=keep_sound,
+                                progress=progress,
+                            )
+                except DposeError as error:
+                    # others are in work, or written already: those are told, and none is left out for this one
+                    failed.append((job, error))
+                else:
+                    yield job, statement
         finally:
             for future in futures.values():
                 future.cancel()
+    raise_failed(failed, len(jobs))
+
+
+def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
+    """One line for all files that could not be released; nothing where there are none.
+
+    Raises:
+        DposeError: there are some.
+    """
+    if not failed:
+        return
+    (job, error), *more = failed
+    if total == 1:
+        raise error
+    left = f"{len(failed)} of {total} files were not released"
+    if more:
+        names = [str(other.source) for other, _ in more[:TOLD]]
+        left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > TOLD else "")
+    raise DposeError(f"{error.line()}; {left}", "" if str(job.source) in error.line() else str(job.source))
 
 
 def picture_plan(path: Path, setting: Setting) -> Plan | PaperPlan:
@@ -210,7 +261,12 @@ def restore(archive: Path, out: Path) -> PrivacyStatement:
     released, statement = unpack(data, str(archive))
     if out.suffix.lower() not in PICTURES:
         raise DposeError("a picture is restored to .png or .jpg", str(out))
-    write_atomic(out, stamped_picture(released.picture(), out.suffix, statement))
+    if statement.seal:
+        content = stamped_picture(released, out.suffix, statement)
+    else:
+        # older than seals: its words are not today's, and a new seal would say that they are
+        content = stamp(encoded(released, out.suffix), statement)
+    write_atomic(out, content)
     return statement
 
 
@@ -239,12 +295,12 @@ def _found(paths: Sequence[str], readable: Sequence[str]) -> list[tuple[Path, Pa
     return list(found.items())
 
 
-def _in_folder(source: Path, below: Path, out: Path, suffix: str, number: str | None) -> Job:
+def _in_folder(source: Path, below: Path, out: Path, suffix: str, number: str) -> Job:
     target = out / (Path(number) if number else below.with_suffix(""))
     name = target.name
     if source.suffix.lower() in VIDEO_SUFFIXES:
-        return Job(source, target.with_name(f"{name}.mp4"))
-    return Job(source, target.with_name(name + suffix), target.with_name(f"{name}.npz"))
+        return Job(source, target.with_name(f"{name}.mp4"), number=number)
+    return Job(source, target.with_name(name + suffix), target.with_name(f"{name}.npz"), number)
 
 
 def _refuse_collisions(jobs: Sequence[Job]) -> None:
@@ -257,5 +313,7 @@ def _refuse_collisions(jobs: Sequence[Job]) -> None:
             other = taken.setdefault(output, job.source)
             if other != job.source:
                 raise DposeError(
-                    f"both {other} and {job.source} would be written here", str(output), "use --rename"
+                    f"both {other} and {job.source} would be written here",
+                    str(output),
+                    "leave out --keep-names",
                 )

@@ -8,63 +8,126 @@ arithmetic is what `verify` rests on.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import file_digest, write_atomic
 from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
 from dpose.privacy.statement import PrivacyStatement
+from dpose.release.mechanism import Released
+from dpose.release.sealing import sealed, sealed_video
 
-NAME = "dpose-privacy"
+NAME, SEAL = "dpose-privacy", "dpose-seal"
 PNG_LEVEL = 6
 """Of released PNGs: flat blocks shrink to a tenth of what the fast level leaves."""
 SIDECAR = ".privacy.json"
+LINE = "sealed"
+"""The seal's name in a sidecar and in an archive."""
 
 
-def stamped_picture(picture: NDArray[Any], suffix: str, statement: PrivacyStatement) -> bytes:
-    """A released picture's file with its statement.
+def stamped_picture(released: Released, suffix: str, statement: PrivacyStatement) -> bytes:
+    """A released picture's file with its statement and its seal.
 
     Args:
-        picture: uint8 or uint16, (H, W), (H, W, 1) or (H, W, 3).
+        released: The picture, as its cells.
         suffix: ".png", ".jpg" or ".jpeg".
         statement: What is guaranteed about it.
 
     Raises:
         DposeError: another suffix.
     """
+    made, line = sealed(released, statement)
+    return stamp(encoded(released, suffix), made, line)
+
+
+def encoded(released: Released, suffix: str) -> bytes:
+    """A released picture's file, without statement.
+
+    Raises:
+        DposeError: another suffix than ".png", ".jpg" or ".jpeg".
+    """
+    picture = released.picture()
     shown = picture[:, :, 0] if picture.shape[2:] == (1,) else picture
-    return stamp(encode_image(shown, suffix, compression=PNG_LEVEL), statement)
+    return encode_image(shown, suffix, compression=PNG_LEVEL)
 
 
-def stamp(data: bytes, statement: PrivacyStatement) -> bytes:
+def stamp(data: bytes, statement: PrivacyStatement, seal: str = "") -> bytes:
     """A PNG or JPEG file that carries `statement`, bound to the file's own bytes.
 
     Args:
         data: The file as its encoder wrote it.
         statement: What is guaranteed about it.
+        seal: The line that the statement names; empty for none.
     """
-    return embed_text(data, NAME, bound_to(hashlib.sha256(data).hexdigest(), statement).to_json())
+    text = bound_to(hashlib.sha256(data).hexdigest(), statement).to_json()
+    stamped = embed_text(data, NAME, text)
+    return embed_text(stamped, SEAL, seal) if seal else stamped
 
 
-def read_stamp(data: bytes, where: str) -> PrivacyStatement:
-    """The statement in a PNG or JPEG file.
+def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, str]:
+    """The statement in a PNG or JPEG file, and the seal beside it; empty where there is none.
 
     Raises:
-        DposeError: there is none, it is damaged, or the file was changed since.
+        DposeError: there is no statement, it is damaged, or the file was changed since.
     """
     try:
-        text, rest = extract_text(data, NAME)
+        seal, rest = extract_text(data, SEAL)
+        text, rest = extract_text(rest, NAME)
     except ValueError as error:
         raise DposeError(f"its privacy statement cannot be read: {error}", where) from error
     if text is None:
         raise DposeError("carries no privacy statement", where)
     statement = PrivacyStatement.from_json(text, where)
     check_digest(statement, hashlib.sha256(rest).hexdigest(), where)
-    return statement
+    return statement, seal or ""
+
+
+def write_sidecar(video: Path, temporary: Path, statement: PrivacyStatement) -> PrivacyStatement:
+    """Write the statement of a video, with its seal, beside where the video will be.
+
+    Args:
+        video: Its final name.
+        temporary: The finished file.
+        statement: What is guaranteed about it.
+
+    Returns:
+        The statement, sealed and bound to the file.
+
+    Raises:
+        DposeError: it cannot be written.
+    """
+    digest = file_digest(temporary)
+    made, line = sealed_video(digest, statement)
+    made = bound_to(digest, made)
+    content = json.loads(made.to_json()) | {LINE: line}
+    write_atomic(sidecar_of(video), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    return made
+
+
+def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
+    """The statement beside a video, and its seal; empty where there is none. Whose it is is not checked.
+
+    Raises:
+        DposeError: there is none, or it cannot be read.
+    """
+    sidecar = sidecar_of(video)
+    if not sidecar.exists():
+        raise DposeError("carries no privacy statement", str(video), f"{sidecar.name} is missing")
+    try:
+        text = sidecar.read_text(encoding="utf-8")
+        content = json.loads(text)
+        line = content.pop(LINE, "") if isinstance(content, dict) else ""
+        text = json.dumps(content, ensure_ascii=False)
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(sidecar)) from error
+    except (ValueError, RecursionError) as error:
+        raise DposeError("is no privacy statement", str(sidecar)) from error
+    if not isinstance(line, str):
+        raise DposeError("its seal cannot be read", str(sidecar))
+    return PrivacyStatement.from_json(text, str(sidecar)), line
 
 
 def sidecar_of(video: Path) -> Path:

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.sealing import mask_digest
 
 FACE = 100
 """Side of the square that stands for a face wherever a cost is explained, pixels."""
+HEADER = (
+    "what the original's header says besides: format, bits, orientation; the size is that of what is shown"
+)
 
 
 def statement_of(
@@ -32,6 +37,7 @@ def statement_of(
     ]
     if clip:
         public.append(f"the number of frames, {plan.frames}, and when each is shown")
+    public.append(HEADER)
     public.append("all settings of the release")
     given = list(conditional_on)
     if isinstance(setting.regions, PublicRegions):
@@ -69,6 +75,8 @@ def description(plan: Plan) -> dict[str, str]:
         found["frames"] = str(plan.frames)
     if isinstance(setting.regions, PublicRegions):
         found |= {"regions": "public", "mask_sha256": setting.regions.sha256}
+        if plan.mask is not None:
+            found["blocks_sha256"] = mask_digest(plan.mask)
     if isinstance(setting.regions, PrivateRegions):
         found |= {
             "regions": "private",
@@ -82,21 +90,17 @@ def object_lines(plan: Plan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
     blocks, frames = plan.blocks, plan.frames or 1
     pixels = blocks.height * blocks.width
-    face = min(FACE * FACE, pixels)
-    name = (
-        f"an object of {FACE} x {FACE} pixels (a face)"
-        if face == FACE * FACE
-        else f"an object of {face:,} pixels"
-    )
+    face, size = face_in(blocks.height, blocks.width)
+    name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
     where = " for each frame it appears in" if plan.frames else ""
     grows = "" if plan.setting.delta or not plan.frames else "; frames add up"
-    lines = [f"{name} is protected with epsilon {number(plan.object_epsilon(face))}{where}{grows}"]
+    lines = [f"{name} is protected with epsilon {upper(plan.object_epsilon(face))}{where}{grows}"]
     if plan.frames:
         lines.append(
-            f"in all {frames} frames that object has epsilon {number(plan.object_epsilon(face, frames))}"
+            f"in all {frames} frames that object has epsilon {upper(plan.object_epsilon(face, frames))}"
         )
     whole = "clip" if plan.frames else "picture"
-    lines.append(f"the {whole} as a whole has epsilon {number(plan.object_epsilon(pixels, frames))}")
+    lines.append(f"the {whole} as a whole has epsilon {upper(plan.object_epsilon(pixels, frames))}")
     if plan.setting.m * 4 < face:
         lines.append(
             "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
@@ -104,9 +108,10 @@ def object_lines(plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def number(value: float) -> str:
-    """Four digits, and no exponent where a person reads it."""
-    return f"{value:,.0f}" if 1000 <= value < 1e15 else f"{value:.4g}"
+def face_in(height: int, width: int) -> tuple[int, str]:
+    """What stands for a face in a picture of this size, cut to it: its pixels, and its size in words."""
+    tall, wide = min(FACE, height), min(FACE, width)
+    return tall * wide, f"{wide} x {tall}"
 
 
 def _share(share: Fraction) -> str:

@@ -21,6 +21,7 @@ from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian
 from dpose.privacy.exact import GaussianEvent
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, largest_mu, least_variance
 from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
 from dpose.release.clip_cells import ClipShape, blend, edge
 from dpose.release.clip_setting import SEGMENT, ClipSetting
@@ -129,14 +130,14 @@ class ClipPlan:
         neighbours = setting.neighbours(shape)
         clipping = None
         if setting.clip_norm is not None:
-            together = max(1, round(SEGMENT * groups / shape.frames)) if setting.clip_segment else 1
+            together = together_of(shape.frames, groups) if setting.clip_segment else 1
             clipping = Clipping(setting.clip_norm, together)
         grid = grid_for(operator, clipping, neighbours)
         squared = squared_change(operator, clipping, grid, neighbours)
         variance = Fraction(least_variance(squared, float(setting.epsilon), setting.delta))
         if variance > MAX_SCALE**2:
             raise DposeError(
-                f"epsilon {float(setting.epsilon):g} asks for more noise than 64-bit numbers can hold",
+                f"epsilon {as_given(setting.epsilon)} asks for more noise than 64-bit numbers can hold",
                 fix="choose a larger epsilon",
             )
         return cls(setting, operator, GaussianEvent(variance, squared), grid, clipping, choice)
@@ -303,6 +304,11 @@ def choose_grid(
         if blocks.noise(math.sqrt(blocks.sensitivity(neighbours)) / mu) <= GOOD_NOISE:
             break
     return found
+
+
+def together_of(frames: int, groups: int) -> int:
+    """How many groups of frames make up a segment that is clipped together."""
+    return max(1, round(SEGMENT * groups / frames))
 
 
 def grid_for(operator: BlockMeans | Separable, clipping: Clipping | None, neighbours: Neighbours) -> Fraction:

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
+from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
 from dpose.release.clip_cells import ClipShape
 from dpose.release.projections import ONE_FRAME
@@ -59,7 +60,7 @@ class ClipSetting:
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MAX_BUDGET:
             raise DposeError(
-                f"epsilon must lie between 0 and {MAX_BUDGET:,}, not {float(self.epsilon):g}",
+                f"epsilon must lie between 0 and {MAX_BUDGET:,}, not {as_given(self.epsilon)}",
                 fix="1 is strong; above 10 little is protected",
             )
         check_delta(self.delta)

@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
-from dpose.files import file_digest, write_atomic
 from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.batch import Job, find_jobs
-from dpose.release.carry import bound_to, sidecar_of
+from dpose.release.carry import write_sidecar
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_claims import clip_statement
 from dpose.release.clip_plan import ClipPlan
 from dpose.release.clip_setting import SPLIT, ClipSetting
 from dpose.release.dense import DensePlan
+from dpose.release.once import spend
 from dpose.release.setting import Number
 from dpose.release.video import DECODED, SOUND
 
@@ -122,13 +122,12 @@ def release_file(
     source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     with naming(info.path):
         plan = bind_clip(setting, shape_of(info), source)
+        seeded, _ = spend(source)
         return write_video(
             info,
             out,
             lambda frames: plan.run(frames, source),
-            lambda caveats, given: clip_statement(
-                plan, seeded=source.seeded, caveats=caveats, conditional_on=given
-            ),
+            lambda caveats, given: clip_statement(plan, seeded=seeded, caveats=caveats, conditional_on=given),
             keep_sound=keep_sound,
             progress=progress,
         )
@@ -170,9 +169,8 @@ def write_video(
             if progress is not None:
                 progress()
     statement = state((DECODED,), (SOUND,) if kept else ())
-    statement = bound_to(file_digest(temporary), statement)
     # the statement first: a video without one must never stand there
-    write_atomic(sidecar_of(out), statement.to_json())
+    statement = write_sidecar(out, temporary, statement)
     settle(temporary, out)
     return statement
 
@@ -192,10 +190,12 @@ def release_clip(
         frames: uint8, (T, H, W, C), C = 1 or 3.
         setting: What to release.
         seed: Makes the noise repeatable and takes the guarantee away.
-        source: Where the noise comes from; a fresh key from the operating system by default.
+        source: Where the noise comes from; a fresh key from the operating system by default. Any other key, and any
+            source but `AesNoise`, takes the guarantee away; a fresh key serves one release.
 
     Raises:
         DposeError: it is no clip, or the setting does not fit it.
+        RuntimeError: the source's key was used for a release before.
     """
     if frames.ndim != 4 or frames.shape[3] not in (1, 3) or 0 in frames.shape or frames.dtype != np.uint8:
         raise DposeError(f"must be uint8, (T, H, W, 1 or 3), not {frames.dtype} {frames.shape}", "frames")
@@ -203,8 +203,9 @@ def release_clip(
         raise DposeError("a seed and a source of noise exclude each other", "seed")
     noise = source or AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     plan = bind_clip(setting, ClipShape(*frames.shape), noise)
+    seeded, told = spend(noise)
     shown = np.stack(list(plan.run(iter(frames), noise)))
-    return ClipRelease(shown, clip_statement(plan, seeded=noise.seeded))
+    return ClipRelease(shown, clip_statement(plan, seeded=seeded, caveats=told))
 
 
 def bind_clip(setting: ClipSetting, shape: ClipShape, source: NoiseSource) -> ClipPlan | DensePlan:
@@ -229,16 +230,16 @@ def shape_of(info: VideoInfo) -> ClipShape:
     return ClipShape(info.frames, info.height, info.width, info.channels)
 
 
-def find_videos(paths: Sequence[str], out: Path, *, rename: bool = False) -> list[tuple[Job, VideoInfo]]:
+def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) -> list[tuple[Job, VideoInfo]]:
     """Which videos to release, and where to. Each is opened, so that a broken one is told before the first is released.
 
     Args:
         paths: Videos, folders (with what is below them; files that are no videos are passed over) and globs.
         out: A folder; for one video also its name.
-        rename: Number the files instead of keeping their names.
+        keep_names: Give them their originals' names instead of numbers.
 
     Raises:
         DposeError: nothing is found, a file is no video, two would get one name, or an original would be overwritten.
     """
-    jobs = find_jobs(paths, out, rename=rename, readable=VIDEO_SUFFIXES)
+    jobs = find_jobs(paths, out, keep_names=keep_names, readable=VIDEO_SUFFIXES)
     return [(job, probe(job.source)) for job in jobs]

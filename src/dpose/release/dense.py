@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from dpose.privacy.gaussian import gaussian_epsilon
 from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
-from dpose.release.claims import number
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_setting import PAPER_K, SPLIT, ClipSetting
 from dpose.release.projections import ONE_FRAME, PEAK, rounded_up
@@ -249,9 +249,9 @@ class DensePlan:
                 "channels": str(shape.channels),
                 "frames": str(shape.frames),
                 "k": str(self.k),
-                "b": f"{self.split:g}",
-                "sigma_1": f"{first:.6g}",
-                "sigma_2": f"{second:.6g}",
+                "b": as_given(self.split),
+                "sigma_1": lower(first, 6),
+                "sigma_2": lower(second, 6),
                 "line 10": "read as (P~ V) (R V)^+",
             },
         )
@@ -265,15 +265,15 @@ class DensePlan:
         pixels = 16 * self.shape.channels
         small = PEAK * math.sqrt(min(pixels, d))
         kept = math.sqrt(max(0.0, 1 - k / d))
-        of_frame = number(gaussian_epsilon(frame / first, delta))
-        of_pixels = number(gaussian_epsilon(small / first, delta))
+        of_frame = upper(gaussian_epsilon(frame / first, delta))
+        of_pixels = upper(gaussian_epsilon(small / first, delta))
         return [
             f"Nken et al., 'Video-DPRP: A Differentially Private Approach for Visual Privacy-Preserving Video Human "
-            f"Activity Recognition', claims epsilon {claim:g} and delta {delta:g} for any one frame",
+            f"Activity Recognition', claims epsilon {as_given(claim)} and delta {as_given(delta)} for any one frame",
             f"its sensitivity, 255 / sqrt(k) = {PEAK / math.sqrt(k):.3g}, is not that of a frame: a black and a white "
             f"one differ by 255 sqrt(d) = {frame:,.0f}, and the projection keeps lengths, on average. With the noise "
-            f"on P, sigma_1 = {first:.3g}, the true epsilon of a frame is about {of_frame}, that of 16 pixels about "
-            f"{of_pixels}",
+            f"on P, sigma_1 = {lower(first, 3)}, the true epsilon of a frame is about {of_frame}, that of 16 pixels "
+            f"about {of_pixels}",
             "its noise on P^T P is made for a linear query; that matrix is quadratic in the pixels",
             "its Theorem 3 bounds lengths for an R that nobody knows beforehand; where R is known or used again, the "
             f"longest neighbour is about {1 + math.sqrt(d / k):.3g} times as long",

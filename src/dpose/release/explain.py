@@ -6,7 +6,8 @@ import math
 from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
-from dpose.release.claims import FACE, number
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.release.claims import FACE, face_in
 from dpose.release.mechanism import Plan
 from dpose.release.paper import PaperPlan
 from dpose.release.regions import PrivateRegions
@@ -24,7 +25,7 @@ def explain(plan: Plan | PaperPlan, rate: Fraction | None = None) -> list[str]:
     setting, blocks = plan.setting, plan.blocks
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
     colour = "grey" if blocks.channels == 1 else "colour"
-    delta = f" and delta {setting.delta:g}" if setting.delta else ""
+    delta = f" and delta {as_given(setting.delta)}" if setting.delta else ""
     each = " in every frame" if setting.per_frame and plan.frames else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
     lines = [
@@ -37,17 +38,16 @@ def explain(plan: Plan | PaperPlan, rate: Fraction | None = None) -> list[str]:
         if plan.mask is not None and setting.subdivide > 1:
             side = setting.block // setting.subdivide
             lines.append(_noise_line(stage.event, side, blocks.peak, f"in complex regions ({side} x {side})"))
-    face = min(FACE * FACE, blocks.height * blocks.width)
+    face, size = face_in(blocks.height, blocks.width)
+    thing = "a face" if face == FACE * FACE else "an object"
     whole = blocks.height * blocks.width
-    lines.append(
-        f"epsilon for a face of {FACE} x {FACE}: {number(plan.object_epsilon(face))}" + _a_frame(plan)
-    )
-    lines.append(f"epsilon for the whole picture: {number(plan.object_epsilon(whole))}" + _a_frame(plan))
+    lines.append(f"epsilon for {thing} of {size}: {upper(plan.object_epsilon(face))}" + _a_frame(plan))
+    lines.append(f"epsilon for the whole picture: {upper(plan.object_epsilon(whole))}" + _a_frame(plan))
     if plan.frames and rate:
         minute = min(plan.frames, math.ceil(60 * rate))
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
-        lines.append(f"epsilon for a face seen for {length}: {number(plan.object_epsilon(face, minute))}")
-        lines.append(f"epsilon for {length} of the clip: {number(plan.object_epsilon(whole, minute))}")
+        lines.append(f"epsilon for {thing} seen for {length}: {upper(plan.object_epsilon(face, minute))}")
+        lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
     return lines
 
 
@@ -57,10 +57,10 @@ def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name:
         law = f"discrete Laplace of scale {exact_text(event.scale)}"
     else:
         spread = math.sqrt(event.variance)
-        law = f"discrete Gaussian of sigma {spread:.6g}"
+        law = f"discrete Gaussian of sigma {lower(spread, 6)}"
     levels = spread / side**2
     lost = "; little but noise is left" if levels > peak / 4 else ""
-    return f"noise {name}: {law} on each sum, {levels:.3g} gray levels on a cell's average{lost}"
+    return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's average{lost}"
 
 
 def _stage_name(plan: Plan, name: bytes) -> str:

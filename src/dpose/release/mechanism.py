@@ -29,6 +29,7 @@ from dpose.privacy.exact import (
     zcdp_rho,
 )
 from dpose.privacy.noise import NoiseSource, Purpose, Stream
+from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
@@ -121,12 +122,13 @@ class Plan:
 
         **Guarantee.** Neighbours: pictures (clips) that differ in at most m pixels, of any values; the size and the
         number of frames are public. Sensitivity: that of the partition (`BlockSums.sensitivity`). Noise: discrete
-        Laplace of scale L1 / epsilon on every sum, or discrete Gaussian calibrated in zCDP. With a private mask, stage
-        one takes `share` of the budget for all blocks; stage two takes the rest for the parts of those blocks that
-        stage one's output marks; its noise is calibrated to the partition in which every block is divided, which no
-        mask exceeds. With m pixels in every frame, the budget is divided by the number of frames. Post-processing:
-        division by the cell's area, rounding, clipping, tiling, the choice of regions, and how much of the parts'
-        differences from their blocks is shown (`shrunk`).
+        Laplace of scale L1 / epsilon on every sum, or discrete Gaussian calibrated in zCDP. With a public mask it is
+        calibrated to undivided blocks, which no mask exceeds: it does not depend on the mask and can be checked without
+        it. With a private mask, stage one takes `share` of the budget for all blocks; stage two takes the rest for the
+        parts of those blocks that stage one's output marks; its noise is calibrated to the partition in which every
+        block is divided, which no mask exceeds. With m pixels in every frame, the budget is divided by the number of
+        frames. Post-processing: division by the cell's area, rounding, clipping, tiling, the choice of regions, and how
+        much of the parts' differences from their blocks is shown (`shrunk`).
 
         Args:
             setting: What was asked for.
@@ -152,8 +154,7 @@ class Plan:
             shares = [(b"coarse", blocks, share), (b"fine", fine, 1 - share)]
         elif isinstance(setting.regions, PublicRegions):
             mask = setting.regions.blocks(height, width, setting.block)
-            region = RegionSums(height, width, setting.block, setting.subdivide, mask, channels, peak)
-            shares = [(b"coarse", region, Fraction(1))]
+            shares = [(b"coarse", blocks, Fraction(1))]
         else:
             shares = [(b"coarse", blocks, Fraction(1))]
         steps = frames if frames is not None and setting.per_frame else 1
@@ -167,6 +168,14 @@ class Plan:
     def events(self) -> tuple[ExactEvent, ...]:
         """What the accountant sees."""
         return tuple(stage.event for stage in self.stages)
+
+    def calibrated_to(self, cells: Cells) -> tuple[ExactEvent, ...]:
+        """The one event of a release whose noise was made for the partition of its own public mask.
+
+        So earlier versions calibrated Gaussian noise: less of it where no cell holds m pixels.
+        """
+        bound = cells.sensitivity(self.setting.neighbours(self.frames is not None))
+        return (_event(self.setting, bound, Fraction(1), self.stages[0].event.steps),)
 
     def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource, frame: int = 0) -> Released:
         """Release one picture or frame.
@@ -244,7 +253,7 @@ def _event(setting: Setting, bound: Sensitivity, share: Fraction, steps: int) ->
 
 def _too_small(epsilon: Fraction) -> DposeError:
     return DposeError(
-        f"epsilon {float(epsilon):g} asks for more noise than 64-bit sums can hold",
+        f"epsilon {as_given(epsilon)} asks for more noise than 64-bit sums can hold",
         fix="choose a larger epsilon",
     )
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.claims import number
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.operators import BlockSums, Cells, RegionSums
 from dpose.release.regions import PaperRegions, mirrored
@@ -93,7 +93,7 @@ class PaperPlan:
         one, many = multiplier(setting, blocks, 1), multiplier(setting, blocks, setting.m)
         lines = [
             f"Algorithm {setting.paper} of Liu, 'A Parallel Region-Adaptive Differential Privacy Framework for Image "
-            f"Pixelization', claims epsilon {claim:g} for any {setting.m} pixels of a picture"
+            f"Pixelization', claims epsilon {as_given(claim)} for any {setting.m} pixels of a picture"
         ]
         if setting.paper == 3:
             lines.append(
@@ -106,14 +106,14 @@ class PaperPlan:
             else "pixels are mirrored to fill the last cells, so some are counted 2 or 4 times"
         )
         if max(one, many) > blocks.channels:
-            lines.append(f"{cause}: {float(one / blocks.channels):.3g} times the claim for the worst pixel")
+            lines.append(f"{cause}: {upper(one / blocks.channels, 3)} times the claim for the worst pixel")
         if blocks.channels > 1:
             lines.append(
                 f"a pixel has {blocks.channels} values, the noise is for one: {blocks.channels} times the claim"
             )
         lines.append(
-            f"together, at this size and block, the true epsilon for {setting.m} pixels is {float(many):.4g} times the "
-            f"claim, {float(many) * claim:.4g}"
+            f"together, at this size and block, the true epsilon for {setting.m} pixels is {upper(many)} times the "
+            f"claim, {upper(many * setting.epsilon)}"
         )
         if self.frames is not None:
             lines.append(
@@ -125,7 +125,7 @@ class PaperPlan:
         area = min(10_000, blocks.height * blocks.width)
         face = multiplier(setting, blocks, area) * setting.epsilon * area / setting.m
         lines.append(
-            f"an object of {area:,} pixels (100 x 100 is a face) has an epsilon of up to {number(float(face))}"
+            f"an object of {area:,} pixels (100 x 100 is a face) has an epsilon of up to {upper(face)}"
         )
         return lines
 

@@ -20,6 +20,7 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.claims import statement_of
 from dpose.release.mechanism import Plan, Released
+from dpose.release.once import spend
 from dpose.release.paper import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.setting import Number, Regions, Setting
@@ -78,11 +79,13 @@ def pixelize(
         paper: 1, 2 or 3 runs seed 002's algorithm of that number as printed, with floating-point noise and no
             guarantee; the statement says what does not hold.
         seed: Makes the noise repeatable and takes the guarantee away.
-        source: Where the noise comes from; a fresh key from the operating system by default.
+        source: Where the noise comes from; a fresh key from the operating system by default. Any other key, and any
+            source but `AesNoise`, takes the guarantee away; a fresh key serves one release.
         caveats: What the statement tells its reader besides.
 
     Raises:
         DposeError: the picture or a setting is out of range.
+        RuntimeError: the source's key was used for a release before.
     """
     setting = Setting.of(epsilon, neighbours, block, delta, subdivide, as_regions(regions), paper)
     if seed is not None and source is not None:
@@ -93,13 +96,14 @@ def pixelize(
     channels = frames[0].shape[2] if frames[0].ndim == 3 else 1
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
     plan = bind(setting, height, width, channels, peak, len(frames) if clip else None)
+    seeded, told = spend(noise)
     released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
     if isinstance(image, Tensor):
         shown: Any = torch.stack([one.picture(image.device) for one in released])
     else:
         shown = np.stack([one.picture() for one in released])
     picture = shown.reshape(tuple(image.shape))
-    return Release(picture, claim(plan, seeded=noise.seeded, caveats=caveats), released)
+    return Release(picture, claim(plan, seeded=seeded, caveats=(*told, *caveats)), released)
 
 
 def bind(

@@ -1,32 +1,71 @@
 """Does a released picture, archive or video carry a statement that adds up, and is it its own?
 
-Three things are recomputed: the content's digest, the sensitivities (from the sizes that the statement records and the
-file shows) and epsilon (from the events). That is arithmetic, not proof of origin: nobody can see from a picture that
-noise was added to it. A statement says what dpose did.
+The content's digest, the seal, and everything that the statement says are recomputed: sensitivities, noise and epsilon
+from the sizes that the file shows, its words from its settings, the picture from the released values. What differs is
+named, and what could not be checked is said. That is arithmetic, not proof of origin: nobody can see from a picture
+that noise was added to it, and whoever makes another release can seal it. A statement says what dpose did.
 """
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_digest
-from dpose.media.images import read_pixels
+from dpose.media.headers import read_header
+from dpose.media.images import decode_pixels
 from dpose.media.video import VIDEO_SUFFIXES, probe
-from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.privacy.exact import exact_text
+from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import unpack
-from dpose.release.carry import check_digest, read_stamp, sidecar_of
-from dpose.release.clip_claims import MECHANISM, check_clip
-from dpose.release.operators import BlockSums, Cells, RegionSums
+from dpose.release.carry import check_digest, read_sidecar, read_stamp
+from dpose.release.clip_claims import MECHANISM
+from dpose.release.follows import check_cells, check_grey, check_restored
+from dpose.release.mechanism import Plan, Released
+from dpose.release.once import GIVEN
+from dpose.release.operators import RegionSums
+from dpose.release.recompute import compare, compare_words, expected, plan_of, whole
+from dpose.release.sealing import FILE, PIXELS, check_seal, mask_digest, pixels_digest
+from dpose.release.video import DECODED, SOUND
 
 PICTURES = (".png", ".jpg", ".jpeg")
 ARTEFACTS = (*PICTURES, ".npz", *VIDEO_SUFFIXES)
+
+
+@dataclass
+class Found:
+    """A released file, opened.
+
+    Attributes:
+        path: The file.
+        statement: What it carries, bound to its content.
+        sealed: Whether it has a seal, which was checked.
+        shown: What the file itself shows of what the statement records.
+        released: The released values: the archive's own, or those of the archive beside a picture.
+        pixels: A picture's, as decoded.
+        lossless: Whether they are exactly what was encoded.
+        video: Whether it is one.
+        sound: Whether it has sound.
+        unchecked: What could not be checked.
+    """
+
+    path: Path
+    statement: PrivacyStatement
+    sealed: bool
+    shown: dict[str, str]
+    released: Released | None = None
+    pixels: NDArray[Any] | None = None
+    lossless: bool = False
+    video: bool = False
+    sound: bool = False
+    unchecked: list[str] = field(default_factory=list)
 
 
 def released_files(path: Path) -> list[Path]:
@@ -50,135 +89,177 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
     """Check one released file.
 
     Returns:
-        Its statement, and one line that says what was found.
+        Its statement, and one line that says what was found, and what could not be checked.
 
     Raises:
-        DposeError: there is no statement, it belongs to other content, or it does not add up.
+        DposeError: there is no statement, it belongs to other content, or it does not add up; names what differs.
     """
-    suffix = path.suffix.lower()
-    statement, cells, shown = _carried(path, suffix)
+    try:
+        return _verified(path)
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error})", str(path)) from error
+    except (MemoryError, RecursionError) as error:
+        raise DposeError("its statement asks for more than any release has", str(path)) from error
+
+
+def _verified(path: Path) -> tuple[PrivacyStatement, str]:
+    found = _opened(path)
+    statement, where = found.statement, str(path)
+    for name, value in found.shown.items():
+        told = statement.release.get(name)
+        if told != value and (told is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
+            raise DposeError(f"has {name} {value}, but its statement is about {told or 'none'}", where)
+    _check_sound(found)
     spent = statement.verify()
+    if not found.sealed:
+        found.unchecked.append("the statement's words, as it has no seal")
     if spent is None:
-        return statement, f"{path}: nothing is claimed: the statement is of kind {statement.kind.value}"
-    _check_release(statement, cells, shown, str(path))
+        if statement.release.get("channels") == "1" and found.video:
+            check_grey(path)
+        line = f"{path}: nothing is claimed: the statement is of kind {statement.kind.value}"
+        return statement, line + _ending(found)
+    if statement.kind is Kind.PRIVATE and GIVEN in statement.caveats:
+        raise DposeError("its statement says private, and that its key was given by the caller", where)
+    _check_statement(found)
+    _check_picture(found)
     text = (
-        exact_text(statement.epsilon) if isinstance(statement.epsilon, Fraction) else f"{statement.epsilon:g}"
+        exact_text(statement.epsilon)
+        if isinstance(statement.epsilon, Fraction)
+        else as_given(statement.epsilon or 0)
     )
     neighbours = statement.neighbours
     assert neighbours is not None
-    where = {"picture": "", "clip": " of the clip", "frame": " of every frame"}.get(
+    scope = {"picture": "", "clip": " of the clip", "frame": " of every frame"}.get(
         neighbours.scope, f" of {neighbours.scope}"
     )
     line = (
-        f"{path}: the recorded noise costs epsilon {spent:.6g}, {text} is claimed, delta {statement.delta:g}, for "
-        f"{neighbours.m:,} pixels{where}"
+        f"{path}: the recorded noise costs epsilon {upper(spent, 6)}, {text} is claimed, "
+        f"delta {upper(statement.delta or 0, 6)}, for {neighbours.m:,} pixels{scope}"
     )
     if statement.kind is Kind.SEEDED:
-        line += "; nothing is guaranteed: the noise came from a seed"
-    return statement, line
+        line += "; nothing is guaranteed: the noise came from a seed or a key that others may know"
+    return statement, line + _ending(found)
 
 
-def _carried(path: Path, suffix: str) -> tuple[PrivacyStatement, Cells | None, dict[str, str]]:
-    """The statement, the partition where the file has it, and what the file shows of the recorded sizes."""
-    try:
-        if suffix == ".npz":
-            released, statement = unpack(path.read_bytes(), str(path))
-            cells = released.cells
-            n = str(getattr(cells, "subdivide", 1))
-            return (
-                statement,
-                cells,
-                {
-                    "size": f"{cells.width}x{cells.height}",
-                    "channels": str(cells.channels),
-                    "levels": str(cells.peak),
-                    "block": str(cells.block),
-                    "subdivide": n,
-                },
-            )
-        if suffix in PICTURES:
-            statement = read_stamp(path.read_bytes(), str(path))
-            pixels = read_pixels(path)
-            shown = {"size": f"{pixels.shape[1]}x{pixels.shape[0]}"}
-            if suffix == ".png":
-                shown["levels"] = str(np.iinfo(pixels.dtype).max)
-                shown["channels"] = "1" if pixels.ndim == 2 else "3"
-            return statement, None, shown
-        sidecar = sidecar_of(path)
-        if not sidecar.exists():
-            raise DposeError("carries no privacy statement", str(path), f"{sidecar.name} is missing")
-        statement = PrivacyStatement.from_json(sidecar.read_text(encoding="utf-8"), str(sidecar))
-        check_digest(statement, file_digest(path), str(path))
-        info = probe(path)
-        return statement, None, {"size": f"{info.width}x{info.height}", "frames": str(info.frames)}
-    except (OSError, UnicodeDecodeError) as error:
-        raise DposeError(f"cannot be read ({error})", str(path)) from error
+def _opened(path: Path) -> Found:
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        released, statement = unpack(path.read_bytes(), str(path))
+        cells = released.cells
+        shown = {
+            "size": f"{cells.width}x{cells.height}",
+            "channels": str(cells.channels),
+            "levels": str(cells.peak),
+            "block": str(cells.block),
+            "subdivide": str(getattr(cells, "subdivide", 1)),
+        }
+        return Found(path, statement, bool(statement.seal), shown, released)
+    if suffix in PICTURES:
+        return _picture(path)
+    statement, line = read_sidecar(path)
+    digest = file_digest(path)
+    check_digest(statement, digest, str(path))
+    seal = check_seal(statement, line, {FILE: digest}, str(path))
+    info = probe(path)
+    shown = {"size": f"{info.width}x{info.height}", "frames": str(info.frames)}
+    unchecked = ["that its frames follow from released values, of which a video keeps none"]
+    return Found(path, statement, seal is not None, shown, video=True, sound=info.sound, unchecked=unchecked)
 
 
-def _check_release(
-    statement: PrivacyStatement, cells: Cells | None, shown: dict[str, str], where: str
-) -> None:
-    """Recompute what the noise should have been calibrated to."""
-    record = statement.release
-    for name, value in shown.items():
-        if record.get(name) != value:
-            raise DposeError(
-                f"has {name} {value}, but its statement is about {record.get(name, 'none')}", where
-            )
-    if record.get("mechanism") == MECHANISM:
-        check_clip(statement, where)
-        return
-    blocks, fine, frames = _partitions(record, where)
-    neighbours = statement.neighbours
-    regions = record.get("regions")
-    if neighbours is None or neighbours.scope not in ("picture", "clip", "frame"):
-        raise DposeError("its statement has no neighbours of a release", where)
-    if (neighbours.scope == "picture") != (frames is None):
-        raise DposeError("its statement mixes a picture's neighbours with a clip's", where)
-    steps = frames if neighbours.scope == "frame" and frames else 1
-    wanted: list[Cells] = [blocks]
-    if regions == "private":
-        wanted = [blocks, fine]
-    elif regions == "public":
-        # without the archive's mask: no mask has smaller cells than the one that divides every block
-        wanted = [cells if isinstance(cells, RegionSums) else fine]
-    elif regions != "none":
-        raise DposeError(f"its statement has unknown regions {regions!r}", where)
-    if len(wanted) != len(statement.events):
-        raise DposeError(f"its statement has {len(statement.events)} events, not {len(wanted)}", where)
-    for event, partition in zip(statement.events, wanted, strict=True):
-        _check_event(event, partition, neighbours, steps, where)
+def _picture(path: Path) -> Found:
+    data, where = path.read_bytes(), str(path)
+    statement, line = read_stamp(data, where)
+    pixels, lossless = decode_pixels(data, where), read_header(data).format == "png"
+    seal = check_seal(statement, line, {PIXELS: pixels_digest(pixels)} if lossless else {}, where)
+    shown = {
+        "size": f"{pixels.shape[1]}x{pixels.shape[0]}",
+        "channels": "1" if pixels.ndim == 2 else "3",
+    }
+    if lossless:
+        shown["levels"] = str(np.iinfo(pixels.dtype).max)
+    found = Found(path, statement, seal is not None, shown, pixels=pixels, lossless=lossless)
+    _look_beside(found)
+    return found
 
 
-def _check_event(event: Any, partition: Cells, neighbours: Neighbours, steps: int, where: str) -> None:
-    bound = partition.sensitivity(neighbours)
-    if isinstance(event, LaplaceEvent):
-        enough = event.sensitivity >= bound.l1
-    else:
-        enough = isinstance(event, GaussianEvent) and event.sensitivity_squared >= bound.l2_squared
-    if not enough or event.steps < steps:
-        raise DposeError(
-            "its noise was made for a smaller sensitivity than such a picture has", where, "do not rely on it"
+def _look_beside(found: Found) -> None:
+    """Take the released values from the archive beside a picture, where that is of the same release."""
+    beside = found.path.with_suffix(".npz")
+    if beside.is_file():
+        try:
+            released, other = unpack(beside.read_bytes(), str(beside))
+        except DposeError:
+            found.unchecked.append(f"the archive beside it, which cannot be read ({beside.name})")
+            return
+        ours = found.statement.to_dict() | {"artefact_sha256": ""}
+        if ours == other.to_dict() | {"artefact_sha256": ""}:
+            found.released = released
+            return
+        found.unchecked.append(f"the archive beside it, which is another release's ({beside.name})")
+
+
+def _check_sound(found: Found) -> None:
+    told = SOUND in (*found.statement.conditional_on, *found.statement.caveats)
+    if found.video and found.sound != told:
+        have, say = (
+            ("has sound", "does not mention it") if found.sound else ("has no sound", "says that it has")
         )
+        raise DposeError(f"{have}, and its statement {say}", str(found.path), "do not rely on it")
 
 
-def _partitions(record: Any, where: str) -> tuple[BlockSums, BlockSums, int | None]:
-    try:
-        found = re.fullmatch(r"(\d{1,6})x(\d{1,6})", record["size"])
-        if found is None or record["mechanism"] != "pixelization":
-            raise ValueError
-        width, height = int(found[1]), int(found[2])
-        channels, peak, block, n = (int(record[k]) for k in ("channels", "levels", "block", "subdivide"))
-        if min(width, height, channels, peak, block, n) < 1 or block % n:
-            raise ValueError
-        frames = int(record["frames"]) if "frames" in record else None
-    except (KeyError, ValueError) as error:
-        raise DposeError("its statement does not say how it was released", where) from error
-    return (
-        BlockSums(height, width, block, channels, peak),
-        BlockSums(height, width, block // n, channels, peak),
-        frames,
-    )
+def _check_statement(found: Found) -> None:
+    """Make the statement again from what it records, and compare."""
+    statement, where = found.statement, str(found.path)
+    record = statement.release
+    if found.video and record.get("channels") == "1":
+        check_grey(found.path)
+    wanted = expected(statement, where)
+    others: tuple[Any, ...] = ()
+    if record.get("regions") == "public":
+        others = _older_events(found)
+    compare(statement, wanted, where, others)
+    if not found.sealed:
+        return
+    if statement.software.get("dpose") != software_versions()["dpose"]:
+        found.unchecked.append("the statement's words, which are another version's")
+        return
+    caveats = (DECODED,) if found.video else ()
+    given = (SOUND,) if found.sound else ()
+    rough = record.get("mechanism") == MECHANISM and record.get("operator") != "block"
+    compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
+
+
+def _older_events(found: Found) -> tuple[Any, ...]:
+    """Compare a public mask with the archive's; the events that earlier versions made for it."""
+    statement = found.statement
+    cells = None if found.released is None else found.released.cells
+    if not isinstance(cells, RegionSums):
+        found.unchecked.append("the mask of complex regions, which stands in the archive")
+        return ()
+    told = statement.release.get("blocks_sha256")
+    if told is not None and told != mask_digest(cells.mask):
+        raise DposeError("its mask is not the one that its statement is about", str(found.path))
+    plan = plan_of(statement, str(found.path))
+    return plan.calibrated_to(cells) if isinstance(plan, Plan) else ()
+
+
+def _check_picture(found: Found) -> None:
+    if found.pixels is None:
+        return
+    if found.released is not None:
+        check_restored(found.pixels, found.released, found.path.suffix.lower(), str(found.path))
+        return
+    record = found.statement.release
+    if found.lossless:
+        ((block,), (n,)) = (whole(r"(\d{1,6})", record[name]) for name in ("block", "subdivide"))
+        check_cells(found.pixels, block // n, str(found.path))
+        return
+    found.unchecked.append("that the picture follows from released values, as there is no archive beside it")
+
+
+def _ending(found: Found) -> str:
+    heard = "; its sound is the original's and not protected" if found.sound else ""
+    return heard + (f"; not checked: {'; '.join(found.unchecked)}" if found.unchecked else "")
 
 
 def _hidden(path: Path) -> bool:

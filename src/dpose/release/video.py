@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, write_atomic
 from dpose.media.video import Frame, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.carry import bound_to, sidecar_of
+from dpose.release.carry import write_sidecar
 from dpose.release.mechanism import Plan
+from dpose.release.once import spend
 from dpose.release.paper import PaperPlan
 from dpose.release.pixelize import bind, claim
 from dpose.release.setting import Setting
@@ -64,16 +64,16 @@ def release_video(
     info = probe(path)
     plan = bind(setting, info.height, info.width, info.channels, 255, info.frames)
     source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
+    seeded, _ = spend(source)
     with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
         kept = writer.keeps_sound
         for frame, pixels in released_frames(read_frames(info, writer), plan, source, workers):
             writer.add(pixels, frame.pts, frame.duration)
             if progress is not None:
                 progress()
-    statement = claim(plan, seeded=source.seeded, caveats=(DECODED,), conditional_on=(SOUND,) if kept else ())
-    statement = bound_to(file_digest(temporary), statement)
+    statement = claim(plan, seeded=seeded, caveats=(DECODED,), conditional_on=(SOUND,) if kept else ())
     # the statement first: a video without one must never stand there
-    write_atomic(sidecar_of(out), statement.to_json())
+    statement = write_sidecar(out, temporary, statement)
     settle(temporary, out)
     return statement
 
@@ -101,7 +101,7 @@ def released_frames(
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:
                     raise DposeError(f"the video has more frames than the {plan.frames} it declares")
-                key = Key(keys.bytes(KEY_BYTES), seeded=source.seeded)
+                key = Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)
                 waiting.append(pool.submit(work, number, frame, key))
                 if len(waiting) > workers:
                     yield waiting.popleft().result()

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpose.files import write_atomic
+from dpose.privacy.rounding import between
 from dpose.report.audit_record import Attacked, AuditRecord, Share
 from dpose.report.document import document, facts
 from dpose.report.markup import Html, bullets, figure, paragraphs, scrolling_table, tag, together
-from dpose.report.numbers import MISSING, brief, day
+from dpose.report.numbers import MISSING, at_least, at_most, day
 from dpose.report.tradeoff import tradeoff_chart
 
 FILE = "audit.html"
@@ -55,8 +56,8 @@ def _header(record: AuditRecord, now: datetime) -> Html:
     numbers = [
         tag("span", tag("small", name), " ", tag("b", value))
         for name, value in (
-            ("claimed: epsilon", brief(record.epsilon)),
-            ("shown: at least", brief(round(run.bound, 2))),
+            ("claimed: epsilon", at_most(record.epsilon)),
+            ("shown: at least", at_least(run.bound, places=2)),
         )
     ]
     said = (
@@ -76,8 +77,8 @@ def _header(record: AuditRecord, now: datetime) -> Html:
             tag("p", verdict, class_="eyebrow"),
             tag("p", numbers[0], " ", numbers[1], class_="fact"),
             paragraphs(
-                f"At delta {brief(record.delta)}; all lower bounds together hold with confidence "
-                f"{100 * record.confidence:.4g}%. {said}",
+                f"At delta {at_most(record.delta)}; all lower bounds together hold with confidence "
+                f"{at_least(record.confidence, times=100)}%. {said}",
                 planted,
                 record.unseen,
             ),
@@ -94,7 +95,7 @@ def _runs(record: AuditRecord) -> tuple[Attacked, ...]:
 def _bounds(record: AuditRecord) -> Html:
     runs = _runs(record)
     bounds = [
-        (test, brief(record.epsilon), *(_bound(run.bounds.get(test)) for run in runs))
+        (test, at_most(record.epsilon), *(_bound(run.bounds.get(test)) for run in runs))
         for test in record.run.bounds
     ]
     verdicts = ("Verdict", "", *("flagged" if run.flagged else "not refuted" for run in runs))
@@ -124,7 +125,7 @@ def _bounds(record: AuditRecord) -> Html:
                 [
                     (
                         _percent(rates.target),
-                        brief(record.epsilon),
+                        at_most(record.epsilon),
                         *(_bound(run.rates[k].epsilon) for run in runs),
                     )
                     for k, rates in enumerate(record.run.rates)
@@ -139,7 +140,7 @@ def _tradeoff(record: AuditRecord) -> Html:
         "Each point is a threshold: whoever scores above it is taken to have been in. Both axes are logarithmic, "
         "because a threat to one person lies where false alarms are rare.",
         f"The area that the claimed mechanism rules out is shaded; its edge is the whole curve of the accountant. The "
-        f"dashed line near it is what epsilon {brief(record.epsilon)} and delta {brief(record.delta)} allow by "
+        f"dashed line near it is what epsilon {at_most(record.epsilon)} and delta {at_most(record.delta)} allow by "
         "themselves; the other one is guessing. Dots are thresholds set on other samples, with 95 % intervals both "
         "ways. A curve that touches the shaded area refutes nothing by itself: the tests above decide, which allow for "
         "chance.",
@@ -169,7 +170,7 @@ def _controls(record: AuditRecord) -> Html:
         figure(
             tradeoff_chart(run, record.allowed, record.pair, _describes(run), height=300),
             tag("b", run.name),
-            f": {run.what}. Epsilon is at least {run.bound:.2f}; {_at_one_percent(run)}. ",
+            f": {run.what}. Epsilon is at least {at_least(run.bound, places=2)}; {_at_one_percent(run)}. ",
             tag(
                 "span",
                 "flagged" if run.flagged else "not refuted",
@@ -239,7 +240,7 @@ def _describes(run: Attacked) -> str:
 
 
 def _bound(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}"
+    return MISSING if value is None else at_least(value, places=2)
 
 
 def _percent(rate: float) -> str:
@@ -247,4 +248,4 @@ def _percent(rate: float) -> str:
 
 
 def _share(share: Share) -> str:
-    return f"{100 * share.rate:.1f}% ({100 * share.low:.1f} to {100 * share.high:.1f})"
+    return f"{100 * share.rate:.1f}% ({between(share.low, share.high, places=1, times=100)})"

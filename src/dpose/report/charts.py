@@ -10,9 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpose.privacy.rounding import as_given
 from dpose.privacy.wording import FALSE_POSITIVES, true_positives
 from dpose.report.markup import Html, tag, together
-from dpose.report.numbers import MISSING, brief, ticks, tidy
+from dpose.report.numbers import MISSING, at_most, brief, ticks, tidy
 
 WIDTH = 400
 POINTS = 200
@@ -119,10 +120,10 @@ def attack_chart(epsilon: float, delta: float, unit: str, describes: str) -> Htm
         # named where the line climbs and the diagonal is still far below it
         x, y = plane.x(0.165) + 10, plane.y(true_positives(REFERENCE, delta, 0.165)) + 8
         parts.append(tag("path", d=plane.path(_bound(REFERENCE, delta)), class_="reference"))
-        parts.append(tag("text", f"epsilon {REFERENCE:g}", x=f"{x:.1f}", y=f"{y:.1f}", class_="halo"))
+        parts.append(tag("text", f"epsilon {as_given(REFERENCE)}", x=f"{x:.1f}", y=f"{y:.1f}", class_="halo"))
     found = true_positives(epsilon, delta)
     # the dot is explained under the diagonal, where no bound ever runs
-    key = f"at {FALSE_POSITIVES:.0%} false alarms: {brief(100 * found)}% at most"
+    key = f"at {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}% at most"
     parts += [
         tag("path", d=plane.path(curve), class_="line"),
         _dot(plane.x(FALSE_POSITIVES), plane.y(found), "dot"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpose.privacy.statement import Kind
 from dpose.report.charts import POINTS, line_chart
 from dpose.report.markup import Html, figure, paragraphs, scrolling_table, tag, together
-from dpose.report.numbers import brief
+from dpose.report.numbers import at_most, brief
 from dpose.report.record import RunRecord, Watched
 from dpose.report.scores import standing
 
@@ -85,7 +85,7 @@ def _watched_figure(run: RunRecord, watched: Watched) -> Html:
     known = [(m.step, value) for m in watched.moments if (value := m.score.columns.get(main)) is not None]
     if not known:
         return Html("")
-    spent = [(float(m.step), brief(m.epsilon)) for m in watched.moments if m.epsilon is not None]
+    spent = [(float(m.step), at_most(m.epsilon)) for m in watched.moments if m.epsilon is not None]
     title = f"{main[:1].lower()}{main[1:]} {watched.moments[-1].score.title}"
     percent = ", %" if watched.moments[-1].score.metric == "PCKh" else ""
     describes = (

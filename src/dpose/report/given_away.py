@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from dpose.privacy.rounding import between
 from dpose.report.markup import Html, paragraphs, scrolling_table, tag, together
 from dpose.report.record import RunRecord, mapping
 from dpose.training.methods import METHODS
@@ -112,7 +113,7 @@ def _origin(found: Mapping[str, Any]) -> str:
 
 
 def _spread(value: Mapping[str, float]) -> str:
-    return f"{_percent(value['value'])} ({100 * value['low']:.1f} to {100 * value['high']:.1f})"
+    return f"{_percent(value['value'])} ({between(value['low'], value['high'], places=1, times=100)})"
 
 
 def _percent(share: float) -> str:

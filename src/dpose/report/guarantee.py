@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.wording import FALSE_POSITIVES, NOTHING, true_positives
+from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, true_positives
 from dpose.report.charts import REFERENCE, attack_chart
 from dpose.report.markup import Html, bullets, figure, paragraphs, tag, together
-from dpose.report.numbers import brief
+from dpose.report.numbers import at_most
 from dpose.report.record import RunRecord
 from dpose.training.methods import METHODS, Method
 
@@ -33,8 +34,8 @@ def plain_fact(run: RunRecord) -> Html:
     numbers = [
         tag("span", tag("small", name), " ", tag("b", value))
         for name, value in (
-            ("epsilon", brief(float(statement.epsilon or 0))),
-            ("delta", brief(statement.delta or 0.0)),
+            ("epsilon", at_most(statement.epsilon or 0)),
+            ("delta", at_most(statement.delta or 0.0)),
             ("for each", statement.unit),
         )
     ]
@@ -47,8 +48,8 @@ def plain_fact(run: RunRecord) -> Html:
         tag("p", *_spaced(numbers), class_="fact"),
         paragraphs(
             f"Whoever tests whether a given {statement.unit} was used{beyond}, with false alarms on "
-            f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {brief(100 * found)}% of those that were. "
-            f"{_strength(found)}",
+            f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
+            f"were. {_strength(found)}",
             f"The public views themselves, the labels, and whose {statement.unit}s were used are not protected."
             if beyond
             else "",
@@ -143,19 +144,19 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
     epsilon, delta, unit = float(statement.epsilon), statement.delta, statement.unit
     found, strong = found_at_most(statement), true_positives(REFERENCE, delta)
     describes = (
-        f"The most an attacker can find against the rate of false alarms, for epsilon {brief(epsilon)} and delta "
-        f"{brief(delta)}. At {FALSE_POSITIVES:.0%} false alarms: {brief(100 * found)}%. The diagonal is an attacker "
-        "who learns nothing."
+        f"The most an attacker can find against the rate of false alarms, for epsilon {at_most(epsilon)} and delta "
+        f"{at_most(delta)}. At {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}%. The diagonal is an "
+        "attacker who learns nothing."
     )
     words = [
         f"Somebody holds the model and wants to know whether one given {unit} was used in training it{beyond}. "
         "Flagging more of them finds more, and raises more false alarms. An attacker who learns nothing from the "
         "model moves along the diagonal: what is found grows only as fast as the false alarms.",
-        "No attacker can get above the curve, whatever they know and however much they compute. The area above it "
-        "is ruled out. The nearer the curve is to the diagonal, the stronger the guarantee.",
-        f"Here the bound at {FALSE_POSITIVES:.0%} false alarms is {brief(100 * found)}%."
+        f"No attacker can get above the curve, {LIMIT}. The area above it is ruled out. "
+        "The nearer the curve is to the diagonal, the stronger the guarantee.",
+        f"Here the bound at {FALSE_POSITIVES:.0%} false alarms is {at_most(found, times=100)}%."
         + (
-            f" With epsilon {REFERENCE:g} it would be {brief(100 * strong)}%."
+            f" With epsilon {as_given(REFERENCE)} it would be {at_most(strong, times=100)}%."
             if epsilon > 1.5 * REFERENCE
             else ""
         )
@@ -166,7 +167,7 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
         "div",
         figure(
             attack_chart(epsilon, delta, unit, describes),
-            "The bound on every attacker, from epsilon and delta alone.",
+            "The bound on an attacker, from epsilon and delta alone.",
         ),
         tag("div", tag("h3", "What the number means"), paragraphs(*words)),
         class_="beside",

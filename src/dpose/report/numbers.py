@@ -5,15 +5,27 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
+from dpose.privacy.rounding import Number, lower, upper
+
 MISSING = "–"
 MINUS = "\u2212"
 
 
 def brief(value: float) -> str:
-    """Four significant digits, as the privacy statement has them; thousands apart; 1e-5 and not 1e-05."""
+    """Four significant digits of what bounds nothing; thousands apart; 1e-5 and not 1e-05."""
     if value == 0:
         return "0"
     return tidy(f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}")
+
+
+def at_most(value: Number, digits: int = 4, *, places: int | None = None, times: int = 1) -> str:
+    """An upper bound, rounded up: see `rounding.upper`."""
+    return tidy(upper(value, digits, places=places, times=times))
+
+
+def at_least(value: Number, digits: int = 4, *, places: int | None = None, times: int = 1) -> str:
+    """A lower bound, rounded down: see `rounding.lower`."""
+    return tidy(lower(value, digits, places=places, times=times))
 
 
 def tidy(number: str) -> str:

@@ -16,6 +16,7 @@ from dpose.pose.data.units import PoseUnits
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
+from dpose.privacy.selection import Selection
 from dpose.report.markup import Html, tag
 
 ZOOM = 2
@@ -52,10 +53,10 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Tile
         count: How many at most.
 
     Raises:
-        ValueError: `count` is below 1.
+        DposeError: `count` is below 1.
     """
     skeleton = SKELETONS[model.config.skeleton]
-    chosen = units.limit(count)
+    chosen = units.limit(Selection(count))
 
     def drawn(
         image: NDArray[np.uint8], points: NDArray[np.float64], shown: NDArray[np.float64]

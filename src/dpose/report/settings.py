@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dpose.privacy.accounting import Event
+from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.report.markup import Html, paragraphs, scrolling_table, tag, together
-from dpose.report.numbers import brief
+from dpose.report.numbers import tidy
 from dpose.report.record import RunRecord
 
 GROUPS = {
@@ -53,7 +54,10 @@ def check_section(run: RunRecord, recomputed: float | None) -> Html:
     parts = [_command(f"dpose verify {_quoted(run.name)}"), paragraphs(says)]
     if recomputed is not None:
         parts.append(
-            paragraphs(f"Recomputed from the events when this report was written: epsilon {recomputed:.6f}.")
+            paragraphs(
+                "Recomputed from the events when this report was written: epsilon "
+                f"{upper(recomputed, places=6)}."
+            )
         )
     parts.append(_events(statement))
     rows = [
@@ -70,7 +74,13 @@ def check_section(run: RunRecord, recomputed: float | None) -> Html:
 
 def _events(statement: PrivacyStatement) -> Html:
     rows = [
-        (event.type, f"{event.q:.6g}", f"{event.sigma:.6g}", f"{event.sensitivity:g}", f"{event.steps:,}")
+        (
+            event.type,
+            upper(event.q, 6),
+            lower(event.sigma, 6),
+            upper(event.sensitivity, 6),
+            f"{event.steps:,}",
+        )
         for event in statement.events
         if isinstance(event, Event)  # a run has no others
     ]
@@ -100,7 +110,7 @@ def _seed(run: RunRecord) -> str:
     if seed is not None:
         return f"{seed}: whoever knows it can repeat every draw"
     if run.statement is not None and run.statement.kind is Kind.PRIVATE:
-        return "none: a fresh key from the operating system, which was never written down"
+        return "none: a fresh key from the operating system, which is not in this folder"
     return "none: drawn from the operating system"
 
 
@@ -117,7 +127,7 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return brief(value)
+        return tidy(as_given(value))
     if isinstance(value, list):
         return ", ".join(_value(item) for item in value) or "none"
     if isinstance(value, dict):

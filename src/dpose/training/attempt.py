@@ -20,12 +20,13 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.account import Charge, charge, claim
+from dpose.privacy.entries import EntryType
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Query
 from dpose.training.checkpoint import last_checkpoint
-from dpose.training.folder import NoLog, RunLog, write_config
+from dpose.training.folder import NoLog, RunLog, updates_of, write_config
 from dpose.training.loop import Ended, Loop
 from dpose.training.plan import BoundPlan
 from dpose.training.ranks import Ranks
@@ -39,7 +40,7 @@ class Attempt:
         folder: Exists, and no other process is at work in it.
         bound: The plan.
         entry: What the run takes, for the account of the data.
-        content: Digest of the data.
+        content: Digest of the data: ids, order, contents and labels of private and public units.
         seed: Of a seeded run.
         query: What watching asks of private data, for the ledger.
         ranks: Which process of the run this is.
@@ -71,6 +72,7 @@ class Attempt:
         self.head, self.counted, self.run_id = "", 0, ""
         self.around: dict[str, str] = {}
         self.kept: Kept | None = None
+        self._lost = False
         self._path = folder / "ledger.jsonl"
         self._key = Key.fresh() if seed is None else Key.from_seed(seed)
         if ranks.first and bound.event and self._path.exists():
@@ -82,7 +84,14 @@ class Attempt:
     def _look_back(self) -> None:
         with Ledger.append_to(self._path, self.state_dir) as ledger:
             self.run_id = ledger.run_id
-            known = {entry.sha256 for entry in ledger.entries}
+            entries = ledger.entries
+        known = {entry.sha256 for entry in entries}
+        if entries[0].plan_sha256 != self.bound.sha256:
+            raise DposeError(
+                "this run began with another plan, or another number of units",
+                str(self.folder),
+                "go on with the settings that it began with, or start a new run",
+            )
         if self.saved and self.saved.ledger_head and self.saved.ledger_head not in known:
             raise DposeError(
                 "the ledger is not the one that the checkpoint was written beside", str(self._path)
@@ -91,10 +100,21 @@ class Attempt:
             self.kept = kept_key(self.run_id, self.state_dir)
         if self.kept and self.kept.data != self.content.hex():
             raise DposeError(
-                "the data are not those that this run began with",
+                "the data (units, their order, pictures or labels) are not those that this run began with",
                 str(self.folder),
                 "bring them back as they were, or start a new run",
             )
+        if self.kept:
+            key_id = AesNoise(self.kept.key).key_id
+            first = self.saved.step if self.saved else 0
+            committed = {
+                step
+                for entry in entries
+                if entry.type is EntryType.COMMIT and entry.key_id == key_id
+                for step in range(entry.first_step, entry.first_step + entry.steps)
+                if step >= first
+            }
+            self._lost = bool(committed - updates_of(self.folder / "log.jsonl", key_id).keys())
 
     @property
     def micro_batch(self) -> int | None:
@@ -112,12 +132,19 @@ class Attempt:
         if self.kept:
             old = self.kept.surroundings
             changed = [name for name, value in self.around.items() if old.get(name) != value]
-            if changed or not repeatable:
-                self.forsake_key("changed: " + ", ".join(changed) if changed else "the device varies")
+            if self._lost:
+                # taken again, they could not be compared with what was seen of them: one noise might meet two sums
+                self.forsake_key("the log lacks steps that the ledger has")
+            elif changed or not repeatable:
+                self.forsake_key(
+                    "changed: " + ", ".join(changed)
+                    if changed
+                    else "this machine does not give the same bits twice"
+                )
         elif self.run_id and self.seed is None:
             self.forsake_key("this machine does not hold its key")
         key = self.kept.key if self.kept else self._key
-        return AesNoise(Key(self.ranks.bytes_from_first(key.secret), seeded=self.seed is not None))
+        return AesNoise(Key.drawn(self.ranks.bytes_from_first(key.secret), seeded=key.seeded))
 
     def forsake_key(self, why: str) -> None:
         """Go on from the last checkpoint with a new key; the steps after it will be counted again."""

@@ -10,21 +10,28 @@ A parameter's per-unit gradients are kept in one of two ways, whichever is cheap
   units is one product of what was kept, with no second backward pass (Bu et al. 2023, "Differentially private
   optimization on large model at small cost", book-keeping). All places of a unit are in one pair of matrices, so cross
   terms between its views, windows and pixels are in the norm.
+
+What is summed is each unit's gradient on an integer grid (`dpose.training.grid`). So products are multiplied out after
+all, a few units at a time: the norm from them saves the memory in which they would have waited for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
 
+from dpose.training.grid import Grid
+
 SLACK = 4.0
-"""A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the type that is summed in. The sum's
-own product rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm; in
-float32 it also covers the rounding of the norm, whose products are in float64. Where nothing cancels it adds 1e-6."""
+"""A norm from products is raised by SLACK * eps * sum_t ||a_t|| ||b_t||, eps of the type of the product. That product
+rounds by about eps times that, which where terms cancel may be more than `CLIP_MARGIN` of the norm: without this the
+grid would drop such a unit. Where nothing cancels it adds 1e-6."""
 
 _BLOCK = 2048
+_PRODUCTS = 16 * 2**20
+"""Bytes of products that are multiplied out at once; at least one unit's."""
 
 
 class Book:
@@ -35,8 +42,8 @@ class Book:
         units: U.
         products: Whether gradients may be kept as products; whole ones are always right.
 
-    Whatever comes in a type shorter than float32 is measured and summed in float32, where it is the same number: both
-    see one gradient, and no rounding depends on what other units add.
+    Whatever comes in a type shorter than float32 is measured and truncated in float32, where it is the same number:
+    both see one gradient.
 
     Attributes:
         mixed: Whether the loss ran under autocast.
@@ -85,30 +92,46 @@ class Book:
             return torch.zeros(self._units)
         return torch.stack(squares).sum(0).sqrt()
 
-    def sums(self, scales: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """For each parameter the sum over units of `scales` (U,) times the unit's gradient.
+    def each(self, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Every parameter's per-unit gradients (U, *shape) as `sums` takes them; zeros where none came."""
+        found = self.gradients(like)
+        for name, value in found.items():
+            for units, rows in self._rows(name):
+                value[units] = rows.view(-1, *value.shape[1:])
+        return found
 
-        A unit with scale 0 is left out, whatever its gradient holds. The book is empty afterwards: memory is freed
-        parameter by parameter.
+    def sums(self, scales: Tensor, grid: Grid, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """For each parameter the sum over units of `scales` (U,) times the unit's gradient, on the grid.
+
+        A unit with scale 0 is left out, whatever its gradient holds. So is one that, truncated, is not within the
+        grid's bound over all parameters together: the scales are to see to that, but it does not rest on them.
+
+        Returns:
+            Exact multiples of the grid's step, in float64.
         """
-        dropped = scales == 0
-        any_dropped = bool(dropped.any())
-        sums = {}
-        for name, parameter in like.items():
-            if name in self._whole:
-                rows = self._whole.pop(name).flatten(1)
-                # 0 * inf is nan: a unit that is dropped must be zeroed, not scaled
-                rows = rows.masked_fill(dropped[:, None], 0) if any_dropped else rows
-                total = scales.to(rows.dtype) @ rows
-            elif name in self._pairs:
-                a, b = (at_least_float32(side) for side in self._pairs.pop(name))
-                if any_dropped:
-                    a, b = (side.masked_fill(dropped[:, None, None], 0) for side in (a, b))
-                total = (b * scales.to(b.dtype)[:, None, None]).flatten(0, 1).T @ a.flatten(0, 1)
-            else:
-                total = torch.zeros_like(parameter)
-            sums[name] = total.view(parameter.shape)
-        return sums
+        while True:
+            totals = {
+                name: torch.zeros(p.numel(), dtype=torch.int64, device=p.device) for name, p in like.items()
+            }
+            squares = torch.zeros(self._units, dtype=torch.float64, device=scales.device)
+            for name in like:
+                for units, rows in self._rows(name):
+                    grid.add(rows, scales[units].to(rows.dtype), totals[name], squares[units])
+            within = grid.within(squares)
+            if bool(within.all()):
+                return {name: grid.values(total).view(like[name].shape) for name, total in totals.items()}
+            scales = scales * within  # what was summed holds those units: again, without them
+
+    def _rows(self, name: str) -> Iterator[tuple[slice, Tensor]]:
+        """A parameter's per-unit gradients, (units, numbers), some units at a time; none where none came."""
+        if name in self._whole:
+            yield slice(0, self._units), self._whole[name].flatten(1)
+        elif name in self._pairs:
+            a, b = self._pairs[name]
+            at_once = max(1, _PRODUCTS // (4 * a.shape[2] * b.shape[2]))
+            for at in range(0, self._units, at_once):
+                units = slice(at, min(at + at_once, self._units))
+                yield units, (at_least_float32(b[units]).mT @ at_least_float32(a[units])).flatten(1)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, Query
+from dpose.training.first_weights import Inherited
 from dpose.training.plan import BoundPlan
 
 CAVEATS = (
+    "copies count as one unit where their contents are equal to the last bit; one that was saved again, resized or "
+    "cropped is a unit of its own, and what is stated for one does not hold for both together",
     "how long a step takes depends on how many units were drawn; timing is not covered",
     "settings chosen by looking at earlier runs on the same units cost extra; those runs' epsilons add up",
 )
@@ -31,6 +34,7 @@ def statement_of(
     caveats: Sequence[str],
     counted: int,
     queries: Sequence[Query] = (),
+    start: Inherited | None = None,
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -47,37 +51,44 @@ def statement_of(
         caveats: What the reader must know besides `CAVEATS`.
         counted: The steps that count by the ledger.
         queries: What else was computed from private data.
+        start: What the first weights mean for the claim: the events of runs that they come from count, too.
     """
-    plan = bound.plan
+    plan, start = bound.plan, start or Inherited()
+    public, conditional_on = [*start.facts, *public], sorted({*start.conditions, *conditional_on})
+    caveats = [*start.caveats, *caveats]
     if plan.kind.public_views:
-        public = ("of every unit its public view and its labels", *public)
+        public = ["of every unit its public view and its labels", *public]
     if bound.event is None or bound.epsilon is None:
         return PrivacyStatement(
             kind=Kind.NONE,
-            unit=plan.unit,
+            unit=plan.unit or "unit",
             n=bound.n,
             public=tuple(public) if plan.kind.public_views else (),
             conditional_on=tuple(conditional_on),  # for whoever starts from these weights
             queries=tuple(queries),
-            caveats=(*(PUBLIC_ONLY if plan.kind.public_views else ()), *caveats),
+            caveats=(*(PUBLIC_ONLY if plan.kind.public_views and not start.whole else ()), *caveats),
             plan_sha256=bound.sha256,
         )
     event, claimed = bound.event, bound.epsilon
     if counted > event.steps and plan.delta is not None:
         event = replace(event, steps=counted)
         claimed = epsilon([event], plan.delta, relation=plan.relation, accountant=plan.accountant)
+    if start.events and plan.delta is not None:
+        both = [event, *start.events]
+        claimed = epsilon(both, plan.delta, relation=plan.relation, accountant=plan.accountant)
+    beyond = plan.kind.public_views or start.beyond
     number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
-        unit=plan.unit,
-        neighbours=Neighbours(plan.relation, scope=BEYOND if plan.kind.public_views else "unit"),
+        unit=plan.unit or "unit",
+        neighbours=Neighbours(plan.relation, scope=BEYOND if beyond else "unit"),
         epsilon=claimed,
         delta=plan.delta,
         accountant=plan.accountant,
         n=bound.n,
         public=(f"the {number}, {bound.n:,}", "all settings of the run", *public),
         conditional_on=tuple(conditional_on),
-        events=(event,),
+        events=(event, *start.events),
         queries=tuple(queries),
         caveats=(*CAVEATS, *caveats),
         ledger_head=head,

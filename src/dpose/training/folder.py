@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,8 +14,12 @@ from typing import Any
 import torch
 from safetensors.torch import save as save_tensors
 
+from dpose.errors import DposeError
 from dpose.files import explain_os_error, write_atomic
+from dpose.privacy.ledger import Ledger
+from dpose.privacy.seal import Seal, run_digests
 from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.verify import check_sealed
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
@@ -32,24 +38,136 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
     Raises:
         DposeError: the disk is full or may not be written to.
     """
-    write_atomic(folder / "config.json", json.dumps(config, indent=2) + "\n")
+    write_atomic(folder / "config.json", _config_bytes(config))
 
 
 def write_model_folder(
-    folder: Path, model: torch.nn.Module, config: Mapping[str, Any], statement: PrivacyStatement, card: str
+    folder: Path,
+    model: torch.nn.Module,
+    config: Mapping[str, Any],
+    statement: PrivacyStatement,
+    card: str,
 ) -> None:
-    """Write the released model: `model.safetensors`, `config.json`, `privacy.json` and the card `README.md`.
+    """Write a model: `model.safetensors`, `config.json`, `privacy.json` and the card `README.md`.
 
     The weights come last: a folder with weights always has its statement.
 
     Raises:
         DposeError: the disk is full or may not be written to.
     """
+    _write(folder, statement, _files(model, config, card))
+
+
+def write_run_folder(
+    folder: Path,
+    model: torch.nn.Module,
+    config: Mapping[str, Any],
+    statement: PrivacyStatement,
+    card: str,
+    *,
+    run_id: str,
+    first_weights: str = "",
+    state_dir: Path | None = None,
+) -> PrivacyStatement:
+    """Write the model that a run releases, and seal it with all else that the folder holds.
+
+    A run that claims nothing has no ledger until here; it gets one, to hold the seal.
+
+    Args:
+        folder: The run folder; log and checkpoints stand there already.
+        model: What is released.
+        config: As in `write_config`.
+        statement: Not sealed yet.
+        card: The model card.
+        run_id: Names the run where it has no ledger yet.
+        first_weights: SHA-256 of the file of weights that training began with; "" where there was none.
+        state_dir: Where the ledger's head is kept apart; the user's state folder by default.
+
+    Returns:
+        The statement as it was written.
+
+    Raises:
+        DposeError: the disk is full or may not be written to.
+    """
+    path, files = folder / "ledger.jsonl", _files(model, config, card)
+    if path.exists():
+        opened = Ledger.append_to(path, state_dir)
+    else:
+        opened = Ledger.create(path, statement.plan_sha256, "", state_dir, run_id)
+        for query in statement.queries:
+            opened.query(query.to_dict())
+    with opened as ledger:
+        return _sealed(folder, ledger, statement, files, first_weights)
+
+
+def reseal(
+    folder: Path,
+    change: Callable[[Ledger, PrivacyStatement], PrivacyStatement],
+    files: Callable[[PrivacyStatement], Mapping[str, bytes]],
+    state_dir: Path | None = None,
+) -> PrivacyStatement:
+    """Change a finished run's statement or files, and seal it again.
+
+    What stands there is checked against the seal that it has: a changed folder is not sealed anew. A folder without a
+    seal gets none.
+
+    Args:
+        folder: The run folder.
+        change: Adds lines to the ledger and gives the new statement.
+        files: What else is to be written, by name, for the new statement.
+        state_dir: Where the ledger's head is kept apart; the user's state folder by default.
+
+    Returns:
+        The statement as it was written.
+
+    Raises:
+        DposeError: the folder is not as it was sealed, or cannot be written.
+    """
+    statement = read_statement(folder)
+    if statement is None:
+        raise DposeError("there is no privacy statement", str(folder / "privacy.json"))
+    with Ledger.append_to(folder / "ledger.jsonl", state_dir) as ledger:
+        check_sealed(folder, statement, ledger.entries)
+        seal = ledger.last_seal
+        updated = replace(change(ledger, statement), ledger_head=ledger.head)
+        if seal:
+            return _sealed(folder, ledger, updated, files(updated), seal.first_weights)
+    _write(folder, updated, files(updated))
+    return updated
+
+
+def _sealed(
+    folder: Path,
+    ledger: Ledger,
+    statement: PrivacyStatement,
+    files: Mapping[str, bytes],
+    first_weights: str,
+) -> PrivacyStatement:
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    found = replace(statement, ledger_head=ledger.head, seal="")
+    seal = Seal.of(found, {**run_digests(folder), **digests}, first_weights)
+    found = replace(found, seal=ledger.seal(seal))
+    _write(folder, found, files)
+    return found
+
+
+def _files(model: torch.nn.Module, config: Mapping[str, Any], card: str) -> dict[str, bytes]:
     weights = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+    return {
+        "config.json": _config_bytes(config),
+        "README.md": card.encode(),
+        "model.safetensors": save_tensors(weights),
+    }
+
+
+def _write(folder: Path, statement: PrivacyStatement, files: Mapping[str, bytes]) -> None:
     write_atomic(folder / "privacy.json", statement.to_json())
-    write_config(folder, config)
-    write_atomic(folder / "README.md", card)
-    write_atomic(folder / "model.safetensors", save_tensors(weights))
+    for name, content in files.items():
+        write_atomic(folder / name, content)
+
+
+def _config_bytes(config: Mapping[str, Any]) -> bytes:
+    return (json.dumps(config, indent=2) + "\n").encode()
 
 
 def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]) -> str:
@@ -64,6 +182,22 @@ def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]
         f"```json\n{settings}\n```\n\n"
         "## Software\n\n" + "\n".join(f"* {k} {v}" for k, v in statement.software.items()) + "\n"
     )
+
+
+def updates_of(path: Path, key_id: str) -> dict[int, str]:
+    """Digests of the updates that the log `path` holds of steps taken under the key `key_id`, by step from 0.
+
+    A last line that was not completely written is none.
+    """
+    found: dict[int, str] = {}
+    under = ""
+    written = path.read_text(encoding="utf-8") if path.exists() else ""
+    for line in written[: written.rfind("\n") + 1].splitlines():
+        values = json.loads(line)
+        under = values.get("key_id", under)
+        if values["type"] == "step" and under == key_id and "update" in values:
+            found[values["step"] - 1] = values["update"]
+    return found
 
 
 class NoLog:
@@ -101,14 +235,7 @@ class RunLog(NoLog):
 
     def taken(self, key_id: str) -> dict[int, str]:
         """Digests of the updates of all steps taken under the key `key_id`, by step from 0."""
-        found: dict[int, str] = {}
-        under = ""
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            values = json.loads(line)
-            under = values.get("key_id", under)
-            if values["type"] == "step" and under == key_id and "update" in values:
-                found[values["step"] - 1] = values["update"]
-        return found
+        return updates_of(self.path, key_id)
 
     def write(self, kind: str, **values: Any) -> None:
         """Append a line of type `kind`."""

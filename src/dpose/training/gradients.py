@@ -18,6 +18,7 @@ from torch.func import grad, vmap
 from dpose.errors import DposeError
 from dpose.training.allocator import keep_freed_memory
 from dpose.training.book import Book, square_norms
+from dpose.training.grid import Grid
 from dpose.training.tracking import Params as Params
 from dpose.training.tracking import UnitLoss, track
 from dpose.units import Task, UnitBatch, is_mixed
@@ -28,8 +29,8 @@ Way = Literal["fast", "plain"]
 up to rounding; where it cannot tell, it takes the plain way by itself."""
 
 CLIP_MARGIN = 1e-5
-"""Clip to C * (1 - CLIP_MARGIN), so that float32 rounding in the norm, the scaling and the sum cannot push a
-unit's contribution over C. The rounding is about 1e-6 relative; the margin costs nothing measurable."""
+"""Clip to C * (1 - CLIP_MARGIN), so that float32 rounding in norm and scaling, about 1e-6 of both, does not push
+a unit's contribution over C. It would be dropped: that none is over C is for the grid to see to, exactly."""
 
 
 def trainable_params(model: torch.nn.Module) -> Params:
@@ -91,25 +92,36 @@ def clipped_sum(
     normalise: bool = False,
     way: Way = "fast",
 ) -> Params:
-    """The sum over units of their clipped gradients; each tensor has its parameter's shape.
+    """The sum over units of their clipped gradients; each tensor has its parameter's shape, in float64.
 
     **Guarantee.** Taking a unit out of the batch, or zeroing it out, changes the result by at most
     `sensitivity(clip_norm, normalise)` in L2 norm over all tensors together; replacing a unit, by at most twice that.
     It holds for any number of views, any weights, any labels and for gradients that are not finite (they count
-    as zero), and for both ways: the norm by which a unit is scaled is that of the gradient that is summed, or above it.
+    as zero), and for both ways. It is exact, not up to rounding: every unit's clipped gradient is truncated on an
+    integer grid, its norm is checked in integers, and integers are summed (`dpose.training.grid.Grid`). It needs that
+    a unit's own gradient has the same bits whatever else is in the batch (`dpose.training.apart`).
     No noise is added here: the result is private and must not leave the step un-noised.
     """
     keep_freed_memory()
-    book = _book(task, model, params, batch, products=True) if way == "fast" else None
-    if book is None:
-        gradients = per_unit_gradients(task, model, params, batch, "plain")
-        book = Book({name: p.shape for name, p in params.items()}, len(batch), products=False)
-        for name in list(gradients):
-            book.add(name, gradients.pop(name))
-    # an autocast around this would round sums over units, and one unit's share of them with all others'
+    book = _measurable(task, model, params, batch, way)
+    # an autocast around this would round products of factors, and norms
     with torch.autocast(batch.weights.device.type, enabled=False):
         scales = _scales(book.norms(), clip_norm, normalise)
-        return book.sums(scales, params)
+        return book.sums(scales, grid(clip_norm, normalise), params)
+
+
+def measured_gradients(
+    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch
+) -> tuple[Params, Tensor]:
+    """What `clipped_sum` truncates: each unit's gradient (U, *parameter shape), and the norm (U,) it goes by."""
+    book = _measurable(task, model, params, batch, "fast")
+    with torch.autocast(batch.weights.device.type, enabled=False):
+        return book.each(params), book.norms()
+
+
+def grid(clip_norm: float, normalise: bool) -> Grid:
+    """The grid that clipped gradients are summed on."""
+    return Grid.of(sensitivity(clip_norm, normalise))
 
 
 def sensitivity(clip_norm: float, normalise: bool) -> float:
@@ -145,6 +157,16 @@ def _scales(norms: Tensor, clip_norm: float, normalise: bool) -> Tensor:
     if normalise:
         scales = scales / clip_norm
     return torch.where(norms.isfinite(), scales, torch.zeros_like(scales))
+
+
+def _measurable(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, way: Way) -> Book:
+    book = _book(task, model, params, batch, products=True) if way == "fast" else None
+    if book is None:
+        gradients = per_unit_gradients(task, model, params, batch, "plain")
+        book = Book({name: p.shape for name, p in params.items()}, len(batch), products=False)
+        for name in list(gradients):
+            book.add(name, gradients.pop(name))
+    return book
 
 
 def _book(

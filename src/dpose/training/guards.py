@@ -19,6 +19,8 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.media.fingerprint import distances
+from dpose.privacy.account import marks_of
+from dpose.privacy.protected import Protected
 from dpose.units import KnownPictures, UnitDataset
 
 T = TypeVar("T")
@@ -73,7 +75,7 @@ def only_gradients(model: torch.nn.Module) -> Iterator[None]:
             )
 
 
-def check_disjoint(public: UnitDataset, private: UnitDataset, threads: int, console: Console) -> None:
+def check_disjoint(public: UnitDataset, protected: Protected, threads: int, console: Console) -> None:
     """Refuse public units that share a picture with the private ones, byte for byte or nearly, or a person.
 
     Exact copies are found by `content_hashes`. Near ones by `fingerprints` and people by `subjects`, where both
@@ -81,13 +83,14 @@ def check_disjoint(public: UnitDataset, private: UnitDataset, threads: int, cons
 
     Args:
         public: What is to be taken for public.
-        private: What is protected.
+        protected: What is protected.
         threads: Threads that read.
         console: Where progress goes.
 
     Raises:
         DposeError: a public unit is among the private ones; names both.
     """
+    private = protected.data
     _refuse_shared(
         public, private, public.content_hashes, private.content_hashes, "is a picture of", threads, console
     )
@@ -102,6 +105,27 @@ def check_disjoint(public: UnitDataset, private: UnitDataset, threads: int, cons
         if close.any():
             raise _overlap(
                 public.unit_id(index), private.unit_id(int(owners[close][0])), "looks like a picture of"
+            )
+
+
+def check_not_watched(watched: UnitDataset, protected: Protected, threads: int, console: Console) -> None:
+    """Refuse to score data while training that hold a protected picture: such a score has no noise.
+
+    Args:
+        watched: What is to be scored.
+        protected: What is protected.
+        threads: Threads that read.
+        console: Where progress goes.
+
+    Raises:
+        DposeError: they hold one; names the watched unit.
+    """
+    for index, hashes in enumerate(_each(watched.content_hashes, len(watched), threads, console)):
+        if np.isin(marks_of(hashes), protected.identity.marks).any():
+            raise DposeError(
+                f"{watched.unit_id(index)} is among the protected units; its score would be outside any guarantee",
+                "--watch",
+                "watch public or held-out data",
             )
 
 
@@ -137,7 +161,7 @@ def _each(of: Callable[[int], T], count: int, threads: int, console: Console) ->
         ThreadPoolExecutor(max(1, threads)) as pool,
         Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
-        task = bar.add_task("comparing public with private data", total=count)
+        task = bar.add_task("comparing with the private data", total=count)
         for value in pool.map(of, range(count)):
             yield value
             bar.advance(task)

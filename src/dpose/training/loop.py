@@ -7,8 +7,7 @@ import hashlib
 import math
 import signal
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from types import FrameType
@@ -19,7 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Event
 from dpose.privacy.ledger import Ledger
+from dpose.privacy.rounding import upper
 from dpose.training.assembly import Assembly
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
@@ -32,8 +33,27 @@ from dpose.training.watching import Watch, moments, spent_by
 
 BLOCKS = 20
 """A run reserves its steps in this many blocks; a crash spends what is left of one."""
-CHECKPOINT_SECONDS = 60.0
-"""A block's end is a checkpoint if this long has passed since the last one."""
+CHECKPOINT_UNITS = 2_048
+"""A block's end is a checkpoint if so many units are expected to have been sampled since the last one: a crash costs
+this much work at the most, or a block. The plan decides and no clock does: a step over many units takes longer, so that
+a checkpoint that lay where the time was up would tell how many there were."""
+
+
+def checkpoint_steps(ends: Sequence[int], expected_batch_size: float) -> set[int]:
+    """The steps after which a run is saved: the last one, and before it those that lie `CHECKPOINT_UNITS` apart.
+
+    **Guarantee.** A function of the plan: neither time nor data decide which checkpoint survives.
+
+    Args:
+        ends: The steps that blocks end with, in order.
+        expected_batch_size: Units, as the plan has it.
+    """
+    saved, last = {ends[-1]}, 0
+    for end in ends:
+        if (end - last) * expected_batch_size >= CHECKPOINT_UNITS:
+            saved.add(end)
+            last = end
+    return saved
 
 
 class Ended(IntEnum):
@@ -65,6 +85,7 @@ class Loop:
         chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
             nothing else, which is for seeded keys.
         taken: Digests of the updates of steps that were taken under this key before, by step.
+        before: Events that count beside the run's own: those of runs that its first weights come from.
     """
 
     def __init__(
@@ -79,6 +100,7 @@ class Loop:
         watch: Watch | None = None,
         chain: bytes | None = None,
         taken: Mapping[int, str] | None = None,
+        before: Sequence[Event] = (),
     ) -> None:
         self.assembly, self.model, self.params = assembly, model, params
         self.folder, self.config, self.console, self.watch = folder, config, console, watch
@@ -89,8 +111,7 @@ class Loop:
         self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
         decay = self.bound.plan.ema_decay
         self.average = WeightAverage(self._followed(), decay) if decay else None
-        self.chain, self.taken = chain, dict(taken or {})
-        self.saved_at = time.monotonic()
+        self.chain, self.taken, self.before = chain, dict(taken or {}), tuple(before)
         self.done = 0
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -131,10 +152,11 @@ class Loop:
         bound, event = self.bound, self.bound.event
         block = math.ceil(bound.steps / BLOCKS)
         ends = [min(end, bound.steps) for end in range(block, bound.steps + block, block)]
+        saved = checkpoint_steps(ends, bound.divisor)
         scored = moments(ends) if self.watch else []
-        spent = spent_by(bound, scored)
+        spent = spent_by(bound, [0, *scored], self.before) if self.watch else {}
         if self.watch and not self.done:
-            self._score(0, 0.0 if event else None, log)
+            self._score(0, spent[0], log)
         with _interruptible() as asked, self._progress() as bar:
             while self.done < bound.steps:
                 count = min(block - self.done % block, bound.steps - self.done)
@@ -150,11 +172,11 @@ class Loop:
                     bar.update(bar.task_ids[0], completed=self.done)
                     ended = Ended(self.ranks.highest(Ended.ASKED if asked() else Ended.FINISHED))
                 if ledger and self.done > first:
+                    log.flush()  # a committed step whose line is lost could not be compared when it is taken again
                     ledger.commit(first, self.done - first)
-                if self.done in spent:
+                if self.done in scored:
                     self._score(self.done, spent[self.done], log)
-                late = time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
-                if late or ended or self.done == bound.steps:
+                if self.done in saved or ended:
                     self.save(ledger.head if ledger else "", log)
                 if ended and self.done < bound.steps:
                     return ended
@@ -229,7 +251,6 @@ class Loop:
             head: The ledger's.
             log: The run's.
         """
-        self.saved_at = time.monotonic()
         if not self.ranks.first:
             return
         if log:
@@ -262,7 +283,7 @@ class Loop:
 
     def _progress(self) -> Progress:
         plan = self.bound.plan
-        claim = f" epsilon {self.bound.epsilon:.3g}" if self.bound.epsilon is not None else ""
+        claim = f" epsilon {upper(self.bound.epsilon)}" if self.bound.epsilon is not None else ""
         bar = Progress(
             TextColumn(f"{plan.method}{claim}"),
             BarColumn(bar_width=None),

@@ -45,7 +45,8 @@ class Method:
 
 
 _ANYONE = (
-    "against anyone who sees the weights, every checkpoint and every noisy update, whatever else they know"
+    "against anyone who sees the weights, every checkpoint and every noisy update, whatever else they know, as long "
+    "as they cannot break AES-256, which the noise is drawn from"
 )
 _POPULATION = (
     "facts about the population that would be learnt without any one unit",

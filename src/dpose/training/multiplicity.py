@@ -29,6 +29,11 @@ class Copies:
             raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}")
         self.dataset, self.count = dataset, count
 
+    @property
+    def unit(self) -> str:
+        """The dataset's."""
+        return self.dataset.unit
+
     def __len__(self) -> int:
         return len(self.dataset)
 

@@ -11,10 +11,8 @@ that is accounted for is the event that runs.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dpose.errors import DposeError
@@ -27,10 +25,13 @@ from dpose.privacy.accounting import (
     epsilon,
     noise_multiplier,
 )
+from dpose.privacy.protected import Protected
+from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.verify import plan_digest
 from dpose.training.gradients import sensitivity
 from dpose.training.methods import METHODS, Method, SubspaceConfig
 from dpose.training.public_view import PublicView
-from dpose.units import MAX_VIEWS
+from dpose.units import MAX_VIEWS, Unit
 
 PRIVATE_LOSSES = ("plain", "residual")
 
@@ -53,7 +54,7 @@ class TrainingPlan:
         accountant: "pld", or "rdp" to match the papers.
         nominal_units: The constant that stands for the number of units where that number is itself protected:
             needed for (and only for) add-or-remove. Chosen beforehand, not counted.
-        unit: What a unit is, in the statement's words: "image", "crop", "subject", "video".
+        unit: What a unit is: a word of `dpose.units.Unit`, which the data must confirm; None for whatever they say.
         ema_decay: Weight averaging; 0 turns it off. The averaged weights are the released ones.
         copies: Augmented copies of each unit in one gradient; they cost time and no noise.
         subspace: For the methods that project.
@@ -78,7 +79,7 @@ class TrainingPlan:
     relation: Relation = Relation.ZERO_OUT
     accountant: Accountant = Accountant.PLD
     nominal_units: int | None = None
-    unit: str = "image"
+    unit: str | None = None
     ema_decay: float = 0.0
     copies: int = 1
     subspace: SubspaceConfig = field(default_factory=SubspaceConfig)
@@ -98,6 +99,8 @@ class TrainingPlan:
             raise DposeError(f"ema_decay must be in [0, 1), not {self.ema_decay}")
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
         object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant"))
+        if self.unit is not None:
+            object.__setattr__(self, "unit", _choice(Unit, self.unit, "unit").value)
         if self.private_loss not in PRIVATE_LOSSES:
             raise DposeError(
                 f"unknown private_loss {self.private_loss!r}",
@@ -147,19 +150,57 @@ class TrainingPlan:
         values["relation"], values["accountant"] = self.relation.value, self.accountant.value
         return values
 
-    def bind(self, n: int) -> BoundPlan:
+    def bind_to(self, protected: Protected) -> BoundPlan:
+        """Fix everything that depends on the data: what a unit is, and the number of units.
+
+        Raises:
+            DposeError: the plan names another unit, relation or nominal number than the data have; or as `bind`.
+        """
+        self.check_unit(protected.unit)
+        if protected.relation is not self.relation:
+            raise DposeError(
+                f"the units were read for {protected.relation.value} and the plan says {self.relation.value}",
+                "--relation",
+                "give protect() the plan's relation",
+            )
+        chosen = protected.selection
+        limit = chosen.count if chosen is not None and chosen.nominal is not None else None
+        if limit is not None and chosen is not None and chosen.nominal != self.nominal_units:
+            raise DposeError(
+                f"the units were limited as some of {chosen.nominal:,}, not of the plan's nominal number",
+                "--nominal-units",
+                "give the selection and the plan the same nominal number of units",
+            )
+        return replace(self, unit=protected.unit.value).bind(protected.identity.units, limit)
+
+    def check_unit(self, unit: Unit) -> None:
+        """Refuse data of another unit than the plan names.
+
+        Raises:
+            DposeError: they are.
+        """
+        if self.unit is not None and self.unit != unit:
+            raise DposeError(
+                f"the plan protects one {self.unit}, and a unit of these data is one {unit.value}",
+                "--unit",
+                "open the data with that unit, or leave the plan's out",
+            )
+
+    def bind(self, n: int, limit: int | None = None) -> BoundPlan:
         """Fix everything that depends on the number of units.
 
         Args:
             n: The number of units. Under add-or-remove it is not used: `nominal_units` stands in its place, so that
                 nothing of the plan depends on the number there really is.
+            limit: Under add-or-remove, how many of the nominal number are kept in expectation; None for all.
 
         Raises:
             DposeError: n < 1, delta >= 1/n, or the budget cannot be met.
         """
+        if self.nominal_units is not None:
+            n = min(self.nominal_units, limit or self.nominal_units)
         if n < 1:
             raise DposeError("there are no units to train on", fix="check the data and --limit")
-        n = self.nominal_units or n
         rate = min(1.0, self.expected_batch_size / n)
         steps = self.steps or math.ceil(self.epochs * n / min(self.expected_batch_size, n))
         if not self.kind.private:
@@ -183,7 +224,7 @@ class TrainingPlan:
         claimed = epsilon([event], self.delta, relation=self.relation, accountant=self.accountant)
         if self.epsilon is not None and claimed > self.epsilon * (1 + 1e-6):
             raise DposeError(
-                f"calibration gave epsilon {claimed:.6g} for a budget of {self.epsilon:g}",
+                f"calibration gave epsilon {upper(claimed, 6)} for a budget of {as_given(self.epsilon)}",
                 fix="remove dpose's cache folder and try again",
             )
         return BoundPlan(self, n, rate, steps, event, claimed)
@@ -228,13 +269,11 @@ class BoundPlan:
     @property
     def sha256(self) -> str:
         """A digest of the settings and constants, as it stands in ledger and statement."""
-        content = {
-            "plan": self.plan.to_dict(),
-            "n": self.n,
-            "steps": self.steps,
-            "event": self.event.to_dict() if self.event else None,
-        }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return plan_digest(self.plan.to_dict(), **self.constants())
+
+    def constants(self) -> dict[str, Any]:
+        """What was fixed from plan and number of units, as JSON values: the digest covers it."""
+        return {"n": self.n, "steps": self.steps, "event": self.event.to_dict() if self.event else None}
 
 
 def _positive(name: str, value: float) -> None:

@@ -168,6 +168,11 @@ class PublicViews:
         self._held: dict[int, tuple[tuple[View, tuple[int, ...]], ...]] = {}
         self._lock = threading.Lock()
 
+    @property
+    def unit(self) -> str:
+        """The dataset's."""
+        return self.dataset.unit
+
     def __len__(self) -> int:
         return len(self.dataset)
 
@@ -214,6 +219,11 @@ class ResidualViews:
 
     def __init__(self, public: PublicViews) -> None:
         self.public = public
+
+    @property
+    def unit(self) -> str:
+        """The dataset's."""
+        return self.public.unit
 
     def __len__(self) -> int:
         return len(self.public)

@@ -76,6 +76,30 @@ class Ranks:
         _together(lambda: dist.broadcast(words, 0))
         return bytes(words.tolist())
 
+    def agree(self, digests: Mapping[str, bytes]) -> None:
+        """Hold all processes to the same digests, each of 32 bytes, by what they are of; waits for all of them.
+
+        A sample is drawn from numbers of units, and every process computes a part of it. If the same number stood for
+        another unit in another process, one unit could enter a sum twice.
+
+        Raises:
+            DposeError: one differs in some process; in every process alike, naming what.
+        """
+        if self.count == 1:
+            return
+        own = torch.tensor([list(value) for value in digests.values()], dtype=torch.uint8, device=_device())
+        found = [torch.zeros_like(own) for _ in range(self.count)]
+        _together(lambda: dist.all_gather(found, own))
+        differ = [
+            name for i, name in enumerate(digests) if any(bool((f[i] != found[0][i]).any()) for f in found)
+        ]
+        if differ:
+            raise DposeError(
+                f"the processes of this run differ in {' and '.join(differ)}",
+                f"process {self.index} of {self.count}",
+                "start all of them with the same command, code and files; nothing was charged or written",
+            )
+
     def highest(self, value: int) -> int:
         """The highest of the processes' values, in every process."""
         if self.count == 1:

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from dpose.privacy.noise import NoiseSource, Purpose, add_gaussian
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
-from dpose.training.gradients import Params, clipped_sum, mean_gradient
+from dpose.training.gradients import Params, clipped_sum, grid, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
 from dpose.training.ranks import ALONE, Ranks
-from dpose.units import Task, is_mixed
+from dpose.units import Task
 
 _LOSS = "the loss"  # beside parameters' names, which have no blank
 
@@ -85,21 +85,23 @@ def private_gradient(
         engine.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
     )
     device = next(iter(params.values())).device
-    sums = {name: torch.zeros_like(p) for name, p in params.items()}
-    drawn, padded = _share(sample, ranks), is_mixed(engine.task)
-    for batch in engine.loader.micro_batches(drawn, step, engine.views_at_once, padded=padded):
+    steps = grid(plan.clip_norm, plan.normalise)
+    totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in params.items()}
+    # padded: a unit is computed in one and the same shape, whatever else was sampled
+    for batch in engine.loader.micro_batches(_share(sample, ranks), step, engine.views_at_once, padded=True):
         part = clipped_sum(
             engine.task, engine.model, params, batch.to(device), plan.clip_norm, normalise=plan.normalise
         )
         for name, value in part.items():
-            sums[name] += value
+            totals[name] += steps.steps(value).to(device)
         if on_micro_batch:
             on_micro_batch()
-    sums = ranks.sum_to_first(sums)
-    if not ranks.first:
-        return sums  # nothing: the update comes from the first process, with its noise
+    totals = ranks.sum_to_first(totals)
+    if not ranks.first:  # nothing: the update comes from the first process, with its noise
+        return {name: torch.zeros_like(p) for name, p in params.items()}
+    sums = {name: steps.values(total) for name, total in totals.items()}
     noisy = add_gaussian(sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, context))
-    return {name: value / bound.divisor for name, value in noisy.items()}
+    return {name: (value / bound.divisor).to(params[name]) for name, value in noisy.items()}
 
 
 def plain_batches(engine: Engine, first: int = 0) -> Iterator[NDArray[np.int64]]:

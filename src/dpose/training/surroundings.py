@@ -16,9 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpose.errors import DposeError
+from dpose.training.arithmetic import described, products_repeat
 from dpose.training.gradients import Params
+from dpose.training.ranks import Ranks
 
 MICRO_BATCH = "the micro-batch"
+NO_REPEAT = (
+    "This machine does not give the same bits twice: if the run is stopped, the steps after its last checkpoint "
+    "will be taken under a new key and counted twice."
+)
+"""Said before such a run begins."""
 
 
 def surroundings(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
@@ -41,12 +49,50 @@ def surroundings(device: torch.device, views_at_once: int, processes: int, *part
         "the number of threads": str(torch.get_num_threads()),
         "the number of processes": str(processes),
         MICRO_BATCH: str(views_at_once),
+        **described(device),
     }
 
 
+def code_digest(*parts: object) -> bytes:
+    """A digest of what computes a step: dpose's code, that of `parts`, and the versions of what they stand on."""
+    cpu = torch.device("cpu")
+    found = surroundings(cpu, 0, 0, *parts)
+    names = ("dpose's code", "the code of task, model and data", "Python", "torch", "numpy")
+    return hashlib.sha256("\n".join(found[name] for name in names).encode()).digest()
+
+
+def check_alike(around: dict[str, str], ranks: Ranks) -> None:
+    """Refuse processes that compute differently.
+
+    Which process takes a unit depends on which others were sampled: a unit's gradient must be the same in all of them.
+
+    Args:
+        around: This process's `surroundings`.
+        ranks: Which process of the run this is.
+
+    Raises:
+        DposeError: another process has other code, versions or another processor than the first one.
+    """
+    own = hashlib.sha256(repr(sorted(around.items())).encode()).digest()
+    if ranks.highest(int(ranks.bytes_from_first(own) != own)):
+        raise DposeError(
+            "the processes of this run do not compute alike: code, versions, processor or settings differ",
+            fix="start all of them on machines of one kind, from one environment",
+        )
+
+
 def repeatable(device: torch.device) -> bool:
-    """Whether the same step gives the same bits again: on a CPU, or where torch was told to be deterministic."""
-    return device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
+    """Whether the same step gives the same bits again.
+
+    A CPU does where products do not depend on where in memory their numbers lie, which is looked at; a GPU where torch
+    was told to refuse whatever is not deterministic.
+    """
+    if device.type == "cpu":
+        return products_repeat()
+    return (
+        torch.are_deterministic_algorithms_enabled()
+        and not torch.is_deterministic_algorithms_warn_only_enabled()
+    )
 
 
 def digest_of(tensors: Params) -> bytes:

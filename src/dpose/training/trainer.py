@@ -12,40 +12,41 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import secrets
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder
-from dpose.privacy.account import Charge, Marks, check_budgets, marks_of
-from dpose.privacy.entries import read_ledger
+from dpose.privacy.account import charges, check_budgets, claim, note_weights
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.protected import Protected, protect, unit_of
 from dpose.privacy.statement import PrivacyStatement
+from dpose.training.apart import check_units_apart
+from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.assembly import assembled
 from dpose.training.attempt import Attempt
+from dpose.training.charging import run_charge, tell_composed, watch_charge
 from dpose.training.claims import statement_of
-from dpose.training.folder import model_card, write_model_folder
+from dpose.training.first_weights import FirstWeights, first_of, inherited, weights_digest
+from dpose.training.folder import model_card, write_run_folder
 from dpose.training.gradients import trainable_params
-from dpose.training.guards import check_disjoint, check_model
+from dpose.training.guards import check_disjoint, check_model, check_not_watched
+from dpose.training.kept import Places, keep_places
 from dpose.training.loader import Loader
 from dpose.training.loop import Ended, Loop, ReplayError
 from dpose.training.memory import fit_views_at_once
-from dpose.training.mixed import check_units_apart
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.ranks import ranks
-from dpose.training.surroundings import repeatable, surroundings
+from dpose.training.ranks import Ranks, ranks
+from dpose.training.rehearsal import rehearse
+from dpose.training.surroundings import NO_REPEAT, check_alike, code_digest, repeatable, surroundings
 from dpose.training.watching import Watch
-from dpose.units import Task, UnitBatch, UnitDataset, is_mixed
+from dpose.units import Task, UnitBatch, UnitDataset, most_views
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def train(
     task: Task,
     model: torch.nn.Module,
     *,
-    private: UnitDataset,
+    private: UnitDataset | Protected,
     plan: TrainingPlan,
     out: str | Path,
     resume: bool = False,
@@ -89,17 +90,21 @@ def train(
     console: Console | None = None,
     data_name: str | None = None,
     what: str = "training",
+    start: FirstWeights | str | Path | None = None,
+    places: Places | None = None,
 ) -> Run:
     """Train `model` on `private` as `plan` says and write a run folder.
 
     **Guarantee.** For a private method: (epsilon, delta)-differential privacy of everything in the run folder, for the
     plan's unit and neighbouring relation; `Run.statement` carries it and `docs/proofs/dp-sgd.md` proves it. With `seed`
-    there is none, because whoever knows the seed knows the noise; the statement then says so.
+    there is none, because whoever knows the seed knows the noise; the statement then says so. What the model's first
+    weights learnt from is part of the claim (`start`): the account is asked before anything is charged.
 
     Args:
         task: Gives the loss and collates views.
         model: Trained in place; its parameters that require gradients are trained. Moved by the caller.
-        private: The units the plan protects (or, for a method without guarantee, simply the data).
+        private: The units the plan protects (or, for a method without guarantee, simply the data). They are read as
+            `protect` has it, unless that was done before: copies of one unit count once.
         plan: The method and its budget.
         out: The run folder; must not exist (or be empty), unless `resume`. With several processes (`torchrun`) all of
             them must see it.
@@ -110,7 +115,7 @@ def train(
         watch: Scored before the first step and some ten times after; see `Watch` for what that means.
         optimizer: AdamW with a cosine schedule by default.
         seed: Makes the run reproducible and takes its guarantee away.
-        settings: Written to `config.json` under "run".
+        settings: Written to `config.json` under "run", and so into a folder that travels: without paths.
         public_facts: Further lines for the statement's list of what is public (where the first weights are from, ...).
         conditional_on: What the guarantee takes as given, for the statement.
         caveats: Further caveats for the statement.
@@ -120,10 +125,15 @@ def train(
         console: Where progress goes; None for the terminal.
         data_name: What the account calls the data (`dpose account`).
         what: What the account calls the run: "training" or "audit".
+        start: Where the model's weights are from: a model folder or a file of weights, or as `FirstWeights` says;
+            `FirstWeights.drawn()` for weights drawn at random. None: the account is searched for just these weights,
+            and where no run released them the statement takes as given that no unit had influence on them.
+        places: The settings with their paths, kept in the state folder by the run's name (`kept_places`).
 
     Raises:
-        DposeError: `out` exists (or holds nothing to resume), the plan does not fit the data, a unit cannot be read, or
-            the model cannot be trained privately as it is.
+        DposeError: `out` exists (or holds nothing to resume), the plan does not fit the data, a unit cannot be read,
+            the model cannot be trained privately as it is, its first weights learnt from the same pictures without a
+            guarantee, or `watch` shows pictures that the run protects.
     """
     folder, place = Path(out), ranks()
     if not resume:
@@ -136,41 +146,71 @@ def train(
     if plan.kind.reads_private_data:
         check_model(model)
     used = _public_units(plan, public)
+    own = as_protected(private, plan, threads, console)
+    data, content = own.data, own.identity.digest
     with console.status("finding the noise that the budget asks for"):
-        bound = plan.bind(len(private))
-    content, marks = read_contents(private, threads, console)
+        bound = plan.bind_to(own)
+    opened = None
     if used:
-        check_disjoint(used, private, threads, console)
-        content = hashlib.sha256(content + read_contents(used, threads, console)[0]).digest()
-    entry = _charge(folder, bound, marks, what, data_name or type(private).__name__, seed)
+        check_disjoint(used, own, threads, console)
+        of_used = protect(used, threads=threads).identity
+        content, opened = hashlib.sha256(content + of_used.digest).digest(), of_used.marks
+    if watch and plan.kind.reads_private_data:
+        check_not_watched(watch.units, own, threads, console)
+    _agree(place, model, content, bound, optimizer, (seed, resume, views_at_once), (task, model, own.source))
+    entry = run_charge(
+        folder,
+        bound,
+        own,
+        what,
+        data_name or type(own.source).__name__,
+        opened=opened,
+        seeded=seed is not None,
+        resume=resume,
+    )
+    known = inherited(first_of(start, model), entry, plan, charges(state_dir))
+    entry = replace(entry, start=known.digest)
+    scored = watch_charge(watch, entry, threads, console)
     if place.first:
-        check_budgets(entry, state_dir)
+        for asked in filter(None, (entry, scored)):
+            check_budgets(asked, state_dir)
+        tell_composed(known, bound, console)
     model.train()
-    query = watch.query() if watch and plan.kind.reads_private_data else None
+    rehearse(task, model, data, used, bound, optimizer, threads)
+    query = watch.query() if watch else None
     with contextlib.ExitStack() as held:
         if place.first:
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
         attempt = Attempt(folder, bound, entry, content, seed, query, place, resume, state_dir, console)
+        device = next(iter(params.values())).device
+        if plan.kind.private:
+            held.enter_context(exact_arithmetic(device))
         fitted = (
             views_at_once
             or attempt.micro_batch
-            or fit_views_at_once(task, model, _example(task, private, threads), clipped=plan.kind.private)
+            or fit_views_at_once(task, model, _example(task, data, threads), clipped=plan.kind.private)
         )
         fitted = -place.highest(-fitted)  # the least of all processes'
-        device = next(iter(params.values())).device
-        if plan.kind.private and is_mixed(task):
-            with console.status("looking whether units stay apart in bfloat16"):
-                check_units_apart(task, model, _example(task, private, threads).to(device), fitted)
-        around = surroundings(device, fitted, place.count, task, model, private)
+        repeats = repeatable(device)
+        if plan.kind.private:
+            most = plan.copies * most_views(data)
+            with console.status("looking whether units stay apart on this machine"):
+                like = _example(task, data, threads).to(device)
+                repeats = check_units_apart(task, model, like, fitted, most) and repeats
+        repeats = not place.highest(int(not repeats))
+        around = surroundings(device, fitted, place.count, task, model, own.source)
+        check_alike(around, place)
+        if plan.kind.private and not repeats:
+            console.print(NO_REPEAT, highlight=False)
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
         ended = None
         while ended is None:
-            noise = attempt.noise(around, repeatable(device))
+            noise = attempt.noise(around, repeats)
             with assembled(
                 task,
                 model,
-                private,
+                data,
                 used,
                 bound,
                 noise,
@@ -179,8 +219,14 @@ def train(
                 threads=threads,
                 ranks=place,
             ) as assembly:
-                config = _config(task, model, bound, optimizer, fitted, seed, settings)
-                loop = Loop(assembly, model, params, optimizer, folder, config, console, watch)
+                config = _config(entry.id, task, model, bound, optimizer, fitted, seed, settings)
+                loop = Loop(
+                    assembly, model, params, optimizer, folder, config, console, watch, before=known.events
+                )
+                if place.first and scored:
+                    claim(scored, state_dir)
+                if place.first and places:
+                    keep_places(entry.id, places, state_dir)
                 try:
                     ended = attempt.run(loop, noise)
                 except ReplayError:
@@ -196,9 +242,20 @@ def train(
             conditional_on=[*conditional_on, *assembly.conditions],
             caveats=[*caveats, *attempt.caveats(loop.done, ended)],
             queries=[query] if query else [],
+            start=known,
         )
         if place.first:
-            write_model_folder(folder, model, config, statement, model_card(task.name, statement, config))
+            note_weights(entry.id, weights_digest(model), state_dir)
+            statement = write_run_folder(
+                folder,
+                model,
+                config,
+                statement,
+                model_card(task.name, statement, config),
+                run_id=entry.id,
+                first_weights=known.digest,
+                state_dir=state_dir,
+            )
             if ended is not Ended.ASKED:
                 attempt.finish()
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
@@ -220,6 +277,7 @@ def _example(task: Task, data: UnitDataset, threads: int) -> UnitBatch:
 
 
 def _config(
+    run_id: str,
     task: Task,
     model: torch.nn.Module,
     bound: BoundPlan,
@@ -231,10 +289,12 @@ def _config(
     described = getattr(model, "config", None)
     return {
         "task": task.name,
+        "run_id": run_id,
         "model": described.to_dict() if described else {},
         "run": {
             **(settings or {}),
             "plan": bound.plan.to_dict(),
+            "bound": bound.constants(),
             "optimizer": asdict(optimizer),
             "seed": seed,
             "views_at_once": views_at_once,
@@ -254,48 +314,40 @@ def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset
     return public
 
 
-def _charge(folder: Path, bound: BoundPlan, marks: Marks, what: str, data: str, seed: int | None) -> Charge:
-    """What the run will take from its pictures: all that its plan allows, however it ends."""
-    plan, ledger = bound.plan, folder / "ledger.jsonl"
-    if bound.event is None:  # without a ledger to name it, the same folder and plan are the same run
-        name = hashlib.sha256(f"{folder.resolve()} {bound.sha256}".encode()).hexdigest()[:32]
-    else:
-        name = read_ledger(ledger)[0].run_id if ledger.exists() else secrets.token_hex(16)
-    return Charge(
-        id=name,
-        what=what,
-        data=data,
-        folder=str(folder.resolve()),
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
-        unit=plan.unit,
-        relation=plan.relation,
-        delta=plan.delta or 0.0,
-        events=(bound.event,) if bound.event and seed is None else (),
-        beyond=plan.kind.public_views,
-        marks=marks,
-    )
-
-
-def read_contents(dataset: UnitDataset, threads: int, console: Console) -> tuple[bytes, Marks]:
-    """A digest of every unit's content, in order, and the pictures' marks for the account.
-
-    Reading them all also finds broken files before training starts. The digest goes into the derivation of the run's
-    random streams; both are functions of private pictures without noise, and stand nowhere but in the state folder.
+def as_protected(
+    private: UnitDataset | Protected, plan: TrainingPlan, threads: int, console: Console
+) -> Protected:
+    """What `plan` protects of `private`: read now, unless that was done before.
 
     Raises:
-        DposeError: a unit cannot be read.
+        DposeError: as `protect`; or a unit is another than the plan names.
     """
-    total = hashlib.sha256()
-    pictures: set[str] = set()
-    with (
-        ThreadPoolExecutor(max(1, threads)) as pool,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
-    ):
-        task = bar.add_task("reading the data", total=len(dataset))
-        for hashes in pool.map(dataset.content_hashes, range(len(dataset))):
-            pictures.update(hashes)
-            for value in hashes:
-                total.update(len(value).to_bytes(4, "big") + value.encode())
-            total.update(b"\0unit")
-            bar.advance(task)
-    return total.digest(), marks_of(pictures)
+    if isinstance(private, Protected):
+        return private
+    plan.check_unit(unit_of(private))  # before everything is read
+    return protect(private, plan.relation, threads=threads, console=console)
+
+
+def _agree(
+    place: Ranks,
+    model: torch.nn.Module,
+    content: bytes,
+    bound: BoundPlan,
+    optimizer: OptimizerConfig,
+    settings: tuple[object, ...],
+    parts: tuple[object, ...],
+) -> None:
+    """Hold all processes to one run before anything of it is charged or written.
+
+    Raises:
+        DposeError: they differ; in every process.
+    """
+    shapes = [(name, tuple(p.shape), str(p.dtype)) for name, p in trainable_params(model).items()]
+    place.agree(
+        {
+            "the data (units, their order, pictures or labels)": content,
+            "the plan": bytes.fromhex(bound.sha256),
+            "the settings": hashlib.sha256(repr((optimizer, settings, shapes)).encode()).digest(),
+            "the code": code_digest(*parts),
+        }
+    )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dpose.privacy.accounting import epsilon_curve
+from dpose.privacy.accounting import Event, epsilon, epsilon_curve
 from dpose.privacy.statement import Query
 from dpose.training.plan import BoundPlan
 from dpose.units import Task, UnitDataset
@@ -46,10 +46,21 @@ def moments(blocks: Sequence[int]) -> list[int]:
     return [blocks[round((i + 1) * len(blocks) / count) - 1] for i in range(count)]
 
 
-def spent_by(bound: BoundPlan, steps: Sequence[int]) -> dict[int, float | None]:
-    """Epsilon after each of `steps`; None for a method without guarantee."""
+def spent_by(bound: BoundPlan, steps: Sequence[int], before: Sequence[Event] = ()) -> dict[int, float | None]:
+    """Epsilon after each of `steps`; None for a method without guarantee.
+
+    Args:
+        bound: The plan.
+        steps: Ascending; 0 is before the first one.
+        before: What counts already: events of runs that the first weights come from.
+    """
     if bound.event is None or bound.plan.delta is None:
         return dict.fromkeys(steps)
-    plan = bound.plan
-    curve = epsilon_curve(bound.event, bound.plan.delta, plan.relation, steps, plan.accountant)
-    return dict(zip(steps, curve, strict=True))
+    plan, event, delta = bound.plan, bound.event, bound.plan.delta
+    if before:
+        taken = {step: [replace(event, steps=step)] if step else [] for step in steps}
+        return {s: epsilon([*e, *before], delta, plan.relation, plan.accountant) for s, e in taken.items()}
+    later = [step for step in steps if step]
+    curve = epsilon_curve(event, delta, plan.relation, later, plan.accountant)
+    after = dict(zip(later, curve, strict=True))
+    return {step: after.get(step, 0.0) for step in steps}

@@ -10,6 +10,7 @@ from typing import Literal
 from dpose.action.data import folders
 from dpose.action.data.units import VideoSet
 from dpose.errors import DposeError
+from dpose.privacy.selection import Selection, as_selection
 
 Purpose = Literal["train", "evaluate"]
 SYNTHETIC = "synthetic-clips"
@@ -111,22 +112,33 @@ class ActionSpec:
         """Whether nobody in it needs protection: the `studio` look, which is nobody."""
         return (self.name, self.root) == (SYNTHETIC, "studio")
 
+    def same_units(self, other: ActionSpec) -> bool:
+        """Whether two specs with their splits filled in are the same videos, as far as names tell."""
+        return self._resolved() == other._resolved()
+
+    def _resolved(self) -> ActionSpec:
+        look = SOURCES[self.name].root == "a look"
+        return self if look else replace(self, root=str(Path(self.root).expanduser().resolve()))
+
     def for_purpose(self, purpose: Purpose) -> ActionSpec:
         """The same spec with its split filled in."""
         return replace(self, split=self.split or SOURCES[self.name].default[purpose])
 
 
-def open_videos(spec: str | ActionSpec, *, purpose: Purpose, limit: int | None = None) -> VideoSet:
+def open_videos(
+    spec: str | ActionSpec, *, purpose: Purpose, limit: int | Selection | None = None
+) -> VideoSet:
     """Open videos by their spec.
 
     Args:
         spec: Such as `ucf101:/data/ucf`, `synthetic-clips:ward:test`.
         purpose: Decides the split where the spec names none.
-        limit: At most so many, a fixed choice by name.
+        limit: At most so many, a choice by name.
 
     Raises:
         DposeError: an unknown name, a missing root, or videos that cannot be read.
     """
     asked = (ActionSpec.parse(spec) if isinstance(spec, str) else spec).for_purpose(purpose)
     videos = SOURCES[asked.name].open(asked.root, asked.split)
-    return videos if limit is None else videos.limit(limit)
+    selection = as_selection(limit)
+    return videos if selection is None else videos.limit(selection)

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from dpose.action.data.sources import Source
 from dpose.action.model import ActionConfig
 from dpose.errors import DposeError
-from dpose.units import MAX_VIEWS, View
+from dpose.media.fingerprint import fingerprint
+from dpose.privacy.selection import Selection
+from dpose.units import MAX_VIEWS, Unit, View
+
+PRINTED = 5
+"""Frames of a video that are compared with those of others."""
+FLAT = 3.0
+"""Frames whose values spread less than this, as a standard deviation in gray levels, are not compared."""
+PRINT_SIZE = (120, 160)
+"""(H, W) at which they are; a fingerprint sees 32 x 32 points."""
 
 
 @dataclass(frozen=True)
@@ -43,27 +52,24 @@ class VideoSet:
         actions: The classes' names, by number.
         attributes: The attributes' names.
         notes: What was read and what was left out.
+        selection: How the videos were selected; None where all are there.
     """
 
     videos: tuple[Video, ...]
     actions: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    selection: Selection | None = None
 
     def __len__(self) -> int:
         return len(self.videos)
 
-    def limit(self, count: int) -> VideoSet:
-        """At most `count` videos, a fixed choice by name, in the old order.
-
-        Raises:
-            DposeError: `count` is below 1.
-        """
-        if count < 1:
-            raise DposeError(f"a limit of {count} leaves nothing", fix="use 1 or more")
-        ranked = sorted(self.videos, key=lambda v: hashlib.sha256(v.name.encode()).digest())
-        kept = {video.name for video in ranked[:count]}
-        return replace(self, videos=tuple(v for v in self.videos if v.name in kept))
+    def limit(self, selection: Selection) -> VideoSet:
+        """At most so many videos, a choice by name (`Selection.chosen`), in the old order."""
+        chosen = selection.chosen([video.name for video in self.videos])
+        if selection.nominal is None and len(chosen) == len(self):
+            return self
+        return replace(self, videos=tuple(self.videos[i] for i in chosen), selection=selection)
 
     def through(self, change: Callable[[Video], Source]) -> VideoSet:
         """The same videos with other frames: `change` gives each its new source."""
@@ -88,6 +94,8 @@ class VideoUnits:
         DposeError: `views` is out of range, or a video lacks the labels.
     """
 
+    unit = Unit.VIDEO
+
     def __init__(
         self,
         videos: VideoSet,
@@ -110,6 +118,12 @@ class VideoUnits:
             labels,
         )
         self.report = list(videos.notes)
+        self.selection = videos.selection
+
+    @property
+    def most_views(self) -> int:
+        """Clips of a unit: the same for all."""
+        return self.views
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -121,6 +135,27 @@ class VideoUnits:
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """Of the video."""
         return (self.videos.videos[index].source.digest(),)
+
+    def label_digest(self, index: int) -> str:
+        """Of the video's labels."""
+        video = self.videos.videos[index]
+        return hashlib.sha256(f"{self.labels} {video.action} {video.attributes}".encode()).hexdigest()
+
+    def fingerprints(self, index: int) -> NDArray[np.uint8]:
+        """`dpose.media.fingerprint` of `PRINTED` frames spread evenly, (frames, 16): the same moments of a whole copy.
+
+        Frames of one shade are left out: black is nobody's.
+        """
+        source = self.videos.videos[index].source
+        count = source.count()
+        picks = sorted({(2 * i + 1) * count // (2 * PRINTED) for i in range(PRINTED)})
+        told = [frame for frame in source.read(picks, PRINT_SIZE) if frame.std() > FLAT]
+        return np.stack([fingerprint(frame) for frame in told]) if told else np.zeros((0, 16), np.uint8)
+
+    def subjects(self, index: int) -> tuple[str, ...]:
+        """Who is in the video, where that is known."""
+        subject = self.videos.videos[index].subject
+        return (subject,) if subject else ()
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """`views` clips: at random where units are augmented, else the canonical ones."""

@@ -18,6 +18,7 @@ from dpose.experiments.attacking.shown import RAW, Shown, all_shown, epsilon_of_
 from dpose.experiments.attacking.sweep import Attacked
 from dpose.experiments.attacking.writing import AttackReport
 from dpose.experiments.papers.experiment import Drawing, Table
+from dpose.privacy.rounding import upper
 from dpose.release.setting import Setting, parse_neighbours
 
 R = TypeVar("R")
@@ -119,6 +120,11 @@ class Ask:
             "learn_from": {"people": self.effort.people, "pictures": self.effort.pictures},
         }
 
+    @property
+    def folder_mode(self) -> int:
+        """Who may look into the report's folder: its owner alone where it shows somebody's pictures."""
+        return 0o755 if self.data.startswith("synthetic:") else 0o700
+
     def caveats(self) -> tuple[str, ...]:
         """What a reader of the results must know."""
         m = Setting.of(self.epsilons[0], self.neighbours, 1).m
@@ -126,7 +132,7 @@ class Ask:
         if "dp" in self.releases:
             value = "the value of any single pixel" if m == 1 else f"the values of any {m} pixels"
             whole = " and ".join(
-                f"epsilon {epsilon} comes to {epsilon_of_all(self.neighbours, epsilon, self.size):,.0f}"
+                f"epsilon {epsilon} comes to {upper(epsilon_of_all(self.neighbours, epsilon, self.size))}"
                 for epsilon in self.epsilons
             )
             said.append(

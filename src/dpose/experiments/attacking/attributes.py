@@ -70,7 +70,7 @@ def attack_attributes(ask: Ask, out: Path, console: Console) -> AttackReport:
         DposeError: the data have no attributes, a setting cannot be used, or `out` exists.
     """
     shown = ask.shown()
-    with folder_beside(out) as folder, opened(ask, PICTURES, console) as bench:
+    with folder_beside(out, ask.folder_mode) as folder, opened(ask, PICTURES, console) as bench:
         report = attributes_report(bench, shown)
         write_attack(report, folder)
     return report

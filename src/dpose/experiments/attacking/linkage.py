@@ -76,7 +76,7 @@ def attack_linkage(ask: Ask, frames: int, out: Path, console: Console) -> Attack
     if not 1 <= frames <= 64:
         raise DposeError(f"cannot link clips of {frames} frames", "--frames", "use 1 to 64")
     shown = ask.shown()
-    with folder_beside(out) as folder, opened(ask, PLACES, console) as bench:
+    with folder_beside(out, ask.folder_mode) as folder, opened(ask, PLACES, console) as bench:
         report = linkage_report(bench, shown, frames)
         write_attack(report, folder)
     return report

@@ -65,7 +65,7 @@ def attack_reconstruct(ask: Ask, out: Path, console: Console) -> AttackReport:
         DposeError: the data or a setting cannot be used, or `out` exists.
     """
     shown = ask.shown()
-    with folder_beside(out) as folder, opened(ask, GALLERY + QUERIES, console) as bench:
+    with folder_beside(out, ask.folder_mode) as folder, opened(ask, GALLERY + QUERIES, console) as bench:
         report = reconstruct_report(bench, shown)
         write_attack(report, folder)
     return report

@@ -29,6 +29,7 @@ from dpose.experiments.attacking.sweep import attack_each
 from dpose.experiments.attacking.writing import AttackReport, write_attack
 from dpose.experiments.papers.experiment import Table
 from dpose.files import folder_beside
+from dpose.privacy.rounding import between
 
 RANKS = (1, 5, 10)
 DRAWN = 20
@@ -95,7 +96,10 @@ def attack_reid(ask: Ask, how: Search, out: Path, console: Console) -> AttackRep
         DposeError: the data or a setting cannot be used, or `out` exists.
     """
     shown = ask.shown()
-    with folder_beside(out) as folder, opened(ask, how.gallery + how.queries, console) as bench:
+    with (
+        folder_beside(out, ask.folder_mode) as folder,
+        opened(ask, how.gallery + how.queries, console) as bench,
+    ):
         report = reid_report(bench, how, shown)
         write_attack(report, folder)
     return report
@@ -248,4 +252,4 @@ def percent(share: float) -> str:
 
 def spread(found: Interval) -> str:
     """A share with its interval."""
-    return f"{percent(found.value)} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return f"{percent(found.value)} ({between(found.low, found.high, places=1, times=100)})"

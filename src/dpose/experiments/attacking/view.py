@@ -41,7 +41,7 @@ def attack_view(ask: Ask, out: Path, console: Console) -> list[AttackReport]:
     """
     ask = replace(ask, releases=tuple(VIEWS))
     shown = ask.shown()
-    with folder_beside(out) as folder, opened(ask, PICTURES, console) as bench:
+    with folder_beside(out, ask.folder_mode) as folder, opened(ask, PICTURES, console) as bench:
         reports = {}
         for name, attack in ATTACKS.items():
             reports[name] = attack(bench, shown)

@@ -31,7 +31,6 @@ import io
 import os
 import re
 import shutil
-import stat
 import threading
 import time
 from collections.abc import Callable
@@ -43,7 +42,7 @@ import platformdirs
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import private_folder, write_private
 
 DEFAULT_BYTES = 4 * 2**30
 SWITCH = "DPOSE_PICTURE_CACHE"
@@ -135,15 +134,7 @@ class PictureCache:
         """Whether the folder is ours alone; made so where it can be."""
         with self._lock:
             if self._usable is None:
-                try:
-                    self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    owner = self.folder.lstat()
-                    if not stat.S_ISDIR(owner.st_mode) or owner.st_uid != os.getuid():
-                        raise PermissionError
-                    self.folder.chmod(0o700)
-                    self._usable = True
-                except OSError:
-                    self._usable = False
+                self._usable = private_folder(self.folder)
             return self._usable
 
     def _keep(self, entry: Path, image: NDArray[np.uint8]) -> None:
@@ -159,8 +150,7 @@ class PictureCache:
             self._room.since_scan += len(data)
         # a cache that cannot be written only costs time
         with contextlib.suppress(DposeError, OSError):
-            entry.parent.mkdir(exist_ok=True, mode=0o700)
-            write_atomic(entry, data, mode=0o600)
+            write_private(entry, data)
 
     def _scan(self) -> None:
         """Count what is there, and delete what has not been used for a day where room is short."""

@@ -32,8 +32,9 @@ from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
 from dpose.pose.data.files import PictureFinder, find_annotations, leads_out
 from dpose.pose.data.problems import Problem, Problems, numbers, read_json
-from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind, smallest
+from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 from dpose.pose.skeletons import COCO
+from dpose.privacy.selection import smallest
 
 ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
     split: (f"annotations/person_keypoints_{split}2017.json", f"person_keypoints_{split}2017.json")

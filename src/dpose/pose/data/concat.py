@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.units import PoseUnits, UnitKind, smallest
+from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import Skeleton
+from dpose.privacy.selection import Selection
 from dpose.units import View
 
 
@@ -20,8 +21,8 @@ class ConcatUnits:
 
     Labels are mapped to one skeleton by the joints' names: a joint that a source does not label is never visible in
     its views, so nothing is learnt from them about it. Every unit keeps its own source's crop geometry. A unit of the
-    whole is a unit of one part: a picture that stands in two parts is two units, and what a guarantee says of it is
-    that of a group of two.
+    whole is a unit of one part. A picture that stands in two parts is told twice: whoever protects these units refuses
+    it (`shared_picture`) or makes one unit of the two (`dpose.privacy.protected.protect`).
 
     Args:
         parts: At least one; equal input sizes, kinds of unit and augmentations.
@@ -45,6 +46,7 @@ class ConcatUnits:
         self.skeleton = skeleton or parts[0].skeleton
         self.names = tuple(names)
         self._parts = tuple(part.with_skeleton(self.skeleton) for part in parts)
+        self.selection: Selection | None = None
         self._units = [(p, i) for p, part in enumerate(self._parts) for i in range(len(part))]
         if len(set(map(self.unit_id, range(len(self))))) < len(self):
             raise ValueError(f"two units of the parts {list(names)} have one id")
@@ -69,6 +71,11 @@ class ConcatUnits:
         """What is changed at random, in every part."""
         return self._parts[0].augment
 
+    @property
+    def most_views(self) -> int:
+        """The most people of a unit."""
+        return max(part.most_views for part in self._parts)
+
     def __len__(self) -> int:
         return len(self._units)
 
@@ -81,6 +88,16 @@ class ConcatUnits:
         """As the part has them: equal pictures have equal hashes, in whatever part they are."""
         part, i = self._units[index]
         return self._parts[part].content_hashes(i)
+
+    def label_digest(self, index: int) -> str:
+        """As the part has it (`PoseUnits.label_digest`)."""
+        part, i = self._units[index]
+        return self._parts[part].label_digest(i)
+
+    def copies(self, index: int) -> tuple[str, ...]:
+        """As the part has them (`PoseUnits.copies`): equal in whatever part they are."""
+        part, i = self._units[index]
+        return self._parts[part].copies(i)
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's crops (`PoseUnits.load`)."""
@@ -141,15 +158,12 @@ class ConcatUnits:
         other._units = [self._units[int(i)] for i in indices]
         return other
 
-    def limit(self, count: int, seed: int = 0) -> ConcatUnits:
-        """At most `count` units, in the dataset's order, chosen by `unit_id` (`dpose.pose.data.units.smallest`).
-
-        Raises:
-            ValueError: `count` is below 1.
-        """
-        chosen = smallest([self.unit_id(i) for i in range(len(self))], count, seed)
-        if len(chosen) == len(self):
+    def limit(self, selection: Selection) -> ConcatUnits:
+        """At most so many units, in the dataset's order, chosen by `unit_id` (`Selection.chosen`)."""
+        chosen = selection.chosen([self.unit_id(i) for i in range(len(self))])
+        if selection.nominal is None and len(chosen) == len(self):
             return self
         other = self.subset(chosen)
-        other.report = (*self.report, f"limited to {count:,} of {len(self):,} units (seed {seed})")
+        other.selection = selection
+        other.report = (*self.report, selection.told(len(self)))
         return other

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import private_folder, write_private
 from dpose.media.fingerprint import BITS, VERSION, fingerprint
 from dpose.media.images import read_image
 
@@ -30,7 +30,8 @@ def fingerprint_files(paths: Sequence[Path], title: str) -> NDArray[np.uint8]:
 
     Read by several threads, with a progress bar on stderr once it takes over two seconds. The result is
     kept in the user's cache folder under a key made of the files' names, sizes and modification times;
-    deleting it is harmless.
+    deleting it is harmless. Fingerprints are functions of private pictures without noise, by which a copy of one can be
+    recognised: only the user can read them, and none are kept where that cannot be had.
 
     Args:
         paths: The files; their names must differ.
@@ -40,7 +41,8 @@ def fingerprint_files(paths: Sequence[Path], title: str) -> NDArray[np.uint8]:
         DposeError: a file is missing, cut short or not a picture.
     """
     store = _store(paths)
-    known = _cached(store, len(paths))
+    ours = private_folder(store.parent)
+    known = _cached(store, len(paths)) if ours else None
     if known is not None:
         return known
     made = np.zeros((len(paths), BITS // 8), np.uint8)
@@ -56,7 +58,8 @@ def fingerprint_files(paths: Sequence[Path], title: str) -> NDArray[np.uint8]:
     np.savez_compressed(buffer, fingerprints=made)
     # a cache that cannot be written only costs the next run its time
     with contextlib.suppress(DposeError):
-        write_atomic(store, buffer.getvalue())
+        if ours:
+            write_private(store, buffer.getvalue())
     return made
 
 

@@ -17,6 +17,7 @@ from dpose.pose.data.augment import Augment
 from dpose.pose.data.concat import ConcatUnits
 from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import MPII, SKELETONS, Skeleton
+from dpose.privacy.selection import Selection, as_selection
 
 Purpose = Literal["train", "evaluate"]
 
@@ -215,7 +216,7 @@ def open_data(
     input_size: tuple[int, int],
     augment: Augment | None = None,
     unit: UnitKind = "image",
-    limit: int | None = None,
+    limit: int | Selection | None = None,
 ) -> PoseUnits:
     """Open pose data by its spec.
 
@@ -225,7 +226,7 @@ def open_data(
         input_size: (H, W) of a view in pixels.
         augment: What to change at random; nothing where None.
         unit: What a unit is (`PoseUnits`).
-        limit: At most so many units, chosen by name (`PoseUnits.limit`).
+        limit: At most so many units, chosen by name (`PoseUnits.limit`); a plain number is the first of a fixed order.
 
     Returns:
         The units; `report` says what was read and what was left out.
@@ -238,10 +239,9 @@ def open_data(
     options = {} if source.labels is None else {"annotations": asked.annotations}
     root = asked.root if source.labels is None else asked.folder
     units = source.open(root, asked.split, input_size=input_size, augment=augment, unit=unit, **options)
-    if limit is not None:
-        if limit < 1:
-            raise DposeError(f"a limit of {limit} leaves nothing", str(spec), "use 1 or more")
-        units = units.limit(limit)
+    selection = as_selection(limit)
+    if selection is not None:
+        units = units.limit(selection)
     if not len(units):
         raise DposeError("holds no labelled person", str(asked), "; ".join(units.report))
     return units
@@ -254,7 +254,7 @@ def open_several(
     input_size: tuple[int, int],
     augment: Augment | None = None,
     unit: UnitKind = "image",
-    limit: int | None = None,
+    limit: int | Selection | None = None,
     skeleton: str | None = None,
 ) -> PoseUnits | ConcatUnits:
     """Open one or several data, one after the other, with labels in one skeleton.
@@ -282,11 +282,8 @@ def open_several(
         if len(parts) == 1
         else ConcatUnits(parts, [_short(spec, asked) for spec in asked], target)
     )
-    if limit is not None:
-        if limit < 1:
-            raise DposeError(f"a limit of {limit} leaves nothing", str(asked[0]), "use 1 or more")
-        return units.limit(limit)
-    return units
+    selection = as_selection(limit)
+    return units if selection is None else units.limit(selection)
 
 
 def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate") -> coco.CocoSet | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.data.concat import ConcatUnits
-from dpose.pose.data.units import PoseUnits, smallest
-from dpose.units import MAX_VIEWS, View
+from dpose.pose.data.units import PoseUnits
+from dpose.privacy.selection import Selection
+from dpose.units import MAX_VIEWS, Unit, View
 
 
 class SubjectUnits:
@@ -24,6 +27,8 @@ class SubjectUnits:
         DposeError: it is not known who a picture shows.
     """
 
+    unit = Unit.SUBJECT
+
     def __init__(self, images: PoseUnits | ConcatUnits) -> None:
         groups: dict[str, list[int]] = {}
         for index in range(len(images)):
@@ -32,6 +37,7 @@ class SubjectUnits:
                 raise DposeError("it is not known who this shows", images.unit_id(index), "use --unit image")
             groups.setdefault(names[0], []).append(index)
         self._images = images
+        self.selection: Selection | None = None
         self._names = list(groups)
         self._groups = list(groups.values())
         self.report = (*images.report, f"{len(self):,} people")
@@ -46,6 +52,11 @@ class SubjectUnits:
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """Those of all the person's pictures."""
         return tuple(h for i in self._groups[index] for h in self._images.content_hashes(i))
+
+    def label_digest(self, index: int) -> str:
+        """Of the labels of all the person's pictures."""
+        labels = [self._images.label_digest(i) for i in self._groups[index]]
+        return hashlib.sha256(" ".join(labels).encode()).hexdigest()
 
     def fingerprints(self, index: int) -> NDArray[np.uint8]:
         """Those of all the person's pictures, (pictures, 16)."""
@@ -70,14 +81,15 @@ class SubjectUnits:
         """A canonical view, augmented."""
         return self._images.augmented(view, rng)
 
-    def limit(self, count: int, seed: int = 0) -> SubjectUnits:
-        """At most `count` people, chosen by name as in `PoseUnits.limit`."""
-        chosen = smallest(self._names, count, seed)
-        if len(chosen) == len(self):
+    def limit(self, selection: Selection) -> SubjectUnits:
+        """At most so many people, chosen by name as in `PoseUnits.limit`."""
+        chosen = selection.chosen(self._names)
+        if selection.nominal is None and len(chosen) == len(self):
             return self
         other = object.__new__(SubjectUnits)
         other._images = self._images
         other._names = [self._names[i] for i in chosen]
         other._groups = [self._groups[i] for i in chosen]
-        other.report = (*self.report, f"limited to {count:,} of {len(self):,} people (seed {seed})")
+        other.selection = selection
+        other.report = (*self.report, selection.told(len(self)))
         return other

@@ -23,6 +23,7 @@ from dpose.pose.data.augment import Augment, Drawn, recolour
 from dpose.pose.data.problems import Problem
 from dpose.pose.data.vary import target_of, vary_view
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
+from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, View
 
 UnitKind = Literal["image", "crop"]
@@ -81,7 +82,8 @@ class _Cache:
     limit: int
     size: int = 0
     held: OrderedDict[int, tuple[NDArray[np.uint8], tuple[Person, ...]]] = field(default_factory=OrderedDict)
-    hashes: dict[int, str] = field(default_factory=dict)
+    known: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Of pictures read before: the hash of the pixels, and the digest of each person's labels."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
@@ -162,6 +164,7 @@ class PoseUnits:
         self._own = skeleton
         self._map: JointMap | None = None
         self._cache = _Cache(cache_bytes)
+        self.selection: Selection | None = None
         self._units: list[tuple[int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
             people = tuple(range(picture.count))
@@ -170,6 +173,11 @@ class PoseUnits:
 
     def __len__(self) -> int:
         return len(self._units)
+
+    @property
+    def most_views(self) -> int:
+        """The most people of a unit."""
+        return max((len(people) for _, people in self._units), default=1)
 
     @property
     def skeleton(self) -> Skeleton:
@@ -194,13 +202,32 @@ class PoseUnits:
 
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """SHA-256 of the decoded pixels and their shape, hex: other metadata in the file changes nothing."""
+        return (self._known(index)[0],)
+
+    def label_digest(self, index: int) -> str:
+        """Of the unit's people: joints, boxes and what else is known of them, and the skeleton they are told in."""
+        _, people = self._units[index]
+        labels = self._known(index)[1]
+        told = f"{self._own.name} {self.skeleton.name} {self.padding!r} {[labels[k] for k in people]}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def copies(self, index: int) -> tuple[str, ...]:
+        """The picture's pixels; of a crop with the person's box, since the people of a picture share its pixels."""
+        pixels, labels = self._known(index)
+        if self.unit == "image":
+            return (pixels,)
+        _, (person,) = self._units[index]
+        box = labels[person].partition(" ")[0]
+        return (f"{pixels} {box}",)
+
+    def _known(self, index: int) -> tuple[str, tuple[str, ...]]:
         picture, _ = self._units[index]
-        known = self._cache.hashes.get(picture)
+        known = self._cache.known.get(picture)
         if known is None:
-            image, _ = self._cache.get(picture, self._pictures[picture])
-            known = pixel_hash(image)
-            self._cache.hashes[picture] = known
-        return (known,)
+            image, people = self._cache.get(picture, self._pictures[picture])
+            known = pixel_hash(image), tuple(_labels_of(person) for person in people)
+            self._cache.known[picture] = known
+        return known
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's crops.
@@ -262,17 +289,14 @@ class PoseUnits:
         other._units = [self._units[int(i)] for i in indices]
         return other
 
-    def limit(self, count: int, seed: int = 0) -> PoseUnits:
-        """At most `count` units, in the dataset's order, chosen by `unit_id` (`smallest`).
-
-        Raises:
-            ValueError: `count` is below 1.
-        """
-        chosen = smallest([self.unit_id(i) for i in range(len(self))], count, seed)
-        if len(chosen) == len(self):
+    def limit(self, selection: Selection) -> PoseUnits:
+        """At most so many units, in the dataset's order, chosen by `unit_id` (`Selection.chosen`)."""
+        chosen = selection.chosen([self.unit_id(i) for i in range(len(self))])
+        if selection.nominal is None and len(chosen) == len(self):
             return self
         other = self.subset(chosen)
-        other.report = (*self.report, f"limited to {count:,} of {len(self):,} units (seed {seed})")
+        other.selection = selection
+        other.report = (*self.report, selection.told(len(self)))
         return other
 
     def _crop(self, image: NDArray[np.uint8], person: Person, drawn: Drawn) -> View:
@@ -298,25 +322,17 @@ class PoseUnits:
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
 
 
-def smallest(names: Sequence[str], count: int, seed: int = 0) -> list[int]:
-    """The indices, in order, of the `count` names whose SHA-256 of "seed:name" is smallest.
-
-    The choice looks at names only, never at content. It is the same on every machine, and a smaller count's
-    choice is part of a larger one's.
-
-    Raises:
-        ValueError: `count` is below 1.
-    """
-    if count < 1:
-        raise ValueError(f"a limit must be at least 1, got {count}")
-    if count >= len(names):
-        return list(range(len(names)))
-    ranks = [hashlib.sha256(f"{seed}:{name}".encode()).digest() for name in names]
-    return sorted(sorted(range(len(names)), key=ranks.__getitem__)[:count])
-
-
 def pixel_hash(image: NDArray[np.uint8]) -> str:
     """SHA-256 of a decoded picture's shape and pixels, hex."""
     digest = hashlib.sha256(repr(image.shape).encode())
     digest.update(np.ascontiguousarray(image).tobytes())
     return digest.hexdigest()
+
+
+def _labels_of(person: Person) -> str:
+    """Digests of a person's box, and of everything that is labelled of them."""
+    box = hashlib.sha256(np.ascontiguousarray(person.box, np.float32).tobytes()).hexdigest()
+    rest = hashlib.sha256(np.ascontiguousarray(person.keypoints, np.float32).tobytes())
+    rest.update(np.ascontiguousarray(person.visible, bool).tobytes())
+    rest.update(f"{float(person.head_length).hex()} {float(person.area).hex()}".encode())
+    return f"{box} {rest.hexdigest()}"

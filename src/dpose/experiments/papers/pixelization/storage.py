@@ -127,7 +127,7 @@ def _dpose(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:
     release, plan = released(point, photo, seed)
     statement = claim(plan, seeded=True)
     return {
-        "dpose_png": float(len(stamped_picture(release.picture(), ".png", statement))),
+        "dpose_png": float(len(stamped_picture(release, ".png", statement))),
         "dpose_npz": float(len(pack(release, statement))),
     }
 

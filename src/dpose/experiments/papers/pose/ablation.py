@@ -14,6 +14,7 @@ from dpose.experiments.papers.pose.trainings import RECOMMENDED, Setup, Training
 from dpose.experiments.papers.pose.variants import VARIANTS, changes
 from dpose.experiments.recipes import RECIPES
 from dpose.pose.data import SOURCES, DataSpec
+from dpose.privacy.rounding import as_given
 
 _UNREAD = ("epochs", "batch_size", "optimizer", "lr", "ema", "augment")
 """Settings of a grid that a recipe has of its own."""
@@ -89,7 +90,7 @@ def variants_table(setup: Setup, variants: Sequence[str], epsilon: float, folder
         changed = changes(as_it_is, setup.config(replace(recipe, variant=name), folder))
         text = "; ".join(changed) or "nothing: the recipe has it so, or it means nothing here; not run"
         rows.append((VARIANTS[name].title, name, VARIANTS[name].why, text))
-    title = f"the variants, and what each changes in the recipe (at epsilon {epsilon:g})"
+    title = f"the variants, and what each changes in the recipe (at epsilon {as_given(epsilon)})"
     return Table(title, ("variant", "--variants", "what it asks", "changed"), tuple(rows))
 
 

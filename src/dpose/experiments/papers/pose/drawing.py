@@ -15,6 +15,7 @@ from dpose.experiments.papers.pixelization.drawing import INK, finish, png, shee
 from dpose.experiments.papers.pose.designs import STRATEGIES, Design
 from dpose.experiments.papers.pose.tables import SHARP, VIEWS, Ours, by_setting
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
+from dpose.privacy.rounding import as_given
 
 COLOURS = {
     "dp-sgd": "#1d4ed8",
@@ -188,7 +189,7 @@ def _map(
         text = f"{value:.1f}" if np.isfinite(value) else "not run"
         dark = np.isfinite(value) and span(value) < 0.6
         panel.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if dark else INK)
-    panel.set_xticks(range(len(epsilons)), [f"{e:g}" for e in epsilons])
+    panel.set_xticks(range(len(epsilons)), [f"{as_given(e)}" for e in epsilons])
     panel.set_yticks(range(len(clip_norms)), [f"{c:g}" for c in clip_norms])
     panel.set_xlabel("epsilon", fontsize=9, color=INK)
     panel.set_ylabel("C", fontsize=9, color=INK)

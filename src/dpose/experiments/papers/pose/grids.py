@@ -36,6 +36,7 @@ from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Setup, T
 from dpose.experiments.recipes import RECIPES
 from dpose.pose.data import SOURCES, DataSpec
 from dpose.pose.folder import find_model, weights_digest
+from dpose.privacy.rounding import upper
 from dpose.training.methods import METHODS
 
 
@@ -198,7 +199,7 @@ def told(outcome: Outcome) -> str:
     mean = columns["AP"] if "AP" in columns else columns["Mean"]
     score = "-" if mean is None else f"{mean:.2f}"
     spent = outcome.values["epsilon"]
-    epsilon = "" if spent is None else f", epsilon {spent:.4g}"
+    epsilon = "" if spent is None else f", epsilon {upper(spent)}"
     return f"{outcome.cell.key}: {score}{epsilon}, {outcome.values['seconds']:.0f} s"
 
 

@@ -13,6 +13,7 @@ from dpose.experiments.papers.pose.printed import Printed
 from dpose.experiments.papers.pose.testing import UPRIGHT_RULE
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, RENDERED, START, Setup
 from dpose.pose.data import DataSpec
+from dpose.privacy.rounding import as_given
 from dpose.training.methods import METHODS
 
 
@@ -40,7 +41,7 @@ def grid_notes(
     notes.append(_start_note(setup))
     if setup.seed is None:
         notes.append(
-            f"private cells draw fresh keys: each holds its own epsilon at delta {setup.delta:g} "
+            f"private cells draw fresh keys: each holds its own epsilon at delta {as_given(setup.delta)} "
             f"({setup.accountant.upper()}), with statement and ledger in runs/. All of them read the same data: "
             "who sees several sees the composition (dpose account)"
         )

@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from dpose.experiments.choices import check_begun
 from dpose.experiments.papers.pose.testing import tested
 from dpose.experiments.papers.pose.trainings import RUNS, START, Setup, Training, shipped
+from dpose.experiments.places import check_begun
 from dpose.experiments.runs import train_pose
 from dpose.experiments.tasks import resume_task
 from dpose.pose.folder import WEIGHTS, find_model

@@ -11,6 +11,7 @@ from dpose.experiments.papers.pose.designs import STRATEGIES, Design, references
 from dpose.experiments.papers.pose.printed import Line, Printed
 from dpose.experiments.papers.pose.trainings import RECOMMENDED, START, Training
 from dpose.experiments.papers.pose.variants import VARIANTS
+from dpose.privacy.rounding import as_given, upper
 
 PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")
 AP_COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
@@ -110,7 +111,7 @@ def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) ->
             section(f"C = {clip_norm:g}")
             same = sorted({t for t in mine if t.clip_norm == clip_norm})
             for training in same:
-                add(f"epsilon = {training.epsilon:g}", training)
+                add(f"epsilon = {as_given(training.epsilon or 0)}", training)
     name = f"seed {table.name[:3]}, {table.where}: {table.title}"
     what = "OKS AP" if table.scored_by == "OKS AP" else "PCKh@0.5"
     head = ("paper / ours / ours minus paper", *table.columns)
@@ -188,7 +189,7 @@ def named(training: Training) -> str:
     if training.clip_norm is not None:
         parts.append(f"C = {training.clip_norm:g}")
     if training.epsilon is not None:
-        parts.append(f"epsilon = {training.epsilon:g}")
+        parts.append(f"epsilon = {as_given(training.epsilon)}")
     return ", ".join(parts)
 
 
@@ -205,7 +206,7 @@ def _costs(outcomes: Sequence[Outcome]) -> Table:
                 (
                     outcome.cell.key,
                     str(values["kind"]),
-                    "-" if spent is None else f"{spent:.4g}",
+                    "-" if spent is None else upper(spent),
                     f"{values['steps']:,}",
                     f"{values['seconds']:.0f}",
                     f"{values['people']:,}" if "people" in values else "-",

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.experiments.choices import run_config, shown_spec
+from dpose.experiments.choices import shown_spec
 from dpose.experiments.evaluation import evaluate_run, record_score
 from dpose.experiments.paired import Counts
+from dpose.experiments.places import run_config
+from dpose.experiments.scored import reserve_reading
 from dpose.experiments.scoring import score_boxes
 from dpose.files import write_atomic
 from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, open_data
@@ -132,6 +134,9 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     model = load_model(run).to("cuda" if torch.cuda.is_available() else "cpu")
     spec = DataSpec.parse(data).for_purpose("evaluate")
     # the weights that come with dpose belong to no run: there is no folder to note a score in
+    if shipped and not spec.public:
+        read = open_tested(data, limit, model.config.input_size)
+        reserve_reading(run, read, name=shown_spec(spec), unit="image", console=QUIET)
     if shipped and SOURCES[spec.name].coco is not None:
         boxes = score_boxes(model, spec, limit=limit, console=QUIET)[0]
         return {"metric": "OKS AP", "columns": _percent(boxes.columns())}, None

@@ -12,6 +12,7 @@ from dpose.experiments.config import RunConfig
 from dpose.experiments.papers.pose.variants import VARIANTS
 from dpose.experiments.recipes import RECIPES, filled_in
 from dpose.pose.folder import shipped_weights
+from dpose.privacy.rounding import as_given
 from dpose.training.methods import METHODS
 
 START = "start"
@@ -54,7 +55,7 @@ class Training:
         if self.clip_norm is not None:
             parts.append(f"C{self.clip_norm:g}")
         if self.epsilon is not None:
-            parts.append(f"eps{self.epsilon:g}")
+            parts.append(f"eps{as_given(self.epsilon)}")
         return "-".join([*parts, f"run{self.repetition}"])
 
     @property

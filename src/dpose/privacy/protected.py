@@ -1,0 +1,202 @@
+"""What a guarantee is about, as one value: the units, what one of them is, how one is hidden, and which they are.
+
+    protected = protect(units, Relation.ZERO_OUT)        # reads everything once
+    protected.unit, protected.relation                   # as the statement will have them
+    len(protected.data)                                  # copies of one unit count once
+
+A word in a plan can be wrong. This value comes from the data: what a unit is, how a selection was made, which units are
+one and the same, and a digest of ids, order, contents and labels. Training, its processes, its account and its guards
+take it and nothing less.
+
+**Guarantee.** `protect` is deterministic, reads each unit by itself but for the comparison of declared identities, and
+refuses data of which one unit more or less would change more than one unit (stability). Neighbours are data whose
+merged units differ in one, by the relation; both have the same pattern of which of their entries are equal
+(docs/proofs/dp-sgd.md). Copies that are not the same by the declared identity, such as a picture saved again, are two
+units.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from dpose.errors import DposeError
+from dpose.privacy.account import Marks, marks_of
+from dpose.privacy.accounting import Relation
+from dpose.privacy.merged import groups_of, merge
+from dpose.privacy.selection import Selection
+from dpose.units import CanonicalUnits, CopiedUnits, LabelledUnits, Unit, UnitDataset, View
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which units they are. A function of private data without noise: it stands in the state folder and nowhere else.
+
+    Attributes:
+        digest: Of ids, order, contents, labels and declared identities.
+        marks: Of the pictures, for the account.
+        units: How many there are, copies of one counted once.
+        merged: How many entries of the data were copies of an earlier one.
+    """
+
+    digest: bytes = field(repr=False)
+    marks: Marks = field(repr=False, compare=False)
+    units: int
+    merged: int
+
+
+@dataclass(frozen=True)
+class Protected:
+    """Units that a guarantee is about. Made by `protect`.
+
+    Attributes:
+        data: The units, copies of one unit merged.
+        unit: What one is.
+        relation: The neighbouring relation.
+        stability: How many units change at the most where one unit of the source does; 1.
+        identity: Which they are.
+        selection: How they were selected; None where all are there.
+
+    Raises:
+        DposeError: the stability is not 1.
+    """
+
+    data: UnitDataset
+    unit: Unit
+    relation: Relation
+    stability: int
+    identity: Identity = field(repr=False)
+    selection: Selection | None = None
+
+    def __post_init__(self) -> None:
+        if self.stability != 1:
+            raise DposeError(
+                f"one {self.unit} more or less would change {self.stability} of the selected units, and what is stated "
+                f"for one would not hold ({self.relation.value})",
+                "--limit",
+                "select by Selection(count, relation, nominal) with the plan's relation",
+            )
+
+    @property
+    def source(self) -> UnitDataset:
+        """The data as they were given, before copies were merged."""
+        return getattr(self.data, "unmerged", self.data)
+
+
+def unit_of(data: UnitDataset) -> Unit:
+    """What a unit of `data` is.
+
+    Raises:
+        DposeError: the data do not say, or in no word of `Unit`.
+    """
+    said = getattr(data, "unit", None)
+    try:
+        return Unit(str(said))
+    except ValueError as error:
+        what = "these data do not say what a unit is" if said is None else f"no unit is called {said!r}"
+        known = ", ".join(unit.value for unit in Unit)
+        raise DposeError(
+            what, type(data).__name__, f"give them an attribute `unit`, one of {known}"
+        ) from error
+
+
+def protect(
+    data: UnitDataset,
+    relation: Relation = Relation.ZERO_OUT,
+    *,
+    threads: int = 2,
+    console: Console | None = None,
+) -> Protected:
+    """Read `data` once: what a unit is, which units are one, and a digest of everything that training may read.
+
+    Reading all of it also finds broken files before anything else is done.
+
+    Args:
+        data: The units.
+        relation: How a unit is hidden.
+        threads: Threads that read.
+        console: Where progress goes; nowhere when None. How many copies were merged is a number about private data: it
+            is told here, and under add-or-remove not even here.
+
+    Raises:
+        DposeError: a unit cannot be read, the data do not say what a unit is, or the way they were selected does not go
+            with the relation.
+    """
+    unit = unit_of(data)
+    selection: Selection | None = getattr(data, "selection", None)
+    stability = 1 if selection is None else selection.stability(relation)
+    console = console or Console(quiet=True)
+
+    def told(index: int) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
+        hashes = data.content_hashes(index)  # first: some data find their labels on the way
+        return data.unit_id(index), hashes, label_digest(data, index), declared_copies(data, index)
+
+    total = hashlib.sha256(f"dpose/identity/1 {unit.value} {len(data)}\n".encode())
+    pictures: set[str] = set()
+    names: list[tuple[str, ...]] = []
+    with (
+        ThreadPoolExecutor(max(1, threads)) as pool,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
+        task = bar.add_task("reading the data", total=len(data))
+        for unit_id, hashes, labels, copies in pool.map(told, range(len(data))):
+            pictures.update(hashes)
+            names.append(copies)
+            for part in ((unit_id,), hashes, (labels,), copies):
+                total.update(_framed(part))
+            bar.advance(task)
+    groups = groups_of(names)
+    merged = len(data) - len(groups)
+    if merged:
+        many = "Some" if relation is Relation.ADD_REMOVE else f"{merged:,} of {len(data):,}"
+        console.print(
+            f"{many} units ({unit.value}) are copies of others: copies count as one unit, with the views of all.",
+            highlight=False,
+        )
+    identity = Identity(total.digest(), marks_of(pictures), len(groups), merged)
+    return Protected(merge(data, groups), unit, relation, stability, identity, selection)
+
+
+def label_digest(data: UnitDataset, index: int) -> str:
+    """A digest of a unit's labels and weights: the data's own, or of the targets of its views."""
+    if isinstance(data, LabelledUnits):
+        return data.label_digest(index)
+    if isinstance(data, CanonicalUnits):
+        return digest_of_targets(data.canonical(index))
+    return digest_of_targets(data.load(index, np.random.default_rng(0)))
+
+
+def digest_of_targets(views: Sequence[View]) -> str:
+    """A digest of the targets and weights of some views, hex."""
+    total = hashlib.sha256()
+    for view in views:
+        total.update(f"view {float(view.weight).hex()}\n".encode())
+        for name in sorted(view.target):
+            value = np.ascontiguousarray(view.target[name])
+            total.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
+            total.update(repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes())
+    return total.hexdigest()
+
+
+def declared_copies(data: UnitDataset, index: int) -> tuple[str, ...]:
+    """What a unit is by its declared identity: the data's own, or its contents; of a crop with its labels.
+
+    The people of one picture share its content and are units of their own.
+    """
+    if isinstance(data, CopiedUnits):
+        return data.copies(index)
+    hashes = data.content_hashes(index)
+    if unit_of(data) is Unit.CROP:
+        return (hashlib.sha256(_framed((*hashes, label_digest(data, index)))).hexdigest(),)
+    return hashes
+
+
+def _framed(parts: Sequence[str]) -> bytes:
+    lengths_and_texts = [len(text.encode()).to_bytes(8, "big") + text.encode() for text in parts]
+    return len(parts).to_bytes(8, "big") + b"".join(lengths_and_texts)

@@ -1,0 +1,94 @@
+"""Names of released files: numbers, because a file's name may say who is in it.
+
+Which number stands for which original is kept in the user's state folder, readable by nobody else, and never beside
+what is released. Numbers follow the order of the names, which is a function of names and of no pixel. Numbering goes on
+from command to command in one output folder, so nothing is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, write_atomic
+from dpose.privacy.keys import state_folder
+
+DIGITS = 6
+_NUMBERED = re.compile(rf"(\d{{{DIGITS},{DIGITS + 1}}})\.")
+
+
+def first_number(out: Path) -> int:
+    """The first number that is free in an output folder: after all that stand there, and all that were given away."""
+    taken = [int(number) for number in known_names(out)]
+    with contextlib.suppress(OSError):
+        found = (_NUMBERED.match(entry.name) for entry in out.iterdir())
+        taken += [int(match[1]) for match in found if match]
+    return max(taken, default=0) + 1
+
+
+def numbered(number: int) -> str:
+    """The name of a released file, without suffix."""
+    return f"{number:0{DIGITS}d}"
+
+
+def known_names(out: Path) -> dict[str, str]:
+    """The originals of an output folder's files, by number, as this user's state folder knows them."""
+    try:
+        content = json.loads(names_file(out).read_text(encoding="utf-8"))
+        return {
+            str(number): str(source) for number, source in content["names"].items() if str(number).isdigit()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def remember_names(out: Path, names: Mapping[str, Path]) -> Path:
+    """Write down which original each number stands for, before anything is released under it.
+
+    Args:
+        out: The output folder.
+        names: Originals by number.
+
+    Returns:
+        The file that it stands in.
+
+    Raises:
+        DposeError: the state folder cannot be written, or another command gave one of the numbers away meanwhile.
+    """
+    file = names_file(out)
+    with _alone(file):
+        known = known_names(out)
+        if taken := sorted(set(known) & set(names)):
+            raise DposeError(
+                f"another command has just begun to release here, from number {taken[0]} on",
+                str(out),
+                "try again",
+            )
+        found = known | {number: str(source.resolve()) for number, source in names.items()}
+        content = {"folder": str(out.resolve()), "names": found}
+        write_atomic(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n", mode=0o600)
+    return file
+
+
+def names_file(out: Path) -> Path:
+    """Where the names of an output folder's originals stand."""
+    digest = hashlib.sha256(str(out.resolve()).encode(errors="surrogateescape")).hexdigest()
+    return state_folder() / "names" / f"{digest[:32]}.json"
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.parent.chmod(0o700)
+        with (file.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise explain_os_error(error, file) from error

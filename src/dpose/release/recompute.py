@@ -1,0 +1,323 @@
+"""What a release's statement must say, computed again from the little that it records, and compared field by field.
+
+A statement records sizes, block, regions (or operator and grid), neighbours and budget. All else follows:
+sensitivities, noise, cost, what is public, what is taken as given, what larger things cost. So a statement is checked
+by making it again. Numbers are compared exactly; those that floating point computed, within one part in a million.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Relation
+from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
+from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
+from dpose.release.claims import statement_of
+from dpose.release.clip_cells import ClipShape
+from dpose.release.clip_claims import MECHANISM, clip_statement
+from dpose.release.clip_plan import ClipPlan, together_of
+from dpose.release.clip_setting import OPERATORS, ClipSetting
+from dpose.release.mechanism import Plan
+from dpose.release.operators import Mask
+from dpose.release.projections import ONE_FRAME, make_operator
+from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.setting import Regions, Setting
+
+RULES = (
+    r"the segmenter .+, run on stage one's released picture",
+    r"Sobel magnitude of stage one's released blocks above \S+ gray levels",
+    r"Sobel energy of stage one's released blocks above their \S+ quantile",
+)
+"""How the choice of private regions is told: a function of what was released, whichever it is."""
+MISSING = "its statement does not say how it was released"
+
+
+@dataclass(frozen=True)
+class RecordedRegions(PublicRegions):
+    """A public mask of which only the digest is known."""
+
+    digest: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """As it was recorded."""
+        return self.digest
+
+    def blocks(self, height: int, width: int, block: int) -> Mask:
+        """No block: the noise does not depend on the mask."""
+        return np.zeros((-(-height // block), -(-width // block)), np.bool_)
+
+
+def expected(statement: PrivacyStatement, where: str) -> PrivacyStatement:
+    """The statement that dpose makes for a release of the recorded sizes and settings, for the claimed budget.
+
+    Args:
+        statement: Of kind private or seeded.
+        where: The file, for errors.
+
+    Raises:
+        DposeError: the record is incomplete, or no release has it.
+    """
+    plan = plan_of(statement, where)
+    seeded = statement.kind is Kind.SEEDED
+    if isinstance(plan, ClipPlan):
+        return clip_statement(plan, seeded=seeded)
+    return _with_record(statement_of(plan, seeded=seeded), statement)
+
+
+def plan_of(statement: PrivacyStatement, where: str) -> Plan | ClipPlan:
+    """The plan that a statement's record and budget belong to.
+
+    Raises:
+        DposeError: as `expected`.
+    """
+    try:
+        if statement.release.get("mechanism") == MECHANISM:
+            return _clip(statement, where)
+        return _pixelization(statement, where)
+    except (KeyError, ValueError, ZeroDivisionError) as error:
+        raise DposeError(MISSING, where) from error
+    except DposeError as error:
+        if error.what.startswith("its statement"):
+            raise
+        raise DposeError(f"{MISSING}: {error.line()}", where) from error
+
+
+def _pixelization(statement: PrivacyStatement, where: str) -> Plan:
+    record, neighbours = statement.release, statement.neighbours
+    if record["mechanism"] != "pixelization":
+        raise ValueError("another mechanism")
+    width, height = whole(r"(\d{1,6})x(\d{1,6})", record["size"])
+    channels, peak, block, n = (
+        whole(r"(\d{1,6})", record[k])[0] for k in ("channels", "levels", "block", "subdivide")
+    )
+    frames = whole(r"(\d{1,9})", record["frames"])[0] if "frames" in record else None
+    if channels not in (1, 3) or peak not in (255, 65535) or min(width, height, block, n, frames or 1) < 1:
+        raise ValueError("out of range")
+    if neighbours is None or neighbours.scope not in ("picture", "clip", "frame"):
+        raise DposeError("its statement has no neighbours of a release", where)
+    if (neighbours.scope == "picture") != (frames is None):
+        raise DposeError("its statement mixes a picture's neighbours with a clip's", where)
+    assert statement.epsilon is not None
+    assert statement.delta is not None
+    per_frame = neighbours.scope == "frame"
+    setting = Setting(
+        Fraction(statement.epsilon),
+        neighbours.m,
+        per_frame,
+        block,
+        statement.delta,
+        n,
+        _regions(record, where),
+    )
+    if "complex" in record and not any(re.fullmatch(rule, record["complex"]) for rule in RULES):
+        raise DposeError(f"its statement has an unknown rule for regions {record['complex']!r}", where)
+    return Plan.of(setting, height, width, channels, peak, frames)
+
+
+def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> PrivacyStatement:
+    """What no size and budget tells is taken from the record: the rule for private regions, the mask's digest."""
+    record, told = statement.release, dict(made.release)
+    if "complex" in told:
+        told["complex"] = record.get("complex", "")
+    if "blocks_sha256" in told:
+        told["blocks_sha256"] = record.get("blocks_sha256", "")
+        if not statement.seal and "blocks_sha256" not in record:
+            del told["blocks_sha256"]
+    return replace(made, release=told)
+
+
+def _regions(record: Mapping[str, str], where: str) -> Regions | None:
+    kind = record["regions"]
+    if kind == "none":
+        return None
+    if kind == "public":
+        return RecordedRegions(np.zeros((1, 1), np.bool_), record["mask_sha256"])
+    if kind == "private":
+        share = re.fullmatch(r"(\d{1,9}/\d{1,9}) of the budget", record["stage one"])
+        if share is None:
+            raise ValueError("no share")
+        return PrivateRegions(share=Fraction(share[1]))
+    raise DposeError(f"its statement has unknown regions {kind!r}", where)
+
+
+def _clip(statement: PrivacyStatement, where: str) -> ClipPlan:
+    record, neighbours = statement.release, statement.neighbours
+    if neighbours is None or neighbours.scope not in ("clip", "frame", ONE_FRAME):
+        raise DposeError("its statement has no neighbours of a released clip", where)
+    width, height = whole(r"(\d{1,6})x(\d{1,6})", record["size"])
+    columns, rows, groups = whole(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"])
+    (channels,), (frames,) = whole(r"([13])", record["channels"]), whole(r"(\d{1,9})", record["frames"])
+    if min(width, height, frames) < 1 or record["operator"] not in OPERATORS:
+        raise ValueError("out of range")
+    shape = ClipShape(frames, height, width, channels)
+    norm = float(record["clip norm"]) if "clip norm" in record else None
+    together = whole(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
+    assert statement.epsilon is not None
+    assert statement.delta is not None
+    setting = ClipSetting(
+        Fraction(statement.epsilon),
+        statement.delta,
+        neighbours.scope,
+        neighbours.m,
+        record["operator"],
+        clip_norm=norm,
+        clip_segment=together != 1,
+    )
+    if together != 1 and together != together_of(frames, groups):
+        raise ValueError("another number of groups is clipped together")
+    choice = record.get("choice", "")
+    operator = make_operator(record["operator"], shape, rows, columns, groups, choice)
+    return ClipPlan.around(operator, setting, choice)
+
+
+def compare(
+    statement: PrivacyStatement, wanted: PrivacyStatement, where: str, others: tuple[ExactEvent, ...] = ()
+) -> None:
+    """Refuse a statement whose numbers or record differ from the recomputed ones. For its words see `compare_words`.
+
+    Args:
+        statement: As it stands in the artefact.
+        wanted: The recomputed one.
+        where: The file, for errors.
+        others: Events that will do as well.
+
+    Raises:
+        DposeError: something differs; names it.
+    """
+    found, told = dict(statement.release), dict(wanted.release)
+    for name in sorted({*found, *told}):
+        if found.get(name) != told.get(name):
+            raise _differs(name, found.get(name, "nothing"), told.get(name, "nothing"), where)
+    if len(statement.events) != len(wanted.events):
+        raise DposeError(f"its statement has {len(statement.events)} events, not {len(wanted.events)}", where)
+    if not (others and _same_events(statement.events, others)):
+        for event, other in zip(statement.events, wanted.events, strict=True):
+            _compare_event(event, other, where)
+    ours, theirs = statement.to_dict(), wanted.to_dict()
+    for name in (
+        "unit",
+        "neighbours",
+        "epsilon",
+        "delta",
+        "accountant",
+        "n",
+        "queries",
+        "plan_sha256",
+        "ledger_head",
+    ):
+        if ours[name] != theirs[name]:
+            raise _differs(name, ours[name], theirs[name], where)
+    if statement.neighbours is not None and statement.neighbours.relation is not Relation.REPLACE:
+        raise _differs("relation", statement.neighbours.relation, Relation.REPLACE, where)
+
+
+def compare_words(
+    statement: PrivacyStatement,
+    wanted: PrivacyStatement,
+    where: str,
+    *,
+    caveats: tuple[str, ...] = (),
+    given: tuple[str, ...] = (),
+    rough: bool = False,
+) -> None:
+    """Refuse a statement that leaves out, adds or rewrites what it must say.
+
+    Args:
+        statement: As it stands in the artefact.
+        wanted: The recomputed one.
+        where: The file, for errors.
+        caveats: What it must say besides; more caveats than that are the maker's own.
+        given: What it must take as given besides.
+        rough: Numbers in words may differ: they come from cosines, whose last digits differ between machines.
+
+    Raises:
+        DposeError: it does; names the sentence.
+    """
+
+    def same(lines: tuple[str, ...]) -> list[str]:
+        return [re.sub(r"\d[\d.,e+-]*", "#", line) if rough else line for line in lines]
+
+    for name, found, needed, more in (
+        ("public", statement.public, wanted.public, False),
+        ("conditional_on", statement.conditional_on, (*wanted.conditional_on, *given), False),
+        ("caveats", statement.caveats, (*wanted.caveats, *caveats), True),
+    ):
+        here, there = same(found), same(needed)
+        for line, plain in zip(needed, there, strict=True):
+            if plain not in here:
+                raise DposeError(f"its {name} leave out: {line}", where, "do not rely on it")
+        for line, plain in zip(found, here, strict=True):
+            if plain not in there and not more:
+                raise DposeError(f"its {name} hold what does not follow: {line}", where, "do not rely on it")
+
+
+def whole(pattern: str, text: str) -> tuple[int, ...]:
+    """The numbers in a recorded text.
+
+    Raises:
+        ValueError: it is not of the pattern.
+    """
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise ValueError(f"{text!r} is not of the form {pattern}")
+    return tuple(int(number) for number in found.groups())
+
+
+def _same_events(found: tuple[Any, ...], wanted: tuple[ExactEvent, ...]) -> bool:
+    try:
+        for event, other in zip(found, wanted, strict=True):
+            _compare_event(event, other, "")
+    except (DposeError, ValueError):
+        return False
+    return True
+
+
+def _compare_event(event: Any, wanted: Any, where: str) -> None:
+    if type(event) is not type(wanted):
+        raise _differs("event", getattr(event, "type", "?"), wanted.type, where)
+    if event.steps != wanted.steps:
+        raise _differs("steps", event.steps, wanted.steps, where)
+    exact = isinstance(wanted, LaplaceEvent)
+    bound = "sensitivity" if exact else "sensitivity_squared"
+    noise = "scale" if exact else "variance"
+    ours, theirs = getattr(event, bound), getattr(wanted, bound)
+    if not _near(ours, theirs):
+        if ours < theirs:
+            raise DposeError(
+                f"its noise was made for a smaller sensitivity ({bound} {_short(ours)}) than such a release has "
+                f"({_short(theirs)})",
+                where,
+                "do not rely on it",
+            )
+        raise _differs(bound, _short(ours), _short(theirs), where)
+    ours, theirs = getattr(event, noise), getattr(wanted, noise)
+    if ours != theirs if exact else not _near(ours, theirs):
+        raise _differs(noise, _short(ours), _short(theirs), where)
+
+
+def _near(found: Fraction, wanted: Fraction) -> bool:
+    # whole numbers are exact; only a bound from cosines is none
+    if wanted.denominator == 1 and wanted < 10**15 and found.denominator == 1:
+        return found == wanted
+    return abs(found - wanted) <= wanted * Fraction(SLACK)
+
+
+def _short(value: Fraction) -> str:
+    text = exact_text(value)
+    return text if len(text) <= 24 else f"{float(value):.9g}"
+
+
+def _differs(name: str, found: Any, wanted: Any, where: str) -> DposeError:
+    return DposeError(
+        f"its statement says {name} {found}, but {wanted} follows from the rest of it",
+        where,
+        "do not rely on it",
+    )

@@ -1,0 +1,97 @@
+"""The seal of a release: the statement word for word and digests of what was released, on a line that travels along.
+
+A picture and its archive carry the same line, so each shows that it belongs to the other. The line holds digests
+of released values only. Like every seal it is no signature: whoever makes another release can seal it too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.privacy.seal import Seal, opened, sealed_alone
+from dpose.privacy.statement import PrivacyStatement
+from dpose.release.mechanism import Released
+from dpose.release.operators import Mask, RegionSums
+
+SIZES = ("height", "width", "channels", "peak", "block", "subdivide")
+SUMS, PIXELS, FILE = "released values", "pixels", "file"
+"""What a seal has digests of: cells' values and mask; the picture that follows from them; a video's file."""
+
+
+def sealed(released: Released, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
+    """The statement with its seal's hash, and the seal as one line.
+
+    Args:
+        released: The picture, as its cells.
+        statement: Of which an earlier seal is ignored.
+    """
+    return _sealed(statement, {SUMS: sums_digest(released), PIXELS: pixels_digest(released.picture())})
+
+
+def sealed_video(file_sha256: str, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
+    """As `sealed`, for a video's file, which is lossy and holds no released values."""
+    return _sealed(statement, {FILE: file_sha256})
+
+
+def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str], where: str) -> Seal | None:
+    """Check a release against its seal.
+
+    Args:
+        statement: As it stands in the artefact.
+        line: The seal that travels with it; empty where there is none.
+        digests: Of what is there.
+        where: The file, for errors.
+
+    Returns:
+        The seal; None where the statement names none: the release is older than seals, or lost it on purpose.
+
+    Raises:
+        DposeError: the seal is missing, altered, or of another statement or content; names what differs.
+    """
+    if not statement.seal:
+        if line:
+            raise DposeError("carries a seal that its statement does not name", where, "do not rely on it")
+        return None
+    # which file it lies in was settled after the seal
+    seal = opened(replace(statement, artefact_sha256=""), line, where)
+    seal.check_digests(digests, where)
+    return seal
+
+
+def sums_digest(released: Released) -> str:
+    """SHA-256 of the cells' values, their sizes and mask."""
+    cells, values = released.cells, released.values
+    sizes = json.dumps({name: getattr(cells, name, 1) for name in SIZES}, sort_keys=True)
+    digest = hashlib.sha256(sizes.encode() + b"\0" + _little(values))
+    if isinstance(cells, RegionSums):
+        digest.update(b"\0" + np.packbits(cells.mask).tobytes())
+    return digest.hexdigest()
+
+
+def pixels_digest(picture: NDArray[Any]) -> str:
+    """SHA-256 of a picture's pixels, uint8 or uint16, (H, W) or (H, W, C)."""
+    wide = picture.reshape(*picture.shape[:2], -1)
+    return hashlib.sha256(f"{wide.shape} {wide.dtype}".encode() + b"\0" + _little(wide)).hexdigest()
+
+
+def mask_digest(mask: Mask) -> str:
+    """SHA-256 of which blocks are complex, bool, (rows, columns)."""
+    return hashlib.sha256(f"{mask.shape}".encode() + np.packbits(mask).tobytes()).hexdigest()
+
+
+def _little(values: NDArray[Any]) -> bytes:
+    return np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes()
+
+
+def _sealed(statement: PrivacyStatement, digests: Mapping[str, str]) -> tuple[PrivacyStatement, str]:
+    bare = replace(statement, artefact_sha256="", seal="")
+    made, line = sealed_alone(bare, digests)
+    return made, line.decode()

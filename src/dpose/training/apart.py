@@ -1,0 +1,132 @@
+"""Units must not know each other: what must hold of a machine for a private step, checked before the first one.
+
+The proof needs that a unit's contribution is the same whichever other units were sampled (docs/proofs/dp-sgd.md). A
+matrix product of another shape may add up in another order. In float32 that moves a gradient by 3e-7 of itself. In
+bfloat16 the difference turns last bits over, layer after layer, and the gradient moves by up to half a percent: that of
+every unit of a micro-batch, because one was in it or not. So a private step has micro-batches of one shape alone
+(`Loader.micro_batches`, padded), and `check_units_apart` looks whether that is enough on this machine.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from dpose.errors import DposeError
+from dpose.training.arithmetic import same_bits, shifted
+from dpose.training.gradients import Params, measured_gradients, trainable_params
+from dpose.units import MAX_VIEWS, Task, UnitBatch, is_mixed, pad_units, view_bucket
+
+_ALONE = "--views-at-once 1 takes one unit at a time"
+
+
+def check_units_apart(
+    task: Task, model: torch.nn.Module, like: UnitBatch, views_at_once: int, most_views: int = MAX_VIEWS
+) -> bool:
+    """Refuse a machine on which a unit's gradient depends on its place in a micro-batch or on what else is in it.
+
+    The units are of random numbers, in each shape that a micro-batch may have. Each is moved by one place, and then
+    has every other one replaced by an empty one; its gradient and the norm that it is clipped by must stay the same to
+    the last bit. Then weights and pictures begin elsewhere in memory.
+
+    Args:
+        task: The task.
+        model: On its device, in training mode.
+        like: One unit, for the shapes only.
+        views_at_once: The micro-batch.
+        most_views: Of any unit.
+
+    Returns:
+        Whether gradients were the same to the last bit wherever in memory their numbers began: without that a step
+        cannot be taken again as it was.
+
+    Raises:
+        DposeError: gradients differ, or cannot be computed in bfloat16.
+    """
+    views, repeats = 1, True
+    while views <= view_bucket(min(most_views, MAX_VIEWS)):
+        units = max(1, views_at_once // views)
+        try:
+            apart, same = _look(task, model, random_units(like, units, views))
+        except RuntimeError as error:
+            if not is_mixed(task):
+                raise
+            raise DposeError(
+                f"gradients cannot be computed in bfloat16: {error}", fix="leave --precision out"
+            ) from error
+        if not apart:
+            kind, fix = (
+                ("bfloat16", f"leave --precision out; {_ALONE}") if is_mixed(task) else ("float32", _ALONE)
+            )
+            raise DposeError(
+                f"in {kind} the gradient of a unit depends on the other units of its micro-batch here",
+                f"{units} units of {views} views",
+                fix,
+            )
+        repeats = repeats and same
+        views *= 2
+    return repeats
+
+
+def _look(task: Task, model: torch.nn.Module, batch: UnitBatch) -> tuple[bool, bool]:
+    """Whether units are apart, and whether it is all the same where in memory numbers begin."""
+    params, units = trainable_params(model), len(batch)
+    everyone, even = list(range(units)), list(range(0, units, 2))
+    moved = [*everyone[1:], 0]
+    with warnings.catch_warnings():
+        # the plain way is checked like the fast one, and tells of itself in the first step
+        warnings.simplefilter("ignore")
+        first = _measured(task, model, params, batch)
+
+        def stays(params: Params, other: UnitBatch, here: list[int], there: list[int]) -> bool:
+            again = _measured(task, model, params, other)
+            return all(same_bits(value[here], again[name][there]) for name, value in first.items())
+
+        apart = units == 1 or (
+            stays(params, _chosen(batch, moved), moved, everyone)
+            and stays(params, _emptied(batch), even, even)
+        )
+        elsewhere = {name: shifted(p) for name, p in params.items()}
+        return apart, stays(elsewhere, _shifted(batch), everyone, everyone)
+
+
+def _measured(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch) -> Params:
+    gradients, norms = measured_gradients(task, model, params, batch)
+    return {**gradients, "the norm": norms}
+
+
+def random_units(like: UnitBatch, units: int, views: int) -> UnitBatch:
+    """`units` units of `views` views of random numbers, in the shapes and types of `like` and on its device."""
+    numbers = torch.Generator().manual_seed(0)
+
+    def drawn(t: Tensor) -> Tensor:
+        shape = (units, views, *t.shape[2:])
+        if t.is_floating_point():
+            return torch.rand(shape, generator=numbers, dtype=t.dtype)
+        if t.dtype == torch.uint8:
+            return torch.randint(0, 256, shape, generator=numbers, dtype=t.dtype)
+        return torch.zeros(shape, dtype=t.dtype)  # a class that there is
+
+    targets = {name: drawn(t) for name, t in like.targets.items()}
+    return UnitBatch(drawn(like.inputs), targets, torch.ones(units, views)).to(like.inputs.device)
+
+
+def _chosen(batch: UnitBatch, units: list[int]) -> UnitBatch:
+    return UnitBatch(
+        batch.inputs[units], {name: t[units] for name, t in batch.targets.items()}, batch.weights[units]
+    )
+
+
+def _emptied(batch: UnitBatch) -> UnitBatch:
+    """With an empty unit in every other place."""
+    units = len(batch)
+    padded = pad_units(batch, 2 * units)
+    return _chosen(padded, [u if u % 2 == 0 else units + u for u in range(units)])
+
+
+def _shifted(batch: UnitBatch) -> UnitBatch:
+    return UnitBatch(
+        shifted(batch.inputs), {name: shifted(t) for name, t in batch.targets.items()}, shifted(batch.weights)
+    )

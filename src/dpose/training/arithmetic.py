@@ -1,0 +1,187 @@
+"""What the processor, or the GPU, makes of the same numbers: whether twice the same, and whether float32 is float32.
+
+A step is taken again under its old key only where it gives the same bits again, and a unit's gradient must not know
+which others were sampled (docs/proofs/resume.md, docs/proofs/dp-sgd.md). Both are facts about kernels that dpose did
+not write. So the modes in which they hold are asked for (`dpose/__init__.py`, `exact_arithmetic`), what is in force is
+written down (`described`), and it is looked at (`products_repeat`, `dpose.training.apart`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SETTINGS = (
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_NUM_THREADS",
+    "MKL_DYNAMIC",
+    "OMP_NUM_THREADS",
+    "OMP_DYNAMIC",
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_TF32_OVERRIDE",
+)
+"""Variables of the environment by which kernels are chosen."""
+
+PRECISIONS = (
+    "cuda.matmul",
+    "cudnn.conv",
+    "cudnn.rnn",
+    "mkldnn.matmul",
+    "mkldnn.conv",
+    "mkldnn.rnn",
+)
+"""Where torch may compute float32 products in a shorter type, under `torch.backends`."""
+
+_LINE = 64
+_CBWR_ALL = -1
+
+
+@contextlib.contextmanager
+def exact_arithmetic(device: torch.device) -> Iterator[None]:
+    """Float32 products in float32, and on a GPU deterministic kernels, for as long as the block lasts.
+
+    torch computes float32 convolutions on a GPU in TF32, with ten bits of mantissa, unless it is told otherwise. A norm
+    is then one of other numbers than it says, and what a unit adds varies with how sums are split. Where a kernel adds
+    up in the order in which its threads come (`index_add_` on a GPU), a unit's gradient would depend on what else runs.
+    What was set before is set again afterwards.
+    """
+    before, allowed = torch.get_float32_matmul_precision(), _cudnn_allows_tf32()
+    kept = _precisions()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        # by both names that torch has for them: the older ones refuse to be read where only the newer are set
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
+        for name in kept:
+            _backend(name).fp32_precision = "ieee"
+        if device.type == "cuda" and not deterministic:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = allowed
+        for name, precision in kept.items():
+            _backend(name).fp32_precision = precision
+        if device.type == "cuda" and not deterministic:
+            torch.use_deterministic_algorithms(False)
+
+
+def described(device: torch.device) -> dict[str, str]:
+    """What is in force, by name, for `dpose.training.surroundings`."""
+    found = {name: os.environ.get(name, "") for name in SETTINGS}
+    found["the processor's name"] = _processor()
+    found["MKL's branch"] = str(_mkl_branch())
+    found["float32 products"] = ", ".join(f"{name} {precision}" for name, precision in _precisions().items())
+    found["oneDNN"] = str(torch.backends.mkldnn.enabled)
+    if device.type == "cuda":
+        found["deterministic kernels"] = str(torch.are_deterministic_algorithms_enabled())
+        found["cuDNN"] = f"{_backend('cudnn').version()}, benchmark {torch.backends.cudnn.benchmark}"
+    return found
+
+
+@functools.cache
+def products_repeat() -> bool:
+    """Whether products and sums on this processor have the same bits wherever in memory their numbers lie.
+
+    On random numbers at every alignment that a float32 can have, in shapes that make kernels begin, go on and end. MKL
+    off its reproducible mode fails this on AMD processors for a matrix times a vector.
+    """
+    numbers = torch.Generator().manual_seed(0)
+    for rows, inner, columns in ((1, 7, 3), (4, 20, 20), (48, 320, 96), (770, 17, 33)):
+        for dtype in (torch.float32, torch.float64):
+            a, b = (
+                torch.randn(shape, generator=numbers, dtype=dtype)
+                for shape in ((rows, inner), (inner, columns))
+            )
+            first = _products(a, b)
+            for by in range(1, _LINE // a.element_size()):
+                if any(map(_differ, _products(shifted(a, by), shifted(b, by)), first)):
+                    return False
+    return True
+
+
+def shifted(tensor: Tensor, by: int = 1) -> Tensor:
+    """The same numbers, `by` elements behind the start of a block of memory, which begins at a whole line."""
+    place = torch.empty(tensor.numel() + by, dtype=tensor.dtype, device=tensor.device)[by:].view(tensor.shape)
+    return place.copy_(tensor)
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same bits, whatever they mean."""
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+def _products(a: Tensor, b: Tensor) -> list[Tensor]:
+    rows, columns = a[:, 0].contiguous(), b[:, 0].contiguous()
+    at = int(a.storage_offset())
+    rows, columns = (shifted(v, at) if at else v for v in (rows, columns))
+    return [
+        torch.mv(a, columns),
+        torch.mv(a.t(), rows),
+        a @ b,
+        b.t() @ a.t(),
+        torch.bmm(a.expand(3, *a.shape), b.expand(3, *b.shape)),
+        a.sum(0),
+        a.sum(1),
+        torch.linalg.vector_norm(a, dim=1),
+    ]
+
+
+def _differ(a: Tensor, b: Tensor) -> bool:
+    return not same_bits(a, b)
+
+
+def _cudnn_allows_tf32() -> bool:
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # set by its newer names alone
+        return False
+
+
+def _precisions() -> dict[str, str]:
+    """What each of `PRECISIONS` is set to, of those that this torch has."""
+    parts = {name: _backend(name) for name in PRECISIONS}
+    return {name: part.fp32_precision for name, part in parts.items() if hasattr(part, "fp32_precision")}
+
+
+def _backend(name: str) -> Any:
+    part: Any = torch.backends
+    for step in name.split("."):
+        part = getattr(part, step, None)
+    return part
+
+
+@functools.cache
+def _processor() -> str:
+    """As the kernel names it; dispatch goes by more than the sets of instructions that torch tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    wanted = ("vendor_id", "cpu family", "model", "model name", "CPU implementer", "CPU part")
+    found = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))
+    }
+    return ", ".join(found[key] for key in wanted if key in found)
+
+
+def _mkl_branch() -> int | None:
+    """What MKL says of its reproducible mode (mkl_cbwr_get): 1 is off; None where torch was built without MKL."""
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        return int(ctypes.CDLL(str(library)).mkl_serv_cbwr_get(_CBWR_ALL))
+    except (OSError, AttributeError):
+        return None

@@ -1,0 +1,60 @@
+"""The tests marked `bits`, run again under each kind of arithmetic: one machine stands for many.
+
+    python tests/kinds.py                 # every kind, as many at a time as there are processors
+    python tests/kinds.py MKL_CBWR        # those whose name holds this
+
+A kind is an environment by which kernels choose their instructions and their threads. One that a processor does not
+have is taken by it as the nearest one that it has; the tests must pass all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+KINDS = (
+    {"MKL_CBWR": "COMPATIBLE"},
+    {"MKL_CBWR": "AVX2"},
+    {"ATEN_CPU_CAPABILITY": "default"},
+    {"ATEN_CPU_CAPABILITY": "avx2"},
+    {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
+    {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    {"OMP_NUM_THREADS": "2"},
+    {},  # as it is, on one thread
+)
+
+
+def tried(kind: dict[str, str]) -> tuple[int, str, float]:
+    """The exit status, what was printed and the seconds of one run."""
+    chosen = {name for each in KINDS for name in each}
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    # each run keeps to one processor, for as many run at a time as there are
+    environment |= {"OMP_NUM_THREADS": "1", **kind}
+    command = [sys.executable, "-m", "pytest", "-m", "bits", "-p", "no:cacheprovider", *BITS]
+    started = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return done.returncode, done.stdout + done.stderr, time.perf_counter() - started
+
+
+BITS = [f"tests/training/test_{name}.py" for name in ("arithmetic", "grid", "mixed", "resume")]
+"""Where those tests are: collecting all others takes longer than they do (`tests/test_kinds.py` sees to it)."""
+
+
+def main() -> int:
+    wanted = [kind for kind in KINDS if not sys.argv[1:] or any(sys.argv[1] in name for name in kind)]
+    failed = 0
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for kind, (code, printed, seconds) in zip(wanted, pool.map(tried, wanted), strict=True):
+            name = " ".join(f"{key}={value}" for key, value in kind.items()) or "as it is"
+            print(f"{'failed' if code else 'passed'}  {name}  ({seconds:.0f} s)", flush=True)
+            if code:
+                failed += 1
+                print(printed)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""The seal says what an artefact is; what differs from it is refused and named."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dpose.errors import DposeError
+from dpose.privacy.seal import Seal, opened, sealed_alone
+from dpose.privacy.statement import Kind, PrivacyStatement
+
+STATEMENT = PrivacyStatement(
+    Kind.NONE, "image", n=7, public=("the size",), conditional_on=("a mask",), caveats=("read me",)
+)
+SUMS = {"sums": "ab" * 32}
+CHANGES = {
+    "kind": {"kind": Kind.PAPER},
+    "unit": {"unit": "crop"},
+    "n": {"n": 8},
+    "public": {"public": ()},
+    "conditional_on": {"conditional_on": ()},
+    "caveats": {"caveats": ("all is well",)},
+    "software": {"software": {"dpose": "9"}},
+    "release": {"release": {"block": "4"}},
+    "plan_sha256": {"plan_sha256": "cd" * 32},
+}
+
+
+def test_a_seal_reads_back():
+    seal = Seal.of(STATEMENT, SUMS, "ef" * 32)
+    assert Seal.from_dict(json.loads(json.dumps(seal.to_dict())), "here") == seal
+    with pytest.raises(DposeError, match="is not a seal"):
+        Seal.from_dict({**seal.to_dict(), "more": 1}, "here")
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_field_of_the_statement_is_bound(name):
+    statement, line = sealed_alone(STATEMENT, SUMS)
+    assert opened(statement, line, "a.png").digests == SUMS
+    with pytest.raises(DposeError, match=f"^a.png: {name} is not what was sealed"):
+        opened(replace(statement, **CHANGES[name]), line, "a.png")
+
+
+def test_a_statement_that_names_a_seal_fails_without_it():
+    statement, line = sealed_alone(STATEMENT, SUMS)
+    with pytest.raises(DposeError, match="the seal that its statement names is missing"):
+        opened(statement, b"", "a.png")
+    with pytest.raises(DposeError, match="does not match its own hash"):
+        opened(statement, line.replace(b'"crop"', b'"crib"').replace(b"image", b"crops"), "a.png")
+    _, other = sealed_alone(STATEMENT, {"sums": "00" * 32})
+    with pytest.raises(DposeError, match="another seal than its statement names"):
+        opened(statement, other, "a.png")
+
+
+def test_digests_are_compared_by_name():
+    seal = Seal.of(STATEMENT, SUMS)
+    seal.check_digests(SUMS, "a.npz")
+    with pytest.raises(DposeError, match="sums is not the one that was sealed"):
+        seal.check_digests({"sums": "00" * 32}, "a.npz")
+    with pytest.raises(DposeError, match=r"log\.jsonl was not there when this was sealed"):
+        seal.check_digests({"log.jsonl": "00" * 32}, "run")

@@ -1,0 +1,401 @@
+"""What a release claims is bound: forged numbers, exchanged pictures and rewritten words are refused and named."""
+
+import io
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+
+import dpose
+from archives import edited, npy, rebuilt
+from clips import write as write_clip
+from dpose.errors import DposeError
+from dpose.files import file_digest
+from dpose.media.images import encode_image
+from dpose.media.video import probe
+from dpose.privacy.accounting import Relation
+from dpose.privacy.exact import GaussianEvent
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.statement import Kind
+from dpose.release import archive, carry, follows
+from dpose.release.archive import pack
+from dpose.release.batch import find_jobs, release_all, restore
+from dpose.release.carry import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
+from dpose.release.clip_cells import ClipShape
+from dpose.release.clip_claims import clip_statement
+from dpose.release.clip_plan import ClipPlan
+from dpose.release.clip_setting import ClipSetting
+from dpose.release.obfuscate import obfuscate_file
+from dpose.release.pixelize import pixelize
+from dpose.release.recompute import plan_of
+from dpose.release.sealing import sealed as seal_of
+from dpose.release.setting import Setting
+from dpose.release.verify import verify_release
+from dpose.release.video import release_video
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (48, 64)).astype(np.uint8)
+COLOUR = RNG.integers(0, 256, (48, 64, 3)).astype(np.uint8)
+MASK = np.arange(64)[None, :].repeat(48, 0) < 32
+
+
+def bare(folder, name, picture, statement):
+    """As files were before seals, and as a forger writes them: the digest is of content and statement."""
+    path = folder / name
+    if path.suffix == ".npz":
+        path.write_bytes(pack(picture, statement))
+    else:
+        path.write_bytes(stamp(encode_image(picture, path.suffix), replace(statement, seal="")))
+    return path
+
+
+def refused(path, word):
+    with pytest.raises(DposeError, match=word) as caught:
+        verify_release(path)
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class TestForgedNumbers:
+    """All of these add up by themselves: only what the picture must be tells that they are false."""
+
+    @pytest.mark.parametrize("suffix", [".png", ".jpg"])
+    def test_noise_for_a_mask_that_divides_everything(self, tmp_path, suffix):
+        """Without its archive nobody knows the mask; noise for single pixels has a 50th of the variance."""
+        made = pixelize(GREY, 2, 50, 16, delta=1e-5, subdivide=16, regions=MASK)
+        (event,) = made.statement.events
+        small = GaussianEvent(event.variance / 50, event.sensitivity_squared / 50)
+        path = bare(tmp_path, f"a{suffix}", made.picture, replace(made.statement, events=(small,)))
+        refused(path, "smaller sensitivity")
+
+    def test_one_channel_for_a_coloured_jpeg(self, tmp_path):
+        grey, colour = pixelize(GREY, 2, 4, 16), pixelize(COLOUR, 2, 4, 16)
+        refused(bare(tmp_path, "a.jpg", colour.picture, grey.statement), "has channels 3")
+
+    def test_one_channel_for_a_coloured_video(self, tmp_path):
+        target = tmp_path / "b.mp4"
+        dpose.release_video(write_clip(tmp_path / "a.mp4"), target, 8, "1e-5", 4)
+        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 4), ClipShape(9, 32, 48, 1))
+        forged = clip_statement(plan, seeded=False)
+        sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
+        refused(target, "channels 3")
+
+    def test_a_grey_video_is_one(self, tmp_path):
+        source = write_clip(tmp_path / "a.mkv", codec="ffv1", pix_fmt="gray")
+        for name in ("b.mp4", "c.mkv"):
+            dpose.release_video(source, tmp_path / name, 8, "1e-5", 4)
+            verify_release(tmp_path / name)
+        release_video(source, tmp_path / "d.mp4", Setting.of(2, 4, 8))
+        verify_release(tmp_path / "d.mp4")
+
+    @pytest.mark.parametrize("release", ["projection", "pixelization"])
+    def test_steps(self, tmp_path, release):
+        target = tmp_path / "b.mp4"
+        source = write_clip(tmp_path / "a.mp4")
+        if release == "projection":
+            made = dpose.release_video(source, target, 8, "1e-5", 4)
+        else:
+            made = release_video(source, target, Setting.of(2, "pixels:4", 8))
+        (event,) = made.events
+        # nine frames' worth of noise on one release: it adds up, and is not what was done
+        forged = replace(made, events=(replace(event, steps=9),), epsilon=made.epsilon * 9, seal="")
+        sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
+        refused(target, "steps 9, but 1")
+
+    def test_every_recorded_constant(self, tmp_path):
+        made = pixelize(COLOUR, 2, 4, 16, subdivide=4, regions="private")
+        constants = {
+            "block": "8",  # a finer grid holds a coarser picture, and its Laplace noise is the same: see the archive
+            "subdivide": "2",
+            "size": "64x47",
+            "channels": "1",
+            "levels": "65535",
+            "regions": "none",
+            "stage one": "1/3 of the budget",
+            "complex": "whatever looked nice",
+            "mood": "good",
+            "frames": "3",
+        }
+        words = {"stage one": "scale", "frames": "mixes", "complex": "rule for regions"}
+        for name, value in constants.items():
+            forged = replace(made.statement, release={**made.statement.release, name: value})
+            refused(bare(tmp_path, "b.npz", made.frames[0], forged), words.get(name, name))
+            if name not in ("block", "subdivide"):
+                refused(bare(tmp_path, "a.png", made.picture, forged), words.get(name, name))
+        for forged in (
+            replace(made.statement, epsilon=Fraction(3)),
+            replace(made.statement, epsilon=Fraction(21, 10)),
+            replace(
+                made.statement, events=tuple(replace(e, scale=e.scale * 2) for e in made.statement.events)
+            ),
+        ):
+            refused(bare(tmp_path, "a.png", made.picture, forged), "says scale")
+
+
+class TestExchangedPictures:
+    @pytest.mark.parametrize("shape", ["grey", "colour"])
+    @pytest.mark.parametrize("regions", [None, "private", MASK])
+    def test_random_numbers_under_a_genuine_statement(self, tmp_path, shape, regions):
+        picture = GREY if shape == "grey" else COLOUR
+        more = {} if regions is None else {"subdivide": 4, "regions": regions}
+        made = pixelize(picture, 2, 4, 16, **more)
+        verify_release(bare(tmp_path, "a.png", made.picture, made.statement))
+        refused(bare(tmp_path, "a.png", picture, made.statement), "no picture of cells")
+
+    @pytest.mark.parametrize("suffix", [".png", ".jpg"])
+    @pytest.mark.parametrize("regions", [None, "private", MASK])
+    def test_another_picture_than_the_archive_beside_it(self, tmp_path, suffix, regions):
+        more = {} if regions is None else {"subdivide": 4, "regions": regions}
+        made, other = (pixelize(COLOUR, 2, 4, 16, **more) for _ in range(2))
+        bare(tmp_path, "a.npz", made.frames[0], made.statement)
+        # the archive names its seal, so the picture must name the same to belong to it
+        statement, _ = verify_release(tmp_path / "a.npz")
+        sealed = replace(statement, artefact_sha256="")
+        _, line = seal_of(made.frames[0], made.statement)
+        path = tmp_path / f"a{suffix}"
+        path.write_bytes(stamped_picture(made.frames[0], suffix, made.statement))
+        assert "archive" not in verify_release(path)[1]
+        path.write_bytes(stamp(encode_image(other.picture, suffix), sealed, line))
+        refused(path, "not the one that was sealed|does not follow from its archive")
+
+    def test_one_gray_level_of_a_jpeg_is_let_pass_and_two_are_not(self, tmp_path):
+        made = pixelize(GREY, 50, 1, 16)
+        shown = follows.decode_pixels(follows.encoded(made.frames[0], ".jpg"), "a").astype(int)
+        follows.check_restored(np.clip(shown + 1, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
+        with pytest.raises(DposeError, match="up to 2 gray levels"):
+            follows.check_restored(np.clip(shown + 2, 0, 255).astype(np.uint8), made.frames[0], ".jpg", "a")
+
+    def test_what_cannot_be_checked_is_said(self, tmp_path):
+        made = pixelize(COLOUR, 2, 4, 16)
+        _, line = verify_release(bare(tmp_path, "a.jpg", made.picture, made.statement))
+        assert "not checked: " in line
+        assert "no archive beside it" in line
+        assert "it has no seal" in line
+        bare(tmp_path, "a.npz", pixelize(COLOUR, 2, 4, 16).frames[0], made.statement)
+        assert "another release's" in verify_release(tmp_path / "a.jpg")[1]
+        (tmp_path / "a.npz").write_bytes(b"broken")
+        assert "cannot be read" in verify_release(tmp_path / "a.jpg")[1]
+
+
+class TestSound:
+    @pytest.fixture(params=["pixelize", "release-video", "obfuscate"])
+    def make(self, request, tmp_path):
+        source = write_clip(tmp_path / "a.mp4", sound=True)
+
+        def run(target, keep):
+            if request.param == "pixelize":
+                return release_video(source, target, Setting.of(2, 4, 8), keep_sound=keep)
+            if request.param == "obfuscate":
+                return obfuscate_file(probe(source), target, "blur", keep_sound=keep)
+            return dpose.release_video(source, target, 8, "1e-5", 4, keep_sound=keep)
+
+        return run
+
+    def test_sound_that_is_kept_is_told(self, tmp_path, make):
+        make(tmp_path / "b.mp4", False)
+        assert "its sound" not in verify_release(tmp_path / "b.mp4")[1]
+        make(tmp_path / "c.mp4", True)
+        assert "its sound is the original's and not protected" in verify_release(tmp_path / "c.mp4")[1]
+
+    def test_sound_that_no_statement_mentions(self, tmp_path, make):
+        quiet, loud = make(tmp_path / "b.mp4", False), tmp_path / "c.mp4"
+        make(loud, True)
+        sidecar_of(loud).write_text(bound_to(file_digest(loud), replace(quiet, seal="")).to_json())
+        refused(loud, "has sound, and its statement does not mention it")
+
+
+EDITS = {
+    "kind": lambda s: replace(s, kind=Kind.SEEDED if s.kind is Kind.PRIVATE else Kind.PRIVATE),
+    "unit": lambda s: replace(s, unit="person"),
+    "scope": lambda s: replace(s, neighbours=replace(s.neighbours, scope="frame")),
+    "relation": lambda s: replace(s, neighbours=replace(s.neighbours, relation=Relation.ZERO_OUT)),
+    "m": lambda s: replace(s, neighbours=replace(s.neighbours, m=10_000)),
+    "epsilon": lambda s: replace(s, epsilon=s.epsilon * 2),
+    "a caveat": lambda s: replace(s, caveats=s.caveats[1:]),
+    "another caveat": lambda s: replace(s, caveats=("faces are safe", *s.caveats[1:])),
+    "a public fact": lambda s: replace(s, public=s.public[1:]),
+    "another public fact": lambda s: replace(s, public=(*s.public, "the sky is blue")),
+    "a condition": lambda s: replace(s, conditional_on=(*s.conditional_on, "the reader is kind")),
+    "n": lambda s: replace(s, n=5),
+    "plan": lambda s: replace(s, plan_sha256="00" * 32),
+    "record": lambda s: replace(s, release={**s.release, "block": "2"}),
+}  # fmt: skip
+
+
+class TestSeal:
+    def made(self, folder, suffix, **more):
+        """A sealed release as dpose writes it: its path, statement, and a function that writes an edited one."""
+        path = folder / f"a{suffix}"
+        if suffix == ".mp4":
+            release_video(write_clip(folder / "source.mp4"), path, Setting.of(2, 4, 8), **more)
+            statement, line = carry.read_sidecar(path)
+
+            def edit(changed, line=line):
+                bound = bound_to(file_digest(path), changed)
+                content = json.loads(bound.to_json()) | ({"sealed": line} if line else {})
+                sidecar_of(path).write_text(json.dumps(content))
+
+            return path, statement, edit
+        release = pixelize(COLOUR, 2, 4, 16, **more)
+        path.write_bytes(
+            pack(release.frames[0], release.statement)
+            if suffix == ".npz"
+            else carry.stamped_picture(release.frames[0], suffix, release.statement)
+        )
+        if suffix == ".npz":
+            with np.load(path) as file:
+                about = json.loads(file["about"].tobytes())
+            statement, _ = verify_release(path)
+
+            def edit(changed, line=about["sealed"]):
+                digest = archive._digest(about, release.frames[0].values, None)
+                bound = bound_to(digest, changed)
+                path.write_bytes(
+                    edited(
+                        path.read_bytes(),
+                        lambda a: a.update(statement=json.loads(bound.to_json()), sealed=line),
+                    )
+                )
+
+            return path, statement, edit
+        statement, line = carry.read_stamp(path.read_bytes(), "a")
+        data = carry.encoded(release.frames[0], suffix)
+        return path, statement, lambda changed, line=line: path.write_bytes(stamp(data, changed, line))
+
+    @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])
+    def test_what_dpose_makes_is_sealed(self, tmp_path, suffix):
+        path, statement, _ = self.made(tmp_path, suffix)
+        assert statement.seal
+        assert "it has no seal" not in verify_release(path)[1]
+
+    @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])
+    @pytest.mark.parametrize("edit", EDITS)
+    def test_a_rewritten_statement_is_not_the_sealed_one(self, tmp_path, suffix, edit):
+        path, statement, write = self.made(tmp_path, suffix)
+        write(statement)
+        verify_release(path)
+        write(EDITS[edit](statement))
+        with pytest.raises(DposeError, match=r"sealed|does not add up") as caught:
+            verify_release(path)
+        assert path.name in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])
+    def test_a_statement_that_names_a_seal_fails_without_it(self, tmp_path, suffix):
+        path, statement, write = self.made(tmp_path, suffix)
+        write(statement, "")
+        refused(path, "seal that its statement names is missing")
+        write(replace(statement, seal=""))
+        refused(path, "seal that its statement does not name")
+        other = tmp_path / "other"
+        other.mkdir()
+        _, _, write_other = self.made(other, suffix, seed=3)
+        write_other(statement)
+        refused(other / path.name, "another seal|was changed")
+
+    @pytest.mark.parametrize("edit", sorted(set(EDITS) - {"kind", "another caveat", "n", "plan"}))
+    @pytest.mark.parametrize("suffix", [".png", ".npz"])
+    def test_sealing_again_does_not_make_it_follow(self, tmp_path, suffix, edit):
+        """A forger seals what they wrote: it must still be what dpose says of such a release."""
+        release = pixelize(COLOUR, 2, 4, 16, delta=1e-5)
+        forged, path = EDITS[edit](release.statement), tmp_path / f"a{suffix}"
+        path.write_bytes(
+            pack(release.frames[0], forged)
+            if suffix == ".npz"
+            else stamped_picture(release.frames[0], suffix, forged)
+        )
+        with pytest.raises(DposeError, match=r"a\.") as caught:
+            verify_release(path)
+        assert "\n" not in str(caught.value)
+
+    def test_a_seal_holds_nothing_of_the_original(self, tmp_path):
+        """Two originals, one release: the seals are the same."""
+        made = pixelize(COLOUR, 2, 4, 16)
+        one, line = seal_of(made.frames[0], made.statement)
+        seal = json.loads(line)["event"]
+        assert set(seal["digests"]) == {"pixels", "released values"}
+        assert seal_of(made.frames[0], one) == (one, line)
+
+    def test_a_picture_and_its_archive_carry_one_seal(self, tmp_path):
+        (tmp_path / "in.png").write_bytes(encode_image(COLOUR, ".png"))
+        jobs = find_jobs([str(tmp_path / "in.png")], tmp_path / "out")
+        list(release_all(jobs, Setting.of(2, 4, 16)))
+        restore(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
+        seals = {read_stamp(p.read_bytes(), "a")[0].seal for p in (jobs[0].target, tmp_path / "b.jpg")}
+        seals.add(verify_release(tmp_path / "out" / "000001.npz")[0].seal)
+        assert len(seals) == 1
+
+    def test_another_mask_in_the_archive(self, tmp_path):
+        made = pixelize(GREY, 2, 4, 16, subdivide=4, regions=MASK)
+        other = pixelize(GREY, 2, 4, 16, subdivide=4, regions=~MASK)
+        path = bare(tmp_path, "a.npz", other.frames[0], made.statement)
+        refused(path, "mask is not the one")
+
+    def test_a_given_key_cannot_be_called_private(self, tmp_path):
+        made = pixelize(GREY, 2, 4, 16, source=AesNoise(Key(bytes(32))))
+        forged = replace(made.statement, kind=Kind.PRIVATE)
+        refused(bare(tmp_path, "a.png", made.picture, forged), "given by the caller")
+
+
+class TestOlder:
+    """Releases from before seals."""
+
+    def test_they_verify_and_say_what_was_not_checked(self, tmp_path):
+        made = pixelize(COLOUR, 2, 4, 16, subdivide=4, regions="private")
+        statement = replace(made.statement, public=("as it was said then",), caveats=("other words",))
+        _, line = verify_release(bare(tmp_path, "a.png", made.picture, statement))
+        assert "is claimed" in line
+        assert "the statement's words, as it has no seal" in line
+
+    def test_an_archive_of_version_one(self, tmp_path):
+        made = pixelize(COLOUR, 2, 4, 16)
+        data = pack(made.frames[0], made.statement)
+        with np.load(io.BytesIO(data)) as file:
+            about, values = json.loads(file["about"].tobytes()), file["values"]
+        about["version"] = 1
+        del about["sealed"]
+        older = replace(made.statement, seal="", public=("as it was said then",))
+        bound = bound_to(archive._digest(about, values, None), older)
+        about["statement"] = json.loads(bound.to_json())
+        (tmp_path / "a.npz").write_bytes(
+            rebuilt(data, about=npy(np.frombuffer(json.dumps(about).encode(), np.uint8)))
+        )
+        _, line = verify_release(tmp_path / "a.npz")
+        assert "no seal" in line
+        restore(tmp_path / "a.npz", tmp_path / "a.png")
+        _, line = verify_release(tmp_path / "a.png")
+        assert "no seal" in line
+
+    def test_noise_that_was_made_for_its_own_mask(self, tmp_path):
+        """Earlier versions calibrated Gaussian noise to the mask's own cells: with the archive that can be checked."""
+        every = np.ones((48, 64), bool)
+        made = pixelize(GREY, 2, 50, 16, delta=1e-5, subdivide=4, regions=every)
+        cells = made.frames[0].cells
+        assert (
+            cells.sensitivity(made.statement.neighbours).l2_squared
+            < made.statement.events[0].sensitivity_squared
+        )
+        events = plan_of(made.statement, "a").calibrated_to(cells)
+        older = replace(made.statement, events=events)
+        verify_release(bare(tmp_path, "a.npz", made.frames[0], older))
+        refused(bare(tmp_path, "b.png", made.picture, older), "smaller sensitivity")
+
+
+def test_a_video_without_sound_track_says_no_sound(tmp_path):
+    target = tmp_path / "b.mp4"
+    made = dpose.release_video(
+        write_clip(tmp_path / "a.mp4", sound=True), target, 8, "1e-5", 4, keep_sound=True
+    )
+    with av.open(str(target)) as given, av.open(str(tmp_path / "c.mp4"), "w") as out:
+        stream = out.add_stream_from_template(given.streams.video[0])
+        for packet in given.demux(given.streams.video[0]):
+            if packet.dts is not None:
+                packet.stream = stream
+                out.mux(packet)
+    sidecar_of(tmp_path / "c.mp4").write_text(
+        bound_to(file_digest(tmp_path / "c.mp4"), replace(made, seal="")).to_json()
+    )
+    refused(tmp_path / "c.mp4", "has no sound, and its statement says that it has")

@@ -1,0 +1,26 @@
+"""The list of files that `tests/kinds.py` runs holds every test that is marked `bits`."""
+
+from pathlib import Path
+
+import kinds
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_marked_test_is_run_under_each_kind():
+    here = Path(__file__).name
+    marked = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.name != here and "mark.bits" in path.read_text()
+    }
+    assert marked == set(kinds.BITS)
+
+
+def test_the_kinds_are_those_by_which_kernels_are_chosen():
+    assert {name for kind in kinds.KINDS for name in kind} == {
+        "MKL_CBWR",
+        "ATEN_CPU_CAPABILITY",
+        "MKL_ENABLE_INSTRUCTIONS",
+        "OMP_NUM_THREADS",
+    }

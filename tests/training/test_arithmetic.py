@@ -1,0 +1,189 @@
+"""What a processor makes of the same numbers: asked for, written down, looked at."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.training import arithmetic
+from dpose.training import step as steps
+from dpose.training.arithmetic import (
+    PRECISIONS,
+    SETTINGS,
+    described,
+    exact_arithmetic,
+    products_repeat,
+    shifted,
+)
+from dpose.training.plan import TrainingPlan
+from dpose.training.ranks import Ranks
+from dpose.training.surroundings import check_alike, repeatable, surroundings
+from dpose.training.trainer import train
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture
+def looked_again():
+    products_repeat.cache_clear()
+    yield
+    products_repeat.cache_clear()
+
+
+@pytest.mark.bits
+def test_products_on_this_machine_repeat():
+    assert products_repeat()
+    assert repeatable(CPU)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_product_that_depends_on_where_memory_begins_is_found(number, monkeypatch, looked_again):
+    """As MKL's matrix times vector does on an AMD processor: eight numbers at a time from where a line begins."""
+    real = arithmetic._products
+
+    def unlike(a, b):
+        found = real(a, b)
+        if a.data_ptr() % 32:
+            found[number] = found[number] * (1 + torch.finfo(a.dtype).eps)
+        return found
+
+    monkeypatch.setattr(arithmetic, "_products", unlike)
+    assert not products_repeat()
+    assert not repeatable(CPU)
+
+
+@pytest.mark.parametrize("given", [None, "COMPATIBLE", ""])
+def test_the_mode_is_asked_for_unless_the_user_did(given):
+    environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    if given is not None:
+        environment["MKL_CBWR"] = given
+    told = subprocess.run(
+        [sys.executable, "-c", "import dpose, os; print(repr(os.environ['MKL_CBWR']))"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == repr("AUTO" if given is None else given)
+
+
+def around():
+    return surroundings(CPU, 8, 1)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_whatever_chooses_kernels_is_a_surrounding(name, monkeypatch):
+    before = around()
+    monkeypatch.setenv(name, "another")
+    assert around() != before
+
+
+def test_what_is_in_force_is_a_surrounding(monkeypatch):
+    before = around()
+    monkeypatch.setattr(arithmetic, "_mkl_branch", lambda: 99)
+    assert around() != before
+    monkeypatch.undo()
+    monkeypatch.setattr(arithmetic, "_processor", lambda: "another")
+    assert around() != before
+    monkeypatch.undo()
+    with exact_arithmetic(CPU):
+        assert around() != before
+    assert around() == before
+
+
+@pytest.fixture
+def tf32():
+    before = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    torch.backends.cudnn.allow_tf32 = True
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.backends.cudnn.allow_tf32 = before[0]
+    torch.set_float32_matmul_precision(before[1])
+
+
+def in_force():
+    return (
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.get_float32_matmul_precision(),
+        described(CPU)["float32 products"],
+    )
+
+
+def test_a_private_step_computes_in_float32(dots, tmp_path, monkeypatch, tf32):
+    """Convolutions on a GPU would take TF32 by default; what was set is set again behind the run."""
+    seen, real, before = [], steps.clipped_sum, in_force()
+    assert before[:3] == (True, True, "high")
+
+    def noted(*given, **named):
+        seen.append(in_force())
+        return real(*given, **named)
+
+    monkeypatch.setattr(steps, "clipped_sum", noted)
+    plan = TrainingPlan(epsilon=8.0, delta=1e-4, steps=2, expected_batch_size=20)
+    with (tmp_path / "printed").open("w") as file:
+        train(
+            dots.task,
+            dots.task.build_model(),
+            private=dots.data(60),
+            plan=plan,
+            out=tmp_path / "run",
+            console=Console(file=file),
+            state_dir=tmp_path / "state",
+        )
+    exact = ", ".join(f"{name} ieee" for name in PRECISIONS)
+    assert seen
+    assert set(seen) == {(False, False, "highest", exact)}
+    assert in_force() == before
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_on_a_gpu_kernels_are_deterministic_and_are_not_taken_to_be(given):
+    """Those that cannot be only warn: a step may be taken again only where torch refuses them."""
+    torch.use_deterministic_algorithms(given)
+    try:
+        with exact_arithmetic(GPU):
+            assert torch.are_deterministic_algorithms_enabled()
+            assert repeatable(GPU) is given
+        assert torch.are_deterministic_algorithms_enabled() is given
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+class Second(Ranks):
+    """The second of two processes, of which the first tells `told`."""
+
+    told = b""
+
+    def bytes_from_first(self, content):
+        return self.told
+
+    def highest(self, value):
+        return value
+
+
+def test_processes_that_compute_differently_are_refused(monkeypatch):
+    first = Ranks(0, 1)
+    sent = []
+    monkeypatch.setattr(Ranks, "bytes_from_first", lambda self, content: sent.append(content) or content)
+    check_alike(around(), first)
+    monkeypatch.undo()
+    other = Second(1, 2)
+    monkeypatch.setattr(Second, "told", sent[0])
+    check_alike(around(), other)
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    with pytest.raises(DposeError, match="do not compute alike") as raised:
+        check_alike(around(), other)
+    assert "\n" not in raised.value.line()
+
+
+def test_shifted_is_the_same_elsewhere():
+    values = torch.randn(5, 7)
+    for by in (1, 3):
+        moved = shifted(values, by)
+        assert torch.equal(moved, values)
+        assert moved.data_ptr() % 64 == 4 * by

@@ -1,0 +1,255 @@
+"""First weights: what they have learnt from is part of a run's claim, and the account is asked before anything runs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.privacy.account import charges
+from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.statement import BEYOND, Kind
+from dpose.privacy.verify import verify_run
+from dpose.training.first_weights import FirstWeights, weights_digest
+from dpose.training.plan import TrainingPlan
+from dpose.training.public_view import PublicView
+from dpose.training.trainer import train
+
+QUIET = Console(quiet=True)
+BUDGET = {"epsilon": 8.0, "delta": 1e-3, "accountant": "rdp"}
+
+
+def plan(method="dp-sgd", **values):
+    budget = BUDGET if method not in ("non-private", "public-only") else {}
+    view = PublicView("pixelize", 32)
+    return TrainingPlan(
+        method=method, epochs=1, expected_batch_size=10, public_view=view, **{**budget, **values}
+    )
+
+
+@pytest.fixture
+def run(dots, tmp_path):
+    """Trains one after another; `start` names the run before."""
+
+    def go(name, method="dp-sgd", start=None, data=None, seed=None, explicit=True, **values):
+        model = dots.task.build_model()
+        if start:
+            from safetensors.torch import load_file
+
+            model.load_state_dict(load_file(tmp_path / start / "model.safetensors"))
+        said = FirstWeights.drawn() if start is None else tmp_path / start
+        return train(
+            dots.task, model, private=dots.data(40) if data is None else data, plan=plan(method, **values),
+            out=tmp_path / name, seed=seed, console=QUIET, start=said if explicit else None, views_at_once=16,
+        )  # fmt: skip
+
+    return go
+
+
+def other(dots):
+    return dots.data(40, seed=5)
+
+
+@pytest.mark.parametrize("explicit", [True, False], ids=["named", "found by content"])
+def test_weights_that_learnt_from_the_same_units_without_a_guarantee_are_refused(run, tmp_path, explicit):
+    run("plain", "non-private")
+    with pytest.raises(DposeError, match="learnt from some of these images without a guarantee"):
+        run("private", start="plain", explicit=explicit)
+    assert not (tmp_path / "private").exists()
+    assert len(charges()) == 1
+
+
+def test_so_are_those_of_a_seeded_run(run):
+    assert run("seeded", seed=3).statement.kind is Kind.SEEDED
+    with pytest.raises(DposeError, match="without a guarantee"):
+        run("private", start="seeded")
+
+
+def test_so_are_those_that_come_from_such_weights_by_other_runs(run, dots):
+    run("plain", "non-private")
+    run("between", start="plain", data=other(dots))
+    with pytest.raises(DposeError, match="without a guarantee"):
+        run("private", start="between")
+
+
+def test_so_are_those_of_a_run_that_took_the_units_to_be_public(run, dots):
+    subspace = {"kind": "public", "rank": 2, "units": 10, "refresh": 5}
+    from dpose.training.methods import SubspaceConfig
+
+    model = dots.task.build_model()
+    private, public = other(dots), dots.data(40)
+    public.unit_id = lambda index: f"public-{index}"
+    done = train(
+        dots.task, model, private=private, public=public, out="subspaced", console=QUIET, views_at_once=16,
+        plan=plan("pdp-sgd", subspace=SubspaceConfig(**subspace)), start=FirstWeights.drawn(),
+    )  # fmt: skip
+    with pytest.raises(DposeError, match="without a guarantee"):
+        train(
+            dots.task, done.model.train(), private=dots.data(40), plan=plan(), out="private", console=QUIET,
+            start=done.folder, views_at_once=16,
+        )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_where_there_was_a_guarantee_both_runs_count(run, tmp_path):
+    first = run("first").statement
+    both = run("second", start="first").statement
+    assert len(both.events) == 2
+    together = epsilon([*first.events, *both.events[:1]], 1e-3, accountant="rdp")
+    assert both.epsilon == pytest.approx(together)
+    assert both.epsilon > 1.2 * first.epsilon
+    assert both.neighbours.scope == "unit"
+    assert any("both runs' events count" in fact for fact in both.public)
+    assert verify_run(tmp_path / "second").statement == both
+    third = run("third", start="second").statement
+    assert len(third.events) == 3
+    assert third.epsilon > both.epsilon
+
+
+@pytest.mark.parametrize(
+    "changes", [{"unit": "subject"}, {"relation": Relation.REPLACE, "accountant": "pld"}]
+)
+def test_guarantees_of_another_kind_are_not_added_up(run, changes):
+    run("first")
+    with pytest.raises(DposeError, match="under another guarantee"):
+        run("second", start="first", **changes)
+
+
+def test_a_feature_private_start_leaves_what_is_beyond_the_public_view(run):
+    run("views", "fdp-sgd", data=square())
+    found = run("second", start="views", data=square()).statement
+    assert found.kind is Kind.PRIVATE
+    assert found.neighbours.scope == BEYOND
+    assert len(found.events) == 2
+    assert any("also the public view that the first weights learnt from" in fact for fact in found.public)
+    assert found.verify() is not None
+
+
+def test_so_does_one_of_public_views_alone_without_an_event(run):
+    run("views", "public-only", data=square())
+    found = run("second", start="views", data=square()).statement
+    assert (found.neighbours.scope, len(found.events)) == (BEYOND, 1)
+    with pytest.raises(DposeError, match="add-or-remove cannot be claimed"):
+        run("third", start="views", data=square(), relation=Relation.ADD_REMOVE, nominal_units=40)
+
+
+def test_public_only_no_longer_says_that_the_pictures_had_no_influence(run):
+    run("plain", "non-private", data=square())
+    alone = run("alone", "public-only", data=square()).statement
+    assert any("had no influence" in caveat for caveat in alone.caveats)
+    after = run("after", "public-only", start="plain", data=square()).statement
+    assert not any("had no influence" in caveat for caveat in after.caveats)
+    with pytest.raises(DposeError, match="without a guarantee"):
+        run("private", start="after", data=square())
+
+
+def test_other_units_are_a_public_fact_and_the_start_is_called_what_it_is(run, dots):
+    run("plain", "non-private", data=other(dots))
+    found = run("private", start="plain").statement
+    assert any("learnt from none of the images' pictures" in fact for fact in found.public)
+    assert found.conditional_on == ()
+    assert any("trained without a guarantee: nobody" in caveat for caveat in found.caveats)
+    assert not any("taken to be public" in text for text in (*found.caveats, *found.public))
+    run("seeded", data=other(dots), seed=1)
+    of_seeded = run("again", start="seeded").statement
+    assert any("noise from a seed: nobody" in caveat for caveat in of_seeded.caveats)
+
+
+def test_what_the_account_does_not_know_is_taken_as_given(run, tmp_path, monkeypatch):
+    run("plain", "non-private")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    found = run("private", start="plain").statement
+    digest = weights_digest_of(tmp_path / "plain")[:16]
+    (given,) = found.conditional_on
+    assert given == (
+        f"none of these images were among those that the first weights (sha256 {digest}...) learnt from, "
+        "beyond what their own statement covers"
+    )
+    after = run("after", start="private").statement  # the chain still ends in the unknown
+    assert any(digest in given for given in after.conditional_on)
+    assert len(after.events) == 2
+
+
+def weights_digest_of(folder):
+    from dpose.files import file_digest
+
+    return file_digest(folder / "model.safetensors")
+
+
+def test_of_a_model_of_which_nothing_is_said_its_weights_are_taken_as_given(run, dots):
+    found = run("private", explicit=False).statement
+    assert found.conditional_on == ("the images had no influence on the weights that training began with",)
+    assert run("drawn").statement.conditional_on == ()
+
+
+def test_a_file_of_weights_and_fetched_ones(run, dots, tmp_path):
+    run("plain", "non-private")
+    model = dots.task.build_model()
+    with pytest.raises(DposeError, match="without a guarantee"):
+        train(
+            dots.task, model, private=dots.data(40), plan=plan(), out="a", console=QUIET,
+            start=tmp_path / "plain" / "model.safetensors",
+        )  # fmt: skip
+    fetched = FirstWeights.fetched("somewhere", "nobody of these was photographed there")
+    done = train(dots.task, model, private=dots.data(40), plan=plan(), out="b", console=QUIET, start=fetched)
+    assert done.statement.conditional_on == ("nobody of these was photographed there",)
+    with pytest.raises(DposeError, match="no weights to start from"):
+        train(dots.task, model, private=dots.data(40), plan=plan(), out="c", console=QUIET, start="nowhere")
+
+
+def test_account_and_seal_know_the_weights_by_their_digest(run, tmp_path):
+    done = run("first")
+    (first,) = charges()
+    assert first.weights == (weights_digest_of(done.folder),) == (weights_digest(done.model),)
+    run("second", start="first")
+    assert charges()[-1].start == first.weights[0]
+    seal = (tmp_path / "second" / "ledger.jsonl").read_text().splitlines()[-1]
+    assert json.loads(seal)["event"]["first_weights"] == first.weights[0]
+
+
+def test_runs_charged_before_weights_were_recorded_are_known_by_ledger_and_folder(run, tmp_path):
+    run("plain", "non-private")
+    from dpose.privacy.keys import state_folder
+
+    state = state_folder() / "account"
+    for file in state.glob("*.json"):
+        values = json.loads(file.read_text())
+        for name in ("views", "start", "weights", "opened"):
+            values.pop(name)
+        file.write_text(json.dumps(values))
+    with pytest.raises(DposeError, match="without a guarantee"):
+        run("private", start="plain")
+    (tmp_path / "plain" / "ledger.jsonl").unlink()
+    with pytest.raises(DposeError, match="without a guarantee"):
+        run("private", start="plain")
+
+
+def test_no_mark_and_no_digest_of_a_picture_stands_in_the_folder(run, tmp_path, dots):
+    run("first")
+    run("second", start="first")
+    hashes = {h for i in range(40) for h in dots.data(40).content_hashes(i)}
+    marks = [str(int(mark)) for entry in charges() for mark in entry.marks]
+    for file in (tmp_path / "second").rglob("*"):
+        if file.is_file() and file.suffix != ".safetensors":
+            text = file.read_text()
+            assert not any(found in text for found in (*hashes, *marks))
+
+
+def square():
+    """Clips whose frames are large enough for a public view."""
+    import numpy as np
+
+    from dots import Dots
+
+    data = Dots(40)
+    data.views = [
+        [replace(view, image=np.kron(view.image, np.ones((1, 8, 8, 1), np.uint8))) for view in views]
+        for views in data.views
+    ]
+    data.augmented = lambda view, rng: view
+    return data

@@ -1,0 +1,124 @@
+"""What a first step would refuse is refused before the account is charged and before anything is written."""
+
+import pytest
+import torch
+
+from dots import Dots
+from dpose.errors import DposeError
+from dpose.privacy.account import charges
+from dpose.training.methods import SubspaceConfig
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
+from dpose.training.public_view import PublicView
+from dpose.training.trainer import train
+
+SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": 4, "expected_batch_size": 10, "accountant": "rdp"}
+VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6
+
+
+def in_bfloat16(task, **attributes):
+    """The task with its loss under autocast."""
+
+    class Short(type(task)):
+        def loss(self, *arguments):
+            with torch.autocast("cpu", torch.bfloat16):
+                return super().loss(*arguments).float()
+
+    return type("Short", (Short,), attributes)()
+
+
+class Writes(torch.nn.Linear):
+    """Keeps the last input's mean, as batch normalisation would."""
+
+    def __init__(self, *size):
+        super().__init__(*size)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen = torch.ones(())
+        return super().forward(x)
+
+
+class NoCanonical:
+    """Dots that cannot tell a picture from its augmentation."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getattr__(self, name):
+        if name in ("canonical", "augmented"):
+            raise AttributeError(name)
+        return getattr(self.data, name)
+
+
+def residual_in_bfloat16(dots):
+    plan = TrainingPlan("fdp-sgd", **SETTINGS, private_loss="residual", public_view=VIEW)
+    return in_bfloat16(dots.task, precision="bf16"), dots.task.build_model(), dots.data(60), plan, {}
+
+
+def silent_bfloat16(dots):
+    return in_bfloat16(dots.task), dots.task.build_model(), dots.data(60), TrainingPlan(**SETTINGS), {}
+
+
+def writing_model(dots):
+    model = dots.task.build_model()
+    model.classify = Writes(4, 4)
+    return dots.task, model, dots.data(60), TrainingPlan(**SETTINGS), {}
+
+
+def no_canonical_views(dots):
+    plan = TrainingPlan("fdp-sgd", **SETTINGS, public_view=VIEW)
+    return dots.task, dots.task.build_model(), NoCanonical(dots.data(60)), plan, {}
+
+
+def too_few_public_units(dots):
+    plan = TrainingPlan("pdp-sgd", **SETTINGS, subspace=SubspaceConfig(rank=4, units=10))
+    return dots.task, dots.task.build_model(), dots.data(60), plan, {"public": Dots(9, seed=5)}
+
+
+def wrong_optimizer(dots):
+    wrong = {"optimizer": OptimizerConfig("adam", options={"momentum": 0.5})}
+    return dots.task, dots.task.build_model(), dots.data(60), TrainingPlan(**SETTINGS), wrong
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (residual_in_bfloat16, "the residual loss has no passes in bfloat16"),
+        (silent_bfloat16, "does not say so"),
+        (writing_model, "was written while private data flowed"),
+        (no_canonical_views, "no canonical views"),
+        (too_few_public_units, "there are 9"),
+        (wrong_optimizer, "refuses its options"),
+    ],
+)
+def test_a_refused_run_costs_nothing_and_leaves_nothing(dots, tmp_path, mistake, told):
+    task, model, data, plan, options = mistake(dots)
+    state = tmp_path / "state"
+    with pytest.raises(DposeError, match=told):
+        train(task, model, private=data, plan=plan, out=tmp_path / "run", state_dir=state, **options)
+    assert not (tmp_path / "run").exists()
+    assert charges(state) == []
+    assert not [path for path in state.rglob("*") if path.is_file()]
+
+
+def test_a_rehearsal_changes_nothing_of_the_run(dots, tmp_path, monkeypatch):
+    """The same seed gives the same weights, with the rehearsal and without; torch's own generator is left alone."""
+    from dpose.training import trainer
+
+    def weights(out):
+        plan = TrainingPlan("dp-sgd", **SETTINGS)
+        model = dots.task.build_model()
+        torch.manual_seed(7)
+        state = tmp_path / "state"
+        train(dots.task, model, private=dots.data(60), plan=plan, out=out, state_dir=state, seed=1)
+        return model.classify.weight.detach().clone(), torch.get_rng_state()
+
+    one, drawn = weights(tmp_path / "one")
+    monkeypatch.setattr(trainer, "rehearse", lambda *arguments: None)
+    two, drawn_too = weights(tmp_path / "two")
+    assert torch.equal(one, two)
+    assert torch.equal(drawn, drawn_too)
