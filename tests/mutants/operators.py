@@ -390,7 +390,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
         yield arguments[0]
     if name in UNWRAPPED and not arguments and isinstance(node.func, ast.Attribute):
         yield node.func.value
-    if name in ("stream", "fresh") or name in ("Key", "AesNoise"):
+    if name in ("stream", "fresh", "drawn", "Key", "AesNoise"):
         yield from _randomness(node, name)
     if not starred:
         for place in range(len(arguments) - 1) if name not in SYMMETRIC else ():
@@ -417,10 +417,10 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
 def _randomness(node: ast.Call, name: str) -> Iterator[ast.AST]:
     """Streams of another or the same step and context; keys that anybody may know."""
     if name == "fresh":
-        yield ast.parse("Key(bytes(32))", mode="eval").body
+        yield ast.parse("Key.drawn(bytes(32), seeded=False)", mode="eval").body
     elif name == "AesNoise":
-        yield ast.parse("AesNoise(Key(bytes(32)))", mode="eval").body
-    elif name == "Key" and node.args:
+        yield ast.parse("AesNoise(Key.drawn(bytes(32), seeded=False))", mode="eval").body
+    elif name in ("Key", "drawn") and node.args:
         yield _with(node, args=[ast.parse("bytes(32)", mode="eval").body, *node.args[1:]])
     elif name == "stream":
         for place, constant in ((1, 0), (2, b"")):

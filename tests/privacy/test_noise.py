@@ -83,7 +83,6 @@ def test_keys_and_streams_are_derived_as_they_were():
     assert Key.from_seed(7).secret == secret
     assert Key.from_seed(7).seeded
     assert Key(secret).key_id == blake(b"", 8, b"dpose/key-id/1", secret).hex()
-    assert not Key(secret).seeded
     for asked in ((Purpose.NOISE,), (Purpose.AUGMENT, 3), (Purpose.RELEASE, 300, b"frames")):
         purpose, step, context = (*asked, *(0, b"")[len(asked) - 1 :])
         parts = (purpose.value.encode(), step.to_bytes(8, "big"), context)

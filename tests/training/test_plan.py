@@ -97,13 +97,16 @@ def test_replacement_needs_more_noise_than_zero_out():
 
 
 def test_the_relation_and_the_accountant_asked_for_are_those_that_count():
+    found = {}
     for relation, accountant in (("replace", "pld"), ("zero-out", "rdp"), ("zero-out", "pld")):
-        bound = plan(relation=relation, accountant=accountant).bind(1000)
+        bound = plan(relation=relation, accountant=accountant, epsilon=None, noise_multiplier=1.5).bind(1000)
         counted = epsilon([bound.event], 1e-5, Relation(relation), Accountant(accountant))
         assert bound.epsilon == counted
-        assert 0.99 * 4 < counted <= 4 * (1 + 1e-6)
-    rdp, pld = (plan(accountant=name).bind(1000).event.sigma for name in ("rdp", "pld"))
-    assert rdp > 1.02 * pld
+        found[relation, accountant] = counted
+    assert len(set(found.values())) == 3
+    # calibrated and counted by one accountant: what the other needs is less, and would not be reached
+    bound = plan(accountant="rdp").bind(1000)
+    assert 3.96 < bound.epsilon == epsilon([bound.event], 1e-5, accountant=Accountant.RDP) <= 4 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("changes", [{}, {"method": "non-private", "epsilon": None, "delta": None}])
