@@ -46,6 +46,8 @@ RATE = Edit(
     "bound.sampling_rate",
     "min(1.0, 1.02 * bound.sampling_rate)",
 )
+CONSTANT = "Key.drawn(bytes(32), seeded=False)"
+"""A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
     Named("sampling rate 2 % higher in the step than in the event", "training/step.py", (RATE,)),
     Named(
@@ -94,7 +96,7 @@ NAMED = (
     Named(
         "the true n under add-or-remove: in the plan",
         "training/plan.py",
-        (Edit("TrainingPlan.bind", "n = self.nominal_units or n", "n = n"),),
+        (Edit("TrainingPlan.bind", "min(self.nominal_units, limit or self.nominal_units)", "n"),),
     ),
     Named(
         "the true n under add-or-remove: in the sampling rate",
@@ -155,7 +157,7 @@ NAMED = (
         "one key and number for all frames",
         "release/video.py",
         (
-            Edit("released_frames", "Key(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
+            Edit("released_frames", "Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
             Edit(
                 "released_frames",
                 "plan.release(frame.pixels, AesNoise(key), number)",
@@ -165,7 +167,7 @@ NAMED = (
                 "released_frames",
                 "keys = source.stream(Purpose.RELEASE, 0, b'frames')",
                 "keys = source.stream(Purpose.RELEASE, 0, b'frames')\n"
-                "one = Key(keys.bytes(KEY_BYTES), seeded=source.seeded)",
+                "one = Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)",
             ),
         ),
     ),
@@ -216,22 +218,22 @@ NAMED = (
     Named(
         "a constant key for every released file: pictures",
         "release/pixelize.py",
-        (Edit("pixelize", "Key.fresh()", "Key(bytes(32))"),),
+        (Edit("pixelize", "Key.fresh()", CONSTANT),),
     ),
     Named(
         "a constant key for every released file: videos",
         "release/video.py",
-        (Edit("release_video", "Key.fresh()", "Key(bytes(32))"),),
+        (Edit("release_video", "Key.fresh()", CONSTANT),),
     ),
     Named(
         "a constant key for every released file: videos by projection",
         "release/clips.py",
-        (Edit("release_file", "Key.fresh()", "Key(bytes(32))"),),
+        (Edit("release_file", "Key.fresh()", CONSTANT),),
     ),
     Named(
         "a constant key for every released file: clips by projection",
         "release/clips.py",
-        (Edit("release_clip", "Key.fresh()", "Key(bytes(32))"),),
+        (Edit("release_clip", "Key.fresh()", CONSTANT),),
     ),
 )
 

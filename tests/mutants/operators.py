@@ -20,6 +20,9 @@ from functools import partial
 Path = tuple[tuple[str, int | None], ...]
 """The way to a node from the module: fields, and places in them."""
 
+LONG = 200
+"""Characters of source in a fault's name."""
+
 COMPARED = {
     ast.Lt: (ast.LtE, ast.GtE),
     ast.LtE: (ast.Lt, ast.Gt),
@@ -62,7 +65,8 @@ RENAMED = {
 }
 PLAIN = (ast.Name, ast.Attribute, ast.Constant)
 """Arguments that are mistaken for each other."""
-UNWRAPPED = {"sorted", "abs", "sqrt", "sqrt_", "rint", "unique", "ceil", "floor", "float", "detach", "append"}
+SYMMETRIC = {"min", "max", "gcd", "minimum", "maximum", "allclose"}
+UNWRAPPED = {"sorted", "abs", "sqrt", "sqrt_", "rint", "unique"}
 PURPOSES = {
     "PRIVATE_SAMPLER": ("NOISE", "PUBLIC_SAMPLER"),
     "PUBLIC_SAMPLER": ("PRIVATE_SAMPLER", "NOISE"),
@@ -129,14 +133,14 @@ def mutants_of(file: str, text: str, within: Sequence[str] = ()) -> list[Mutant]
         if within and not any(function == name or function.startswith(f"{name}.") for name in within):
             continue
         shown = _shown(tree, path)
-        before = _text(_at(tree, shown))
+        before = _label(tree, shown) + _text(_at(tree, shown))
         for new in list(_replacements(_at(tree, path), _at(tree, path[:-1]))):
             with _replaced(tree, path, new):
                 try:
                     code = _code(tree)
                 except (SyntaxError, ValueError, TypeError):
                     continue
-                after = _text(_at(tree, shown))
+                after = _label(tree, shown) + _text(_at(tree, shown))
             if code in seen:
                 continue
             seen.add(code)
@@ -191,10 +195,25 @@ def _put(tree: ast.Module, path: Path, new: ast.AST) -> None:
 
 
 def _shown(tree: ast.Module, path: Path) -> Path:
-    """As much around it as tells what it is."""
+    """As much around it as tells what it is, if that is not too much."""
     while len(path) > 1 and not isinstance(_at(tree, path), ast.stmt) and len(_text(_at(tree, path))) < 16:
+        above = _at(tree, path[:-1])
+        if isinstance(above, ast.arguments) or len(_text(above)) > LONG:
+            break
         path = path[:-1]
     return path
+
+
+def _label(tree: ast.Module, path: Path) -> str:
+    """The parameter that a default belongs to."""
+    for k, (name, index) in enumerate(path):
+        if name in ("defaults", "kw_defaults") and index is not None:
+            arguments = _at(tree, path[:k])
+            named = (
+                arguments.kwonlyargs if name == "kw_defaults" else arguments.args[-len(arguments.defaults) :]
+            )
+            return f"{named[index].arg}="
+    return ""
 
 
 def _paths(node: ast.AST, path: Path) -> Iterator[Path]:
@@ -249,7 +268,7 @@ def _text(node: ast.AST) -> str:
     if isinstance(node, ast.arguments):
         return ast.unparse(node)
     text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= 160 else text[:157] + "..."
+    return text if len(text) <= LONG else text[: LONG - 3] + "..."
 
 
 def _code(tree: ast.Module) -> str:
@@ -371,31 +390,37 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
         yield arguments[0]
     if name in UNWRAPPED and not arguments and isinstance(node.func, ast.Attribute):
         yield node.func.value
-    if name in ("stream", "fresh") or name in ("Key", "AesNoise"):
+    if name in ("stream", "fresh", "drawn", "Key", "AesNoise"):
         yield from _randomness(node, name)
     if not starred:
-        for place in range(len(arguments) - 1):
+        for place in range(len(arguments) - 1) if name not in SYMMETRIC else ():
             if not all(isinstance(a, PLAIN) for a in arguments[place : place + 2]):
                 continue
             swapped = [*arguments]
             swapped[place], swapped[place + 1] = swapped[place + 1], swapped[place]
             yield _with(node, args=swapped)
+            if name not in SCALED and name != "stream":
+                break  # most are of different types, and one says that the order counts
         for place in SCALED.get(name, ()):
             if place < len(arguments):
                 scaled = _Fill(arguments[place]).visit(ast.parse("_ + _ / 50", mode="eval").body)
                 yield _with(node, args=[scaled if k == place else a for k, a in enumerate(arguments)])
     for place in range(len(node.keywords)):
-        if node.keywords[place].arg:
+        keyword = node.keywords[place]
+        # a flag that is left out is a flag that is turned round, mostly
+        if keyword.arg and not (
+            isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)
+        ):
             yield _with(node, keywords=node.keywords[:place] + node.keywords[place + 1 :])
 
 
 def _randomness(node: ast.Call, name: str) -> Iterator[ast.AST]:
     """Streams of another or the same step and context; keys that anybody may know."""
     if name == "fresh":
-        yield ast.parse("Key(bytes(32))", mode="eval").body
+        yield ast.parse("Key.drawn(bytes(32), seeded=False)", mode="eval").body
     elif name == "AesNoise":
-        yield ast.parse("AesNoise(Key(bytes(32)))", mode="eval").body
-    elif name == "Key" and node.args:
+        yield ast.parse("AesNoise(Key.drawn(bytes(32), seeded=False))", mode="eval").body
+    elif name in ("Key", "drawn") and node.args:
         yield _with(node, args=[ast.parse("bytes(32)", mode="eval").body, *node.args[1:]])
     elif name == "stream":
         for place, constant in ((1, 0), (2, b"")):

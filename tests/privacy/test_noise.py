@@ -1,11 +1,13 @@
 """Streams never repeat and never mix; Gaussians are Gaussian to their tails; noise is added in float64."""
 
+import hashlib
 import math
 import os
 
 import numpy as np
 import pytest
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 from dpose.privacy.noise import ONCE, PAIRS_AT_ONCE, AesNoise, Key, Purpose, Stream, add_gaussian
@@ -65,6 +67,35 @@ def test_derivation_is_unambiguous():
     assert source.stream(Purpose.AUGMENT, 1, b"\0").bytes(16) != source.stream(
         Purpose.AUGMENT, 256, b""
     ).bytes(16)
+
+
+def test_keys_and_streams_are_derived_as_they_were():
+    """Written again from the standards: a run that is taken up, or replayed, needs the very same bits."""
+
+    def blake(content, size, person, key=b""):
+        return hashlib.blake2b(content, digest_size=size, person=person, key=key).digest()
+
+    def keystream(subkey, blocks):
+        aes = Cipher(algorithms.AES(subkey), modes.ECB()).encryptor()
+        return b"".join(aes.update(number.to_bytes(16, "big")) for number in range(blocks))
+
+    secret = blake(b"7", 32, b"dpose/seed/1")
+    assert Key.from_seed(7).secret == secret
+    assert Key.from_seed(7).seeded
+    assert Key(secret).key_id == blake(b"", 8, b"dpose/key-id/1", secret).hex()
+    for asked in ((Purpose.NOISE,), (Purpose.AUGMENT, 3), (Purpose.RELEASE, 300, b"frames")):
+        purpose, step, context = (*asked, *(0, b"")[len(asked) - 1 :])
+        parts = (purpose.value.encode(), step.to_bytes(8, "big"), context)
+        encoded = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        wanted = keystream(blake(encoded, 32, b"dpose/stream/1", secret), 4)
+        assert noise(7).stream(*asked).bytes(64) == wanted
+        words = noise(7).stream(*asked).uint64((4, 2))
+        assert words.ravel().tolist() == [
+            int.from_bytes(wanted[k : k + 8], "little") for k in range(0, 64, 8)
+        ]
+    generator = noise(7).stream(Purpose.AUGMENT).generator()
+    words = noise(7).stream(Purpose.AUGMENT).uint64(2)
+    assert generator.integers(1 << 62) == np.random.Generator(np.random.Philox(key=words)).integers(1 << 62)
 
 
 def test_streams_are_uncorrelated():
@@ -169,6 +200,7 @@ def test_scale_is_the_standard_deviation():
     one = noise().stream(Purpose.NOISE).gaussian(1000)
     many = noise().stream(Purpose.NOISE).gaussian(1000, 25.0)
     assert torch.allclose(many, 25 * one, rtol=1e-14)
+    assert (noise().stream(Purpose.NOISE).gaussian(5, 0.0) == 0).all()
     for bad in (-1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="standard deviation"):
             noise().stream(Purpose.NOISE).gaussian(2, bad)

@@ -98,5 +98,8 @@ def test_shuffled_batches_use_every_unit_once():
     assert sorted(np.concatenate(batches).tolist()) == list(range(10))
     other = list(shuffled_batches(10, 4, source.stream(Purpose.PUBLIC_SAMPLER, 1)))
     assert np.concatenate(other).tolist() != np.concatenate(batches).tolist()
-    with pytest.raises(ValueError, match="batches of 0"):
-        list(shuffled_batches(10, 0, source.stream(Purpose.PUBLIC_SAMPLER, 2)))
+    assert list(shuffled_batches(0, 4, source.stream(Purpose.PUBLIC_SAMPLER, 2))) == []
+    assert [len(b) for b in shuffled_batches(3, 1, source.stream(Purpose.PUBLIC_SAMPLER, 3))] == [1, 1, 1]
+    for step, (n, size) in enumerate(((10, 0), (-1, 4), (-1, 0)), 4):
+        with pytest.raises(ValueError, match="cannot make batches"):
+            list(shuffled_batches(n, size, source.stream(Purpose.PUBLIC_SAMPLER, step)))

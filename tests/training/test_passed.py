@@ -210,9 +210,8 @@ def test_every_micro_batch_is_summed_and_told_of(dots, monkeypatch):
         torch.testing.assert_close(value * engine.bound.divisor, torch.full_like(value, float(len(batches))))
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-def test_the_loader_gets_sample_step_and_micro_batch(dots, monkeypatch, mixed):
-    """In bfloat16 every unit is computed in a batch of one shape, whoever else was drawn."""
+def test_the_loader_gets_sample_step_and_micro_batch(dots, monkeypatch):
+    """Padded: every unit is computed in a batch of one shape, whoever else was drawn."""
     engine = an_engine(dots, a_plan())
     asked = []
     real = engine.loader.micro_batches
@@ -222,12 +221,11 @@ def test_the_loader_gets_sample_step_and_micro_batch(dots, monkeypatch, mixed):
         return real(indices, step, views_at_once, padded=padded)
 
     monkeypatch.setattr(engine.loader, "micro_batches", spy)
-    monkeypatch.setattr(step, "is_mixed", lambda task: mixed)
     drawn = []
     sampler = step.poisson_batch
     monkeypatch.setattr(step, "poisson_batch", lambda *a: drawn.append(sampler(*a)) or drawn[-1])
     private_gradient(engine, trainable_params(engine.model), 3)
-    assert asked == [(drawn[0].tolist(), 3, 8, mixed)]
+    assert asked == [(drawn[0].tolist(), 3, 8, True)]
     asked.clear()
     step.plain_gradient(engine, trainable_params(engine.model), np.array([5, 2]), 4)
     assert asked == [([5, 2], 4, 8, False)]
@@ -337,8 +335,7 @@ def test_streams_of_augmentation_are_augmentations(dots, monkeypatch):
     a_loader(dots, Drawn(dots), b"label").unit(7, 2)
     ((purpose, number, context),) = asked
     assert (purpose, number) == (Purpose.AUGMENT, 2)
-    assert context.endswith(b"label")
-    assert int.from_bytes(context.removesuffix(b"label"), "big") == 7
+    assert context == (7).to_bytes(8, "big") + b"label"
 
 
 def test_units_come_in_order_and_few_are_decoded_ahead(dots):

@@ -1,11 +1,13 @@
 """The plan: what it refuses, and that what is accounted for is what runs."""
 
+import hashlib
+import json
 import math
 
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.accounting import Accountant, Relation, epsilon
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
 
@@ -92,6 +94,32 @@ def test_replacement_needs_more_noise_than_zero_out():
     replaced = plan(epsilon=0.5, epochs=40, relation="replace").bind(1000)
     assert 1.8 * zero_out.event.sigma < replaced.event.sigma < 2.01 * zero_out.event.sigma
     assert replaced.event.sensitivity == zero_out.event.sensitivity
+
+
+def test_the_relation_and_the_accountant_asked_for_are_those_that_count():
+    found = {}
+    for relation, accountant in (("replace", "pld"), ("zero-out", "rdp"), ("zero-out", "pld")):
+        bound = plan(relation=relation, accountant=accountant, epsilon=None, noise_multiplier=1.5).bind(1000)
+        counted = epsilon([bound.event], 1e-5, Relation(relation), Accountant(accountant))
+        assert bound.epsilon == counted
+        found[relation, accountant] = counted
+    assert len(set(found.values())) == 3
+    # calibrated and counted by one accountant: what the other needs is less, and would not be reached
+    bound = plan(accountant="rdp").bind(1000)
+    assert 3.96 < bound.epsilon == epsilon([bound.event], 1e-5, accountant=Accountant.RDP) <= 4 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("changes", [{}, {"method": "non-private", "epsilon": None, "delta": None}])
+def test_the_digest_is_of_settings_constants_and_event(changes):
+    """As a reader of a ledger computes it."""
+    bound = plan(**changes).bind(1000)
+    content = {
+        "plan": bound.plan.to_dict(),
+        "n": 1000,
+        "steps": 40,
+        "event": bound.event.to_dict() if bound.event else None,
+    }
+    assert bound.sha256 == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def test_given_noise_is_priced():
