@@ -16,6 +16,7 @@ from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
     clipped_sum,
+    grid,
     per_unit_gradients,
     trainable_params,
     unit_loss,
@@ -41,7 +42,10 @@ def same(task, model, params, batch, dtype, normalised=(False, True)):
         b = clipped_sum(task, model, params, batch, clip, normalise=normalise, way="plain")
         assert {name: v.shape for name, v in a.items()} == {name: p.shape for name, p in params.items()}
         assert not any(v.requires_grad for v in a.values())
-        assert distance(a, b) <= TOLERANCE[dtype]
+        # gradients that agree up to rounding may be truncated to neighbouring points of the grid: one step a unit
+        steps = len(batch) * grid(clip, normalise).step
+        for name, value in b.items():
+            assert float((a[name] - value).abs().max()) <= steps + TOLERANCE[dtype] * float(value.norm())
 
 
 @pytest.mark.parametrize("views", [1, 4])
