@@ -27,6 +27,7 @@ def pretrained(pose_fixtures, tmp_path_factory):
     """A public run on COCO's pictures and rendered ones, of COCO's joints; tests only read it."""
     folder = tmp_path_factory.mktemp("pretrained") / "coco"
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
         patch.setattr(synthetic_module, "SPLITS", SMALL)
         data = ["--data", f"coco:{pose_fixtures}/coco", "--data", "synthetic:studio", "--precision", "bf16"]
         assert main([*PUBLIC, *data, "--strategy", "scratch", "--out", str(folder)]) == 0
@@ -69,7 +70,10 @@ class TestPretraining:
         assert "coco:train: 4 pictures, 12 people" in shown
         assert "Contact sheet: sheet [bold].png" in shown
 
-    def test_a_stopped_run_on_two_data_goes_on(self, pretrained, tmp_path):
+    def test_a_stopped_run_on_two_data_goes_on(self, pretrained, tmp_path, monkeypatch):
+        monkeypatch.setenv(
+            "XDG_STATE_HOME", str(pretrained.parent / "state")
+        )  # which knows where the data lie
         run = shutil.copytree(pretrained, tmp_path / "run")
         wanted = dict(load_model(run).named_parameters())
         (run / "model.safetensors").unlink()

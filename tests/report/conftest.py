@@ -104,7 +104,14 @@ def make_run_in():
             else {}
         )
         settings = TrainingPlan(
-            **{"method": method, "epochs": 2, "expected_batch_size": 100, **private, **(plan or {})}
+            **{
+                "method": method,
+                "unit": "image",
+                "epochs": 2,
+                "expected_batch_size": 100,
+                **private,
+                **(plan or {}),
+            }
         )
         bound = settings.bind(1000)
         folder = parent / name
