@@ -7,8 +7,9 @@ BIN := .venv/bin
 demo: .venv/.ready
 	$(BIN)/dpose demo
 
+# A worker a processor, each on one thread: threads that wait for each other's turn slow all of them down.
 test: .venv/.ready
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 	$(BIN)/python tests/kinds.py
 
 # What depends on the last bit, again under each kind of arithmetic that this processor can stand for.

@@ -63,8 +63,8 @@ def _same_batch() -> Replacements:
     def clip(
         task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *args: Any, **kwargs: Any
     ) -> Params:
-        for name, gradient in per_unit_gradients(task, model, params, batch).items():
-            public[name] = public.get(name, 0) + gradient.sum(0)
+        for name, gradient in _plain_sums(task, model, params, batch).items():
+            public[name] = public.get(name, 0) + gradient
         protected: Params = clipped(task, model, params, batch, *args, **kwargs)
         return protected
 
@@ -122,10 +122,15 @@ def _not_clipped() -> Replacements:
         normalise: bool = False,
     ) -> Params:
         scale = 1 / clip_norm if normalise else 1.0
-        gradients = per_unit_gradients(task, model, params, batch)
-        return {name: scale * gradient.sum(0) for name, gradient in gradients.items()}
+        return {name: scale * total for name, total in _plain_sums(task, model, params, batch).items()}
 
     return {"clipped_sum": summed}
+
+
+def _plain_sums(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch) -> Params:
+    """Sums of gradients as they are; of the empty units that fill a batch up there are none."""
+    there = (batch.weights > 0).any(1)
+    return {name: g[there].sum(0) for name, g in per_unit_gradients(task, model, params, batch).items()}
 
 
 def _realised_size() -> Replacements:
