@@ -17,6 +17,7 @@ from dpose.training.gradients import (
     clip_scales,
     clipped_sum,
     grid,
+    measured_gradients,
     per_unit_gradients,
     trainable_params,
     unit_loss,
@@ -35,17 +36,21 @@ KNOWN = [name for name in MODELS if name != "hidden"]
 def same(task, model, params, batch, dtype, normalised=(False, True)):
     plain = per_unit_gradients(task, model, params, batch, "plain")
     assert distance(per_unit_gradients(task, model, params, batch), plain) <= TOLERANCE[dtype]
+    summed, measured = measured_gradients(task, model, params, batch)
+    assert distance(summed, plain) <= TOLERANCE[dtype]
     norms = clip_scales(plain, 1e-30) ** -1 * 1e-30
     clip = float(norms.sort().values[len(batch) // 2])  # some units are clipped and some are not
+    assert ((measured / (1 - CLIP_MARGIN) - norms).abs() <= max(TOLERANCE[dtype], 2e-6) * norms).all()
     for normalise in normalised:
         a = clipped_sum(task, model, params, batch, clip, normalise=normalise)
         b = clipped_sum(task, model, params, batch, clip, normalise=normalise, way="plain")
         assert {name: v.shape for name, v in a.items()} == {name: p.shape for name, p in params.items()}
         assert not any(v.requires_grad for v in a.values())
-        # gradients that agree up to rounding may be truncated to neighbouring points of the grid: one step a unit
-        steps = len(batch) * grid(clip, normalise).step
-        for name, value in b.items():
-            assert float((a[name] - value).abs().max()) <= steps + TOLERANCE[dtype] * float(value.norm())
+        # numbers that differ by rounding may be truncated to neighbouring points of the grid, one for each unit
+        points = len(batch) * grid(clip, normalise).step
+        assert all(
+            float((a[n] - v).abs().max()) <= TOLERANCE[dtype] * float(v.norm()) + points for n, v in b.items()
+        )
 
 
 @pytest.mark.parametrize("views", [1, 4])

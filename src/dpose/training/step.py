@@ -65,8 +65,10 @@ def private_gradient(
     **Guarantee.** Neighbours: as in the plan (zero-out, add-or-remove or replacement of one unit). Sensitivity of the
     sum: `bound.event.sensitivity` (twice that for replacement, which the accountant doubles itself). Sampling: Poisson
     with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate
-    of the *sum*, once. Post-processing: the division by the constant q*n. An empty sample is noise only. This is
-    line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place of its batch of size B.
+    of the *sum*, once; the sum is one of integers (`dpose.training.grid`), with noise added in float64.
+    Post-processing: the division by the constant q*n, and behind it the rounding to the weights' type. An empty sample
+    is noise only. This is line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place
+    of its batch of size B.
 
     Args:
         engine: What the step may not change.
