@@ -278,7 +278,7 @@ def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(
     dots, tmp_path, quiet, monkeypatch, streams
 ):
     """MKL off its reproducible mode, as on an AMD processor: products differ by where in memory they begin."""
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     monkeypatch.setattr(surroundings, "products_repeat", lambda: False)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     before = read_ledger(tmp_path / "run" / "ledger.jsonl")
@@ -301,7 +301,7 @@ def other_branch(monkeypatch):
 
 @pytest.mark.parametrize("change", [other_environment, other_branch])
 def test_under_another_arithmetic_steps_count_twice(dots, tmp_path, quiet, monkeypatch, streams, change):
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     change(monkeypatch)
     assert run(dots, tmp_path / "run", quiet, resume=True).steps == STEPS - 26
@@ -398,7 +398,7 @@ def test_with_the_log_lost_steps_are_counted_twice(
     dots, tmp_path, quiet, monkeypatch, unbroken, streams, left
 ):
     """What was seen of a step cannot be compared with what it gives now: one noise might meet two sums."""
-    monkeypatch.setattr(loops, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     log = tmp_path / "run" / "log.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:left]))
