@@ -102,7 +102,8 @@ class TestRun:
         assert (run / "privacy.json").read_text() == before
 
     def test_a_private_run_can_start_from_a_public_one(self, tmp_path, capsys):
-        assert main([*TRAIN, "--method", "non-private", "--data", "synthetic:studio", "--out", "public"]) == 0
+        public = ["train", "--data", "synthetic:studio", *TRAIN[3:], "--method", "non-private"]
+        assert main([*public, "--out", "public"]) == 0
         assert main([*TRAIN, *BUDGET, "--init", "public", "--out", "private"]) == 0
         config = json.loads((tmp_path / "private" / "config.json").read_text())
         assert config["model"]["norm"] == "folded"
