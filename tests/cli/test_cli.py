@@ -2,7 +2,7 @@
 
 import json
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +16,6 @@ import scipy.io
 import dpose.pose.data.lspet as lspet_module
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
-from dpose.experiments.choices import open_units
-from dpose.experiments.config import RunConfig
 from dpose.scene import identity_of, scene_seed
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
@@ -62,8 +60,6 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def run(trained, tmp_path, monkeypatch):
     """A copy of the run that a test may change, with the state folder that goes with it."""
-    import shutil
-
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shutil.copytree(trained / "state", tmp_path / "state")
     return shutil.copytree(trained / "run", tmp_path / "run")
@@ -276,41 +272,6 @@ class TestRun:
         people = {identity_of("ward", scene_seed("ward", "train", i)) for i in range(SMALL["train"])}
         assert statement["n"] == len(people)
 
-    def test_crops_are_stated_as_crops(self, tmp_path):
-        assert main([*TRAIN, *BUDGET, "--unit", "crop", "--strategy", "scratch", "--out", "run"]) == 0
-        statement = json.loads((tmp_path / "run" / "privacy.json").read_text())
-        assert (statement["unit"], statement["n"]) == ("crop", SMALL["train"])
-
-    def test_under_add_or_remove_nobody_is_told_how_many_units_there_are(self, tmp_path, capsys, monkeypatch):
-        monkeypatch.setattr(synthetic_module, "SPLITS", {**SMALL, "train": 173})
-        protected = ["--relation", "add-or-remove", "--nominal-units", "200", "--limit", "60"]
-        units = open_units(
-            RunConfig.from_dict(
-                {
-                    "data": {"private": "synthetic:ward", "limit": 60},
-                    "plan": {
-                        "epsilon": 8, "delta": 1e-3, "relation": "add-or-remove", "nominal_units": 200
-                    },
-                }
-            ),
-            (64, 48),
-        )  # fmt: skip
-        count = len(units)
-        assert count not in (60, 173, 200)
-        assert main([*TRAIN, *BUDGET, *protected, "--strategy", "scratch", "--out", "run"]) == 0
-        printed = capsys.readouterr().out
-        assert "60 units" in printed
-        statement = json.loads((tmp_path / "run" / "privacy.json").read_text())
-        assert statement["n"] == 60
-        told = [printed]
-        for path in (tmp_path / "run").rglob("*"):
-            if path.suffix in (".json", ".jsonl", ".md", ".html"):
-                told.append(path.read_text())
-        for text in told:
-            for number in (count, 173):
-                assert not re.search(rf"\b{number} (units|pictures|images|people)\b", text)
-                assert f'"n": {number}' not in text
-
     def test_a_seed_says_so(self, tmp_path, capsys):
         assert main([*TRAIN, *BUDGET, "--seed", "3", "--out", "a"]) == 0
         assert main([*TRAIN, *BUDGET, "--seed", "3", "--out", "b"]) == 0
@@ -461,8 +422,6 @@ class TestPlaces:
         steps = tmp_path / "run" / "checkpoints"
         for folder in steps.iterdir():  # as a run that was stopped at its beginning
             if folder.name != "step-0":
-                import shutil
-
                 shutil.rmtree(folder)
         (tmp_path / "run" / "model.safetensors").unlink()
         refused(capsys, ["train", "--resume", "run"], "--data and --watch and --init again")
@@ -472,6 +431,12 @@ class TestPlaces:
         assert main(["train", "--resume", "run", *again, "--init", str(ward / "first")]) == 0
         assert main(["verify", "run"]) == 0
         assert main(["report", "run"]) == 0
+
+    def test_a_copy_of_the_protected_pictures_is_refused_as_they_are(self, pictures, tmp_path, capsys):
+        ward = self.trained(pictures)
+        shutil.copytree(ward / "lspet", tmp_path / "copied")
+        refused(capsys, ["evaluate", "run", "--data", "lspet:copied:private"], "the run protects")
+        assert not Path("run/evaluations").exists()
 
     def test_a_report_elsewhere_shows_no_pictures(self, pictures, tmp_path, monkeypatch):
         self.trained(pictures)
