@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,8 +63,6 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def run(trained, tmp_path, monkeypatch):
     """A copy of the run that a test may change, with the state folder that goes with it."""
-    import shutil
-
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shutil.copytree(trained / "state", tmp_path / "state")
     return shutil.copytree(trained / "run", tmp_path / "run")
@@ -461,8 +460,6 @@ class TestPlaces:
         steps = tmp_path / "run" / "checkpoints"
         for folder in steps.iterdir():  # as a run that was stopped at its beginning
             if folder.name != "step-0":
-                import shutil
-
                 shutil.rmtree(folder)
         (tmp_path / "run" / "model.safetensors").unlink()
         refused(capsys, ["train", "--resume", "run"], "--data and --watch and --init again")
@@ -472,6 +469,12 @@ class TestPlaces:
         assert main(["train", "--resume", "run", *again, "--init", str(ward / "first")]) == 0
         assert main(["verify", "run"]) == 0
         assert main(["report", "run"]) == 0
+
+    def test_a_copy_of_the_protected_pictures_is_refused_as_they_are(self, pictures, tmp_path, capsys):
+        ward = self.trained(pictures)
+        shutil.copytree(ward / "lspet", tmp_path / "copied")
+        refused(capsys, ["evaluate", "run", "--data", "lspet:copied:private"], "the run protects")
+        assert not Path("run/evaluations").exists()
 
     def test_a_report_elsewhere_shows_no_pictures(self, pictures, tmp_path, monkeypatch):
         self.trained(pictures)
