@@ -1,7 +1,9 @@
 """Files, folders and videos: what is written, what is left out, and that nothing half-written stays."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import av
 import cv2
@@ -16,7 +18,7 @@ from dpose.media.video import Frame, probe, read_frames
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import batch
 from dpose.release.archive import unpack
-from dpose.release.batch import find_jobs, release_all, remember, restore
+from dpose.release.batch import Job, find_jobs, release_all, remember, restore
 from dpose.release.carry import read_sidecar
 from dpose.release.explain import explain
 from dpose.release.mechanism import Plan
@@ -214,6 +216,78 @@ class TestPictures:
         with pytest.raises(DposeError, match=r"b\.png: .*larger than the picture"):
             release([small], tmp_path / "out")
         assert not (tmp_path / "out").exists()
+
+
+class TestWhatIsPassedOn:
+    """What was asked for reaches the mechanism, file by file."""
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            Setting.of("1/3", "pixels:4/frame", 5),
+            Setting.of(2, 4, 8, "1e-6"),
+            Setting.of(2, 4, 8, subdivide=2, regions=PrivateRegions()),
+            Setting.of(2, 4, 8, paper=1),
+        ],
+        ids=["frames", "gaussian", "regions", "paper"],
+    )
+    def test_to_a_picture(self, tmp_path, monkeypatch, setting):
+        asked, real = [], batch.pixelize.__globals__["bind"]
+
+        def spy(setting, *sizes):
+            asked.append(setting)
+            return real(setting, *sizes)
+
+        monkeypatch.setitem(batch.pixelize.__globals__, "bind", spy)
+        (statement,) = release([write(tmp_path / "a.png")], tmp_path / "out.png", setting)
+        assert asked == [replace(setting, per_frame=False)]  # a picture is no clip
+        assert statement.neighbours == setting.neighbours(False)
+
+    def test_to_videos(self, tmp_path, monkeypatch):
+        asked = []
+
+        def spy(source, target, setting, **more):
+            asked.append((source.name, target.name, setting, more))
+
+        def told():
+            """Called after each frame."""
+
+        monkeypatch.setattr(batch, "release_video", spy)
+        jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4") for n in "ab"]
+        more = {"workers": 3, "keep_sound": True, "progress": told}
+        assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
+        # one seed for two clips would give both the same noise
+        assert asked == [
+            (name, name, SETTING, {"seed": seed, **more}) for name, seed in (("a.mp4", 5), ("b.mp4", 6))
+        ]
+
+    @pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (4, 4)])
+    def test_what_is_not_waited_for_is_not_released(self, tmp_path, monkeypatch, workers, threads):
+        """Whoever stops after the first picture has told nobody of the others."""
+        started, cancelled, made = [], [], []
+
+        class Lazy:
+            def __init__(self, threads):
+                made.append(threads)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                pass
+
+            def submit(self, work, job, setting, seed):
+                def result():
+                    started.append((job.source.name, seed))
+
+                return SimpleNamespace(result=result, cancel=lambda: cancelled.append(job.source.name))
+
+        monkeypatch.setattr(batch, "ThreadPoolExecutor", Lazy)
+        jobs = [Job(tmp_path / f"{n}.png", tmp_path / "out" / f"{n}.png") for n in "abc"]
+        coming = release_all(jobs, SETTING, seed=5, workers=workers)
+        next(coming)
+        coming.close()
+        assert (started, cancelled, made) == ([("a.png", 5)], ["b.png", "c.png"], [threads])
 
 
 class TestVideos:

@@ -15,6 +15,7 @@ from dpose.privacy.exact import LaplaceEvent, zcdp_epsilon
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.mechanism import Plan
+from dpose.release.once import GIVEN
 from dpose.release.pixelize import pixelize
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
 from dpose.release.setting import Setting
@@ -79,6 +80,23 @@ def test_fresh_noise_each_time_and_the_same_with_a_seed():
     assert one.statement.kind is Kind.SEEDED
     assert one.statement.paragraph().startswith("NOTHING IS GUARANTEED")
     assert pixelize(GREY, 1, 4, 8).statement.kind is Kind.PRIVATE
+
+
+def test_what_is_left_out_is_what_the_signature_says():
+    """Sixteen pixels of a picture, blocks of 16, Laplace noise on blocks of one size."""
+    short = pixelize(COLOUR, 2, seed=1)
+    long = pixelize(COLOUR, 2, "pixels:16", 16, delta=0, subdivide=1, regions=None, paper=None, seed=1)
+    assert np.array_equal(short.picture, long.picture)
+    assert short.statement == long.statement
+
+
+def test_the_statement_tells_what_the_caller_and_the_key_add():
+    """A key that somebody gave guarantees nothing, and what a caller knows of the picture is told."""
+    given = pixelize(GREY, 1, 4, 8, source=AesNoise(Key(bytes(range(32)))), caveats=("it was scanned",))
+    assert given.statement.kind is Kind.SEEDED
+    assert {GIVEN, "it was scanned"} <= set(given.statement.caveats)
+    paper = pixelize(GREY, 1, 4, 8, paper=1, caveats=("it was scanned",))
+    assert "it was scanned" in paper.statement.caveats
 
 
 def test_a_source_is_used_once():

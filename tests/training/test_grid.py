@@ -1,14 +1,15 @@
 """The integer grid: exact sums, an exact bound, and the same integers by every way there is."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from dpose.training.gradients import clipped_sum, grid, trainable_params
-from dpose.training.grid import BITS, Grid, _add_anywhere
+from dpose.training.grid import BITS, UNITS, Grid, _add_anywhere
 from dpose.units import UnitBatch
 
 
@@ -63,12 +64,15 @@ def test_the_sum_does_not_depend_on_order_or_grouping(way):
 
 
 @settings(max_examples=60, deadline=None)
+@example(1.0, 24)
+@example(0.25, 2)
 @given(some.floats(1e-30, 1e30), some.integers(2, 24))
 def test_the_bound_is_the_largest_that_holds(sensitivity, bits):
     found = Grid.of(sensitivity, bits)
     step, limit = Fraction(found.step), Fraction(sensitivity) ** 2
     assert step**2 * found.most <= limit < step**2 * (found.most + 1)
     assert 2 ** (2 * bits - 2) <= found.most <= 2 ** (2 * bits)
+    assert 2 ** (bits - 1) < Fraction(sensitivity) / step <= 2**bits
 
 
 @pytest.mark.parametrize("sensitivity", [0.0, -1.0, float("nan"), float("inf")])
@@ -126,6 +130,42 @@ def test_what_is_too_large_is_not_within(add, value):
     assert not on.within(torch.tensor([float("nan")], dtype=torch.float64)).any()
 
 
+@pytest.mark.parametrize("add", [Grid.add, by_torch])
+@pytest.mark.parametrize("value", [1.0 + 2.0**-25, 1.5, 2.0, float("inf"), float("nan")])
+def test_one_coordinate_that_is_too_large_is_enough(add, value):
+    """In the smallest way, and on either side of zero; truncated to the largest that is allowed it would pass."""
+    rows = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [value, 0.0], [-value, 0.0]], dtype=torch.float64)
+    on = Grid.of(1.0)
+    _, squares = added(add, on, rows, torch.ones(4, dtype=torch.float64))
+    assert on.within(squares).tolist() == [True, True, False, False]
+
+
+def test_what_lies_on_another_device_is_added_by_torch(monkeypatch):
+    asked = []
+    monkeypatch.setattr("dpose.training.grid._add_anywhere", lambda *given: asked.append(given))
+    on, rows, factors = Grid.of(1.0), torch.ones(3, 5), torch.full((3,), 0.5)
+    added(Grid.add, on, rows, factors)
+    assert not asked
+    given = [part.to("meta") for part in (rows, factors, torch.zeros(5), torch.zeros(3))]
+    on.add(*given)
+    ((found, scaled, totals, squares),) = asked
+    assert (found is given[0], totals is given[2], squares is given[3]) == (True, True, True)
+    assert scaled.shape == factors.shape
+
+
+def test_totals_are_made_real_numbers_where_there_is_float64():
+    """An Apple accelerator has none."""
+
+    class There:
+        device = SimpleNamespace(type="mps")
+
+        def cpu(self):
+            return torch.tensor([3])
+
+    on = Grid.of(1.0)
+    assert on.values(There()).tolist() == [3 * on.step]
+
+
 def test_a_unit_that_is_not_within_is_dropped_whole(monkeypatch):
     """Scales that are too large for one unit leave the sum of the others, in every parameter."""
     from dpose.training import gradients
@@ -146,5 +186,6 @@ def test_values_and_steps_are_inverse():
     assert torch.equal(on.steps(on.values(totals)), totals)
     assert on.steps(torch.tensor([1.4]) * on.step).tolist() == [1]
     assert BITS == 24
+    assert UNITS << BITS == 2**53
     assert grid(0.05, False) == on
     assert grid(0.05, True) == Grid.of(1.0)

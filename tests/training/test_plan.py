@@ -86,6 +86,8 @@ def test_add_or_remove_never_uses_the_true_number():
     fixed = plan(relation="add-or-remove", nominal_units=1000)
     assert fixed.bind(990) == fixed.bind(1013)
     assert fixed.bind(990).n == 1000
+    # a limit keeps some of the nominal number in expectation, and never makes more of them
+    assert [fixed.bind(990, limit).n for limit in (200, 1000, 2000, None)] == [200, 1000, 1000, 1000]
 
 
 def test_replacement_needs_more_noise_than_zero_out():

@@ -7,6 +7,7 @@ import torch
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
 from dpose.training.gradients import clipped_sum, grid, per_unit_gradients, trainable_params
+from dpose.training.grid import Grid
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
 from dpose.training.step import Engine, plain_batches, plain_gradient, private_gradient
@@ -113,6 +114,29 @@ def test_rounding_is_last_and_once(dots, monkeypatch):
         assert value.dtype == torch.float64
         assert torch.equal(value / step, (value / step).round())
         assert torch.equal(got[name], ((value + 2.0**-40) / engine.bound.divisor).float())
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_micro_batches_are_added_up_without_any_rounding(dots, monkeypatch, normalise):
+    """On the plan's own grid, as integers: totals that no float32 holds, and parts that a coarser grid would round."""
+    engine, seen, parts = engine_for(dots, views_at_once=4, normalise=normalise), {}, []
+    params = trainable_params(engine.model)
+    step = Grid.of(1.0 if normalise else 0.1).step
+
+    def spy(sums, stddev, stream):
+        seen.update(sums)
+        return dict(sums)
+
+    def odd(task, model, params, *rest, **options):
+        parts.append(2**24 + 1)
+        return {n: torch.full_like(p, parts[-1] * step, dtype=torch.float64) for n, p in params.items()}
+
+    monkeypatch.setattr("dpose.training.step.clipped_sum", odd)
+    monkeypatch.setattr("dpose.training.step.add_gaussian", spy)
+    private_gradient(engine, params, 1)
+    assert len(parts) > 2
+    for value in seen.values():
+        assert torch.equal(value, torch.full_like(value, sum(parts) * step))
 
 
 def test_every_sampled_unit_is_used_exactly_once(dots):
