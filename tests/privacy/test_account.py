@@ -1,5 +1,6 @@
 """The account of private data: runs on the same pictures add up, whoever ran them; budgets refuse beforehand."""
 
+import hashlib
 import json
 import math
 import threading
@@ -56,11 +57,14 @@ def entry(number=0, marks=HERE, **changes):
 
 
 def test_what_is_charged_is_read_back(tmp_path):
-    first, second = entry(0), entry(1, THERE, what="audit", beyond=True, relation=Relation.REPLACE)
+    first = entry(0, views="pixelize 86", start="f" * 64, weights=("a" * 64,), opened=THERE[:3])
+    second = entry(1, THERE, what="audit", beyond=True, relation=Relation.REPLACE)
     charge(second, tmp_path)
     charge(first, tmp_path)
     assert charges(tmp_path) == [first, second]
-    assert all((a.marks == b.marks).all() for a, b in zip(charges(tmp_path), [first, second], strict=True))
+    for found, wanted in zip(charges(tmp_path), [first, second], strict=True):
+        assert found.marks.tolist() == wanted.marks.tolist()
+        assert found.opened.tolist() == wanted.opened.tolist()
     for file in (tmp_path / "account").iterdir():
         assert file.stat().st_mode & 0o777 == 0o600
         assert file.parent.stat().st_mode & 0o777 == 0o700  # a budget's name is made of its pictures
@@ -70,6 +74,39 @@ def test_a_second_charge_of_a_run_replaces_the_first(tmp_path):
     charge(entry(), tmp_path)
     charge(entry(events=(replace(EVENT, steps=120),)), tmp_path)
     assert [e.events[0].steps for e in charges(tmp_path)] == [120]
+
+
+def test_charges_come_oldest_first_whatever_their_names(tmp_path):
+    late, early = entry(0, at="2026-03-01T00:00:00+00:00"), entry(1, at="2026-02-01T00:00:00+00:00")
+    twin = entry(2, at=early.at)
+    for one in (late, twin, early):
+        charge(one, tmp_path)
+    assert charges(tmp_path) == [early, twin, late]
+
+
+def test_what_a_run_has_read_stays_read(tmp_path):
+    """A run that is taken up again with fewer pictures has seen the others all the same."""
+    charge(entry(0, HERE, opened=marks_of(["shown", "picture 3"])), tmp_path)
+    charge(entry(0, THERE, opened=marks_of(["shown too"])), tmp_path)
+    (found,) = charges(tmp_path)
+    assert found.marks.tolist() == sorted({*HERE.tolist(), *THERE.tolist()})
+    assert found.opened.tolist() == marks_of(["shown", "picture 3", "shown too"]).tolist()
+    assert touching([found], HERE[:1])
+    assert touching([found], THERE[:1])
+    assert touching([found], marks_of(["shown"]))[0].events == ()
+
+
+def test_a_mark_is_eight_bytes_of_a_hash_for_this_use():
+    """They stand in files that later versions read: one a picture, and always the same."""
+    digests = [
+        hashlib.blake2b(name.encode(), digest_size=8, person=b"dpose/account/1").digest()
+        for name in ("picture 0", "picture 1")
+    ]
+    wanted = sorted(int.from_bytes(digest, "little") for digest in digests)
+    found = marks_of(["picture 0", "picture 1"])
+    assert found.tolist() == wanted
+    assert found.dtype == np.uint64
+    assert marks_of([]).shape == (0,)
 
 
 def test_marks_tell_pictures_whatever_their_order_and_number():
@@ -274,7 +311,8 @@ def test_older_files_are_read_and_taken_for_the_worst(tmp_path):
             del values[name]
         file.write_text(json.dumps(values))
     bounded, free = charges(tmp_path)
-    assert (bounded.start, bounded.weights, bounded.beyond) == (UNKNOWN, (), True)
+    assert (bounded.views, bounded.start, bounded.weights, bounded.beyond) == ("", UNKNOWN, (), True)
+    assert bounded.opened.size == 0
     assert not free.beyond
     charge(entry(0, start="a" * 64), tmp_path)  # one that goes on may say it now
 

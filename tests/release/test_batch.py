@@ -15,7 +15,7 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.tags import embed_text
 from dpose.media.video import Frame, probe, read_frames
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release import batch
 from dpose.release.archive import unpack
 from dpose.release.batch import Job, find_jobs, release_all, remember, restore
@@ -25,7 +25,7 @@ from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions
 from dpose.release.setting import Setting
 from dpose.release.verify import released_files, verify_release
-from dpose.release.video import release_video, released_frames
+from dpose.release.video import release_video, released_frames, video_plan
 
 RNG = np.random.default_rng(0)
 COLOUR = cv2.GaussianBlur(RNG.integers(0, 256, (40, 56, 3)).astype(np.uint8), (0, 0), 3)
@@ -319,6 +319,45 @@ class TestVideos:
         statement = release_video(source, tmp_path / "b.mp4", Setting.of(2, "pixels:4/frame", 8))
         assert statement.events[0].scale == Fraction(255 * 3 * 4 * 9, 2)
         verify_release(tmp_path / "b.mp4")
+
+    def test_sound_goes_frames_are_told_and_a_seed_repeats(self, tmp_path):
+        source, told, shown = clip(tmp_path / "a.mp4", frames=3, sound=True), [], []
+        for number, seed in enumerate((4, 4, 5)):
+            out = tmp_path / f"{number}.mp4"
+            statement = release_video(source, out, SETTING, seed=seed, progress=lambda: told.append(1))
+            assert statement.kind == "seeded"
+            assert not probe(out).sound
+            shown.append(np.stack([frame.pixels for frame in read_frames(probe(out))]))
+        assert len(told) == 3 * 3
+        assert np.array_equal(shown[0], shown[1])
+        assert not np.array_equal(shown[0], shown[2])
+
+    @pytest.mark.parametrize("fresh", [False, True])
+    def test_every_frame_has_the_next_key_of_one_stream(self, fresh):
+        """And what is handed on holds nothing of the original."""
+        key = Key.fresh() if fresh else Key.from_seed(1)
+        given = []
+
+        class Spy:
+            frames = 4
+
+            def release(self, pixels, noise, number):
+                given.append((number, int(pixels[0, 0, 0]), noise.key_id, noise.seeded))
+                return SimpleNamespace(picture=lambda: np.full((2, 2, 1), number, np.uint8))
+
+        frames = (Frame(np.full((2, 2, 1), 9 + n, np.uint8), n, 1) for n in range(4))
+        shown = list(released_frames(frames, Spy(), AesNoise(key), 1))
+        keys = AesNoise(key).stream(Purpose.RELEASE, 0, b"frames")
+        assert sorted(given) == [(n, 9 + n, Key(keys.bytes(32)).key_id, not fresh) for n in range(4)]
+        assert [(frame.pts, int(picture[0, 0, 0])) for frame, picture in shown] == [(n, n) for n in range(4)]
+        assert not any(frame.pixels.size for frame, _ in shown)
+
+    @pytest.mark.parametrize("setting", [SETTING, Setting.of(2, "pixels:4/frame", 8)])
+    def test_what_it_would_cost_is_what_it_costs(self, tmp_path, setting):
+        source = clip(tmp_path / "a.mp4")
+        info, plan = video_plan(source, setting)
+        assert info == probe(source)
+        assert plan == Plan.of(setting, 32, 48, 3, 255, 9)
 
     def test_workers_and_order_change_nothing(self):
         setting = Setting.of(2, 4, 8, subdivide=2, regions=PrivateRegions())
