@@ -156,6 +156,17 @@ def test_a_budget_refuses_beforehand(tmp_path):
         check_budgets(entry(2, events=()), tmp_path)
 
 
+def test_a_budget_may_be_used_up_and_not_passed(tmp_path):
+    """To the last digit of it; what is refused is refused by the budget's own number, not by one near it."""
+    both = composed([entry(0), entry(1)], 1e-5)
+    charge(entry(0), tmp_path)
+    set_budget(Budget(both, 1e-5, "ward", HERE), tmp_path)
+    check_budgets(entry(1), tmp_path)
+    set_budget(Budget(both * (1 - 1e-7), 1e-5, "ward", HERE), tmp_path)
+    with pytest.raises(DposeError, match="would be passed"):
+        check_budgets(entry(1), tmp_path)
+
+
 def test_of_runs_that_start_together_one_gets_what_is_left(tmp_path):
     """Each alone would keep the budget."""
     set_budget(Budget(composed([entry(0)], 1e-5) * 1.01, 1e-5, "ward", HERE), tmp_path)

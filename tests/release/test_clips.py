@@ -18,17 +18,19 @@ from clips import write
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media.video import probe, read_frames
+from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.exact import ReleaseAccountant
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind
-from dpose.release import clip_plan
+from dpose.release import clip_plan, clips
 from dpose.release.carry import bound_to, read_sidecar, sidecar_of, write_sidecar
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_claims import explain_clip, noise_psnr
 from dpose.release.clip_plan import ClipPlan, on_grid
 from dpose.release.clip_setting import ClipSetting, parse_clip_neighbours
-from dpose.release.clips import find_videos, release_clip, release_file, shape_of
+from dpose.release.clips import bind_clip, find_videos, release_clip, release_file, shape_of
 from dpose.release.dense import DensePlan
+from dpose.release.once import GIVEN
 from dpose.release.projections import ONE_FRAME
 from dpose.release.verify import released_files, verify_release
 
@@ -343,6 +345,69 @@ class TestWords:
                 release_clip(wrong, SETTING)
         with pytest.raises(DposeError, match="exclude"):
             release_clip(clip, SETTING, seed=1, source=AesNoise(Key.fresh()))
+
+
+class TestWhatIsPassedOn:
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {},
+            {"neighbours": "pixels:4/frame", "operator": "low-pass", "k": 300, "pool": 2, "clip_norm": 900},
+            {"operator": "random", "clip_norm": 70, "clip_segment": True, "seed": 5, "keep_sound": True},
+            {"paper": True, "k": 60, "split": 0.3, "progress": list},
+        ],
+        ids=["as it is", "low-pass", "random", "paper"],
+    )
+    def test_a_videos_setting_reaches_the_mechanism(self, tmp_path, monkeypatch, more):
+        source, asked = write(tmp_path / "a.mp4", sound=True), []
+        monkeypatch.setattr(clips, "release_file", lambda *given, **rest: asked.append((given, rest)))
+        clips.release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
+        rest = {"seed": None, "keep_sound": False, "progress": None}
+        wanted = ClipSetting.of("1/3", "1e-5", **{n: v for n, v in more.items() if n not in rest})
+        rest |= {name: value for name, value in more.items() if name in rest}
+        assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
+
+    def test_a_files_sound_and_progress(self, tmp_path):
+        source, told = write(tmp_path / "a.mp4", sound=True), []
+        for keep in (False, True):
+            out = tmp_path / f"{keep}.mp4"
+            statement = release_file(
+                probe(source), out, SETTING, keep_sound=keep, progress=lambda: told.append(1)
+            )
+            assert probe(out).sound is keep
+            assert any("decoded" in line for line in statement.caveats)
+            assert bool(statement.conditional_on) is keep
+        assert len(told) == 2 * 9
+        release_file(probe(source), tmp_path / "c.mp4", SETTING)
+        assert not probe(tmp_path / "c.mp4").sound
+
+    def test_a_given_key_is_told(self):
+        clip = clip_for(ClipShape(3, 16, 16, 3))
+        made = release_clip(clip, SETTING, source=AesNoise(Key(bytes(range(32)))))
+        assert made.statement.kind is Kind.SEEDED
+        assert GIVEN in made.statement.caveats
+
+    @pytest.mark.parametrize("operator", ["block", "random"])
+    @pytest.mark.parametrize("more", [{}, {"clip_norm": 300}, {"clip_norm": 300, "clip_segment": True}])
+    def test_each_group_has_a_stream_of_its_own_and_the_choice_another(self, operator, more):
+        shape, key = ClipShape(7, 8, 8, 3), Key.from_seed(2)
+        setting = ClipSetting.of(8, "1e-5", 4, operator, k=48, pool=2, **more)
+        plan = bind_clip(setting, shape, AesNoise(key))
+        chosen = AesNoise(key).stream(Purpose.INIT, 0, b"projection").bytes(16).hex()
+        assert plan.choice == (chosen if operator == "random" else "")
+        clip, found = clip_for(shape), []
+        without = rounded(plan, clip)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(clip_plan, "on_grid", lambda values, grid: np.zeros(values.shape, np.int64))
+            patch.setattr(type(plan.operator), "uncentred", lambda self, values, frames: values)
+            found = list(plan.released(plan.measured(iter(clip)), AesNoise(key)))
+        assert len(found) == plan.operator.groups > 2
+        assert without.size == plan.operator.groups * plan.operator.outputs
+        source = AesNoise(key)
+        for group, values in enumerate(found):
+            stream = source.stream(Purpose.RELEASE, group, b"projection")
+            wanted = discrete_gaussian(plan.event.variance, plan.operator.outputs, stream)
+            assert np.array_equal(values, wanted * float(plan.grid))
 
 
 class TestFiles:

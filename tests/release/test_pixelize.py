@@ -12,7 +12,7 @@ import dpose
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent, zcdp_epsilon
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.mechanism import Plan
 from dpose.release.once import GIVEN
@@ -80,6 +80,21 @@ def test_fresh_noise_each_time_and_the_same_with_a_seed():
     assert one.statement.kind is Kind.SEEDED
     assert one.statement.paragraph().startswith("NOTHING IS GUARANTEED")
     assert pixelize(GREY, 1, 4, 8).statement.kind is Kind.PRIVATE
+
+
+def test_every_frame_and_stage_has_a_stream_of_its_own(monkeypatch):
+    asked, real = [], AesNoise.stream
+
+    def stream(self, *given):
+        asked.append(given)
+        return real(self, *given)
+
+    monkeypatch.setattr(AesNoise, "stream", stream)
+    clip = np.stack([GREY] * 3)[..., None]
+    for regions, stages in ((None, [b"coarse"]), (HALF, [b"coarse"]), ("private", [b"coarse", b"fine"])):
+        asked.clear()
+        pixelize(clip, 2, 4, 8, subdivide=1 if regions is None else 2, regions=regions)
+        assert asked == [(Purpose.RELEASE, frame, name) for frame in range(3) for name in stages]
 
 
 def test_what_is_left_out_is_what_the_signature_says():
