@@ -11,10 +11,11 @@ import torch
 import dpose
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import LaplaceEvent, zcdp_epsilon
+from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
+from dpose.privacy.exact import GaussianEvent, LaplaceEvent, zcdp_epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
-from dpose.release.mechanism import Plan
+from dpose.release.mechanism import Plan, Stage
 from dpose.release.once import GIVEN
 from dpose.release.pixelize import pixelize
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
@@ -97,6 +98,34 @@ def test_every_frame_and_stage_has_a_stream_of_its_own(monkeypatch):
         assert asked == [(Purpose.RELEASE, frame, name) for frame in range(3) for name in stages]
 
 
+LAPLACE = LaplaceEvent(Fraction(51, 2), Fraction(255))
+GAUSSIAN = GaussianEvent(Fraction(900), Fraction(255**2))
+
+
+@pytest.mark.parametrize(
+    ("event", "draw", "parameter"),
+    [(LAPLACE, discrete_laplace, LAPLACE.scale), (GAUSSIAN, discrete_gaussian, GAUSSIAN.variance)],
+    ids=["laplace", "gaussian"],
+)
+def test_what_is_added_is_the_events_own_noise(event, draw, parameter):
+    """Number for number what the sampler gives for the accounted parameter."""
+    sums = np.arange(600, dtype=np.int64).reshape(200, 3)
+
+    def stream():
+        return AesNoise(Key.from_seed(1)).stream(Purpose.RELEASE)
+
+    stage = Stage(event, b"coarse")
+    assert np.array_equal(stage.noised(sums, stream()), sums + draw(parameter, 600, stream()).reshape(200, 3))
+    assert stage.variance == (2 * 25.5**2 if event is LAPLACE else 900)
+
+
+def test_a_plan_is_of_the_mechanism_and_of_its_pictures_size():
+    with pytest.raises(ValueError, match="plan of their own"):
+        Plan.of(Setting.of(2, 4, 8, paper=1), 37, 50, 1, 255)
+    with pytest.raises(DposeError, match="larger than the picture of 50 x 37"):
+        Plan.of(Setting.of(2, 4, 38), 37, 50, 1, 255)
+
+
 def test_what_is_left_out_is_what_the_signature_says():
     """Sixteen pixels of a picture, blocks of 16, Laplace noise on blocks of one size."""
     short = pixelize(COLOUR, 2, seed=1)
@@ -144,6 +173,27 @@ class TestBudget:
         assert event.sensitivity_squared == 255**2 * 3 * (64**2 + 36**2)
         claimed = zcdp_epsilon(event.sensitivity_squared / (2 * event.variance), 1e-5)
         assert 1.999 < claimed <= 2
+
+    def test_pixels_of_a_clip_may_fill_the_largest_cell_of_many_frames(self):
+        """Of a picture of 9 x 9 one cell has 64 pixels and the others 8, 8 and 1; ten frames have ten of each."""
+        frames = Plan.of(Setting.of(2, 130, 8, "1e-5"), 9, 9, 3, 255, 10)
+        assert frames.events[0].sensitivity_squared == 255**2 * 3 * (64**2 + 64**2 + 2**2)
+        each = Plan.of(Setting.of(2, "pixels:75/frame", 8, "1e-5"), 9, 9, 3, 255, 10)
+        assert each.events[0].sensitivity_squared == 255**2 * 3 * (64**2 + 8**2 + 3**2)
+        assert (frames.events[0].steps, each.events[0].steps) == (1, 10)
+        (event,) = Plan.of(Setting.of(2, 130, 8), 9, 9, 3, 255, 10).events
+        assert event == LaplaceEvent(Fraction(255 * 3 * 130, 2), Fraction(255 * 3 * 130), 1)
+        for plan in (frames, each):  # of the very same cells
+            assert plan.calibrated_to(plan.blocks) == plan.events
+
+    def test_parts_have_noise_for_parts(self):
+        regions = PrivateRegions(share=Fraction(1, 4))
+        setting = Setting.of(2, 20, 8, "1e-5", subdivide=2, regions=regions)
+        coarse, fine = Plan.of(setting, 37, 50, 1, 255).events
+        assert coarse.sensitivity_squared == 255**2 * 20**2
+        assert fine.sensitivity_squared == 255**2 * (16**2 + 4**2)
+        rho = [event.sensitivity_squared / (2 * event.variance) for event in (coarse, fine)]
+        assert float(rho[1] / rho[0]) == pytest.approx(3, rel=0.01)
 
     @pytest.mark.parametrize("delta", [0, 1e-5])
     @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame"])
