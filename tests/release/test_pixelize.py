@@ -15,8 +15,10 @@ from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, zcdp_epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.release import mechanism
 from dpose.release.mechanism import Plan, Stage
 from dpose.release.once import GIVEN
+from dpose.release.operators import BlockSums, RegionSums, Sensitivity
 from dpose.release.pixelize import pixelize
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
 from dpose.release.setting import Setting
@@ -74,6 +76,46 @@ def test_private_regions_are_finer_where_the_release_has_edges():
     assert not frame.cells.mask[0].any()
 
 
+def test_parts_of_private_regions_lie_about_their_own_block():
+    """With next to no noise every part has its own mean, and none another block's."""
+    slope = np.arange(0, 250, 5, dtype=np.uint8)[None].repeat(37, 0)
+    private = PrivateRegions(quantile=0.0)
+    (frame,) = pixelize(slope, 10**5, 1, 8, subdivide=2, regions=private).frames
+    assert frame.cells.mask.sum() > 20
+    means = BlockSums(37, 50, 4).apply(slope) / BlockSums(37, 50, 4).areas[:, None]
+    wrong = np.abs(frame.picture()[::4, ::4].reshape(-1) - means.reshape(-1))
+    assert wrong[frame.cells._complex].max() < 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sigma"),
+    [(1, 1), (2, 2), (15, 4), (16, 4), (16 + Fraction(1, 99), 5), (17, 5), (18, 5), (25, 5), (2**96, 2**48)],
+)
+def test_a_standard_deviation_is_the_smallest_whole_number_that_is_enough(monkeypatch, wanted, sigma):
+    monkeypatch.setattr(mechanism, "zcdp_budget", lambda epsilon, delta: 0.5)
+    bound = Sensitivity(7, 3)
+    event = mechanism._event(Setting.of(2, 4, 8, "1e-5"), bound, Fraction(3 * 2) / wanted, 2)
+    assert event == GaussianEvent(Fraction(sigma**2), Fraction(3), 2)
+
+
+def test_more_noise_than_sums_can_hold_is_refused(monkeypatch):
+    monkeypatch.setattr(mechanism, "zcdp_budget", lambda epsilon, delta: 0.5)
+    with pytest.raises(DposeError, match="more noise than") as caught:
+        mechanism._event(Setting.of(2, 4, 8, "1e-5"), Sensitivity(1, 2**96 + 1), Fraction(1), 1)
+    assert "larger epsilon" in caught.value.fix
+
+
+def test_levels_are_rounded_and_cut_off_at_black_and_white():
+    sums = np.array([[-9], [-1], [0], [1], [2], [3], [509], [600]])
+    levels = mechanism._levels(sums, np.full(8, 2), 255)
+    assert levels.reshape(-1).tolist() == [0, 0, 0, 1, 1, 2, 255, 255]
+    cells = RegionSums(4, 4, 4, 2, np.ones((1, 1), bool))
+    parts = np.array([[-3.0], [0.4], [0.6], [254.7]])
+    joined = mechanism._joined(cells, np.zeros((0, 1), np.uint8), parts)
+    assert joined.values.reshape(-1).tolist() == [0, 0, 1, 255]
+    assert joined.values.dtype == np.uint8
+
+
 def test_fresh_noise_each_time_and_the_same_with_a_seed():
     assert not np.array_equal(pixelize(GREY, 1, 4, 8).picture, pixelize(GREY, 1, 4, 8).picture)
     one, other = pixelize(GREY, 1, 4, 8, seed=1), pixelize(GREY, 1, 4, 8, seed=1)
@@ -91,6 +133,8 @@ def test_every_frame_and_stage_has_a_stream_of_its_own(monkeypatch):
         return real(self, *given)
 
     monkeypatch.setattr(AesNoise, "stream", stream)
+    Plan.of(Setting.of(2, 4, 8), 37, 50, 1, 255).release(GREY, AesNoise(Key.fresh()))
+    assert asked == [(Purpose.RELEASE, 0, b"coarse")]
     clip = np.stack([GREY] * 3)[..., None]
     for regions, stages in ((None, [b"coarse"]), (HALF, [b"coarse"]), ("private", [b"coarse", b"fine"])):
         asked.clear()
@@ -195,6 +239,14 @@ class TestBudget:
         rho = [event.sensitivity_squared / (2 * event.variance) for event in (coarse, fine)]
         assert float(rho[1] / rho[0]) == pytest.approx(3, rel=0.01)
 
+    def test_the_largest_noise_there_is(self):
+        """64-bit sums hold a scale of 2^48, and no larger one."""
+        smallest = Fraction(255 * 4, 2**48)
+        (event,) = Plan.of(Setting.of(smallest, 4, 8), 37, 50, 1, 255).events
+        assert event.scale == 2**48
+        with pytest.raises(DposeError, match="more noise than"):
+            Plan.of(Setting.of(smallest * Fraction(999, 1000), 4, 8), 37, 50, 1, 255)
+
     @pytest.mark.parametrize("delta", [0, 1e-5])
     @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame"])
     @pytest.mark.parametrize("regions", [None, "private", HALF])
@@ -221,6 +273,15 @@ class TestStatement:
         plan = Plan.of(Setting.of(1, 16, 16, 1e-6), 200, 300, 1, 255)
         rho = 255**2 * (39 * 256**2 + 16**2) / (2 * plan.events[0].variance)
         assert plan.object_epsilon(10_000) == pytest.approx(zcdp_epsilon(rho, 1e-6))
+
+    def test_an_object_is_in_both_stages(self):
+        regions = PrivateRegions(share=Fraction(1, 4))
+        private = Setting.of(2, 16, 8, "1e-5", subdivide=2, regions=regions)
+        plan = Plan.of(private, 37, 50, 3, 255)
+        coarse, fine = (event.variance for event in plan.events)
+        bounds = (64**2 + 36**2) / (2 * coarse) + (6 * 16**2 + 4**2) / (2 * fine)
+        assert plan.object_epsilon(100) == pytest.approx(zcdp_epsilon(255**2 * 3 * bounds, 1e-5))
+        assert plan.object_epsilon(100, 3) == pytest.approx(zcdp_epsilon(3 * 255**2 * 3 * bounds, 1e-5))
 
     def test_public_and_private_masks_are_told_apart(self):
         public = pixelize(GREY, 2, 4, 8, subdivide=2, regions=HALF).statement
@@ -320,8 +381,6 @@ class TestRegions:
         assert (sobel_energy(slope.repeat(3, 2)) == 3 * sobel_energy(slope)).all()
 
     def test_a_threshold_counts_gray_levels_a_block(self):
-        from dpose.release.operators import BlockSums
-
         slope = np.arange(0, 50, 10, dtype=np.uint8).repeat(3)[:, None]  # columns of one row, then the next
         blocks = BlockSums(3, 5, 1)
         values = slope.reshape(5, 3).T.reshape(-1, 1)
