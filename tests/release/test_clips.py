@@ -18,10 +18,11 @@ from clips import write
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media.video import probe, read_frames
+from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.statement import Kind
+from dpose.privacy.statement import Kind, Neighbours
 from dpose.release import clip_plan, clips
 from dpose.release.carry import bound_to, read_sidecar, sidecar_of, write_sidecar
 from dpose.release.clip_cells import ClipShape
@@ -31,7 +32,7 @@ from dpose.release.clip_setting import ClipSetting, parse_clip_neighbours
 from dpose.release.clips import bind_clip, find_videos, release_clip, release_file, shape_of
 from dpose.release.dense import DensePlan
 from dpose.release.once import GIVEN
-from dpose.release.projections import ONE_FRAME
+from dpose.release.projections import ONE_FRAME, rounded_up
 from dpose.release.verify import released_files, verify_release
 
 SETTING = ClipSetting.of(8, "1e-5", 4)
@@ -345,6 +346,65 @@ class TestWords:
                 release_clip(wrong, SETTING)
         with pytest.raises(DposeError, match="exclude"):
             release_clip(clip, SETTING, seed=1, source=AesNoise(Key.fresh()))
+
+
+class ByHand:
+    """An operator whose numbers are easy: seven frames in groups of three, two and two."""
+
+    shape, groups, outputs, unit = ClipShape(7, 4, 4, 1), 3, 3, 2.0
+
+    def __init__(self, whole=False):
+        self.whole = whole
+
+    def sensitivity(self, neighbours):
+        return Fraction(100)
+
+    def blur(self, frames):
+        assert frames == 3  # the longest group is blurred most
+        return 0.25
+
+
+def test_what_rounding_costs_by_hand():
+    near, fine = Neighbours(Relation.REPLACE, 1, "clip"), Fraction(1, 2)
+    free, whole, clipping = ByHand(), ByHand(whole=True), clip_plan.Clipping(2.0, 2)
+    # 10 is 20 steps; each of nine values is off by a step, and by twice a quarter
+    assert clip_plan.squared_change(free, None, fine, near) == rounded_up(26.0**2)
+    assert clip_plan.squared_change(whole, None, Fraction(2), near) == 25
+    for clipped, most in ((clipping, 4.0), (clip_plan.Clipping(200.0, 2), 5.0)):
+        off = 0.25 * math.sqrt(6) + 22 * 2.0**-52 * clipped.norm
+        wanted = rounded_up((most / 0.5 + 3 * (1 + 4 * off)) ** 2)
+        for operator in (free, whole):
+            found = clip_plan.squared_change(operator, clipped, fine, near)
+            assert float(found) == pytest.approx(float(wanted), rel=1e-15)
+    # 256 * 3 steps, or more, in what may change
+    assert clip_plan.grid_for(free, None, near) == Fraction(1, 128)
+    assert clip_plan.grid_for(free, clipping, near) == Fraction(1, 256)
+    assert clip_plan.grid_for(whole, clipping, near) == Fraction(1, 256)
+    assert clip_plan.grid_for(whole, None, near) == 1
+
+
+def test_values_go_to_the_nearest_multiple():
+    assert on_grid(np.array([0.26, -0.76, 0.24, 7.0]), Fraction(1, 2)).tolist() == [1, -2, 0, 14]
+    whole = np.array([3, -4])
+    assert on_grid(whole, Fraction(1)) is whole
+
+
+@pytest.mark.parametrize("more", [{}, {"clip_norm": 300}])
+@pytest.mark.parametrize("operator", ["block", "low-pass"])
+def test_the_noise_that_is_told_is_the_noise_that_is_drawn(operator, more):
+    plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 4, operator, k=48, pool=2, **more), ClipShape(7, 8, 8, 3))
+    steps = math.sqrt(plan.event.variance) * float(plan.grid)
+    assert plan.sigma == pytest.approx(steps * (plan.operator.unit if more else 1))
+    assert plan.noise == plan.operator.noise(plan.sigma)
+    assert [plan.length(group) for group in range(plan.operator.groups)] == [1, 2, 2, 2]
+    assert plan.shape == ClipShape(7, 8, 8, 3)
+
+
+def test_clipping_scales_all_groups_by_one_number():
+    values = [np.array([3.0, 0.0]), np.array([0.0, 4.0])]
+    for norm, factor in ((10.0, 1), (5.0, 1), (2.5, 0.5)):
+        for found, given_ in zip(clip_plan.Clipping(norm, 2).apply(values), values, strict=True):
+            assert found == pytest.approx(given_ * factor, rel=1e-15)
 
 
 class TestWhatIsPassedOn:
