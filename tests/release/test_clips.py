@@ -369,7 +369,7 @@ def test_what_rounding_costs_by_hand():
     free, whole, clipping = ByHand(), ByHand(whole=True), clip_plan.Clipping(2.0, 2)
     # 10 is 20 steps; each of nine values is off by a step, and by twice a quarter
     assert clip_plan.squared_change(free, None, fine, near) == rounded_up(26.0**2)
-    assert clip_plan.squared_change(whole, None, Fraction(2), near) == 25
+    assert clip_plan.squared_change(whole, None, Fraction(5), near) == 4
     for clipped, most in ((clipping, 4.0), (clip_plan.Clipping(200.0, 2), 5.0)):
         off = 0.25 * math.sqrt(6) + 22 * 2.0**-52 * clipped.norm
         wanted = rounded_up((most / 0.5 + 3 * (1 + 4 * off)) ** 2)
