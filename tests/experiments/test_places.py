@@ -1,6 +1,7 @@
 """What a run folder says of paths: nothing but their last part; and what this machine keeps."""
 
 import json
+import stat
 
 import pytest
 
@@ -115,3 +116,9 @@ def test_what_is_kept_and_broken_is_none(content, monkeypatch, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / f"{RUN}.json").write_text(content)
     assert kept_places(RUN, tmp_path) is None
+
+
+def test_nobody_else_can_look_where_paths_are_kept(tmp_path):
+    keep_places("0" * 32, Places({"data": "/ward"}), tmp_path)
+    (file,) = (tmp_path / "runs").iterdir()
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)

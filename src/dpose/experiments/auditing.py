@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from rich.console import Console
-from safetensors.torch import save as save_tensors
 
 from dpose.attacks.canaries import (
     PARAMETER,
@@ -41,7 +40,7 @@ from dpose.privacy.entries import read_ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, upper
-from dpose.training.folder import reseal
+from dpose.training.folder import reseal, weights_file
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.units import View
@@ -245,10 +244,7 @@ def _faulty(
 
 def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     """Write the weights again without the canaries' parameter, so that the folder holds a model like any other."""
-    weights = {
-        name: t.detach().cpu().contiguous() for name, t in model.state_dict().items() if name != PARAMETER
-    }
-    file = save_tensors(weights)
+    file = weights_file(model, without=(PARAMETER,))
     # what starts from these weights starts from the audit's
     note_weights(read_ledger(out / "ledger.jsonl")[0].run_id, hashlib.sha256(file).hexdigest())
     reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": file})

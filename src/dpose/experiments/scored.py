@@ -16,10 +16,9 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.privacy.account import EVALUATION, Charge, Marks, charges, claim, lineage, touching
 from dpose.privacy.accounting import Relation
-from dpose.privacy.entries import read_ledger
 from dpose.privacy.protected import protect
 from dpose.privacy.statement import PrivacyStatement
-from dpose.training.kept import run_id_of
+from dpose.training.kept import run_name
 from dpose.units import UnitDataset
 
 
@@ -90,9 +89,7 @@ def _protected(name: str) -> DposeError:
 
 def _protecting(folder: Path) -> Sequence[Charge]:
     """The run in `folder` and those with a guarantee that its weights come from, as far as the account knows them."""
-    entries, run_id = charges(), run_id_of(folder)
-    if (folder / "ledger.jsonl").exists():
-        run_id = read_ledger(folder / "ledger.jsonl")[0].run_id
+    entries, run_id = charges(), run_name(folder)
     own = [entry for entry in entries if entry.id == run_id]
     before = lineage([entry.start for entry in own], entries)[0]
     return [*own, *(entry for entry in before if entry.events)]

@@ -135,7 +135,7 @@ def protect(
 
     def told(index: int) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
         hashes = data.content_hashes(index)  # first: some data find their labels on the way
-        return data.unit_id(index), hashes, label_digest(data, index), declared_copies(data, index)
+        return data.unit_id(index), hashes, label_digest(data, index), declared_copies(data, index, hashes)
 
     total = hashlib.sha256(f"dpose/identity/1 {unit.value} {len(data)}\n".encode())
     pictures: set[str] = set()
@@ -184,14 +184,19 @@ def digest_of_targets(views: Sequence[View]) -> str:
     return total.hexdigest()
 
 
-def declared_copies(data: UnitDataset, index: int) -> tuple[str, ...]:
+def declared_copies(data: UnitDataset, index: int, hashes: tuple[str, ...] | None = None) -> tuple[str, ...]:
     """What a unit is by its declared identity: the data's own, or its contents; of a crop with its labels.
 
     The people of one picture share its content and are units of their own.
+
+    Args:
+        data: The units.
+        index: Which.
+        hashes: Its `content_hashes`, where they are known: some data read a file for them.
     """
     if isinstance(data, CopiedUnits):
         return data.copies(index)
-    hashes = data.content_hashes(index)
+    hashes = data.content_hashes(index) if hashes is None else hashes
     if unit_of(data) is Unit.CROP:
         return (hashlib.sha256(_framed((*hashes, label_digest(data, index)))).hexdigest(),)
     return hashes

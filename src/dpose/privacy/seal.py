@@ -28,7 +28,7 @@ from dpose.privacy.statement import PrivacyStatement
 
 RUN_FILES = ("model.safetensors", "config.json", "README.md", "log.jsonl")
 """What a run's seal covers besides its checkpoints."""
-UNSEALED = ("ledger_head", "seal")
+OUTSIDE = ("ledger_head", "seal")
 """Fields of a statement that name the seal, or the line before it."""
 
 
@@ -37,7 +37,7 @@ class Seal:
     """What an artefact is.
 
     Attributes:
-        statement: The statement's fields as JSON, less `UNSEALED`.
+        statement: The statement's fields as JSON, less `OUTSIDE`.
         digests: SHA-256, hexadecimal, by name: of a run folder's files, by their paths in it; of a release's sums.
         first_weights: SHA-256 of the file of weights that training began with; "" where there was none.
     """
@@ -180,7 +180,7 @@ def run_digests(folder: Path) -> dict[str, str]:
 
 
 def _fields(statement: PrivacyStatement) -> dict[str, Any]:
-    return {name: value for name, value in statement.to_dict().items() if name not in UNSEALED}
+    return {name: value for name, value in statement.to_dict().items() if name not in OUTSIDE}
 
 
 def _short(value: Any) -> str:

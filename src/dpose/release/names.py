@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, write_atomic
+from dpose.files import explain_os_error, private_folder, write_private
 from dpose.privacy.keys import state_folder
 
 DIGITS = 6
@@ -72,7 +72,7 @@ def remember_names(out: Path, names: Mapping[str, Path]) -> Path:
             )
         found = known | {number: str(source.resolve()) for number, source in names.items()}
         content = {"folder": str(out.resolve()), "names": found}
-        write_atomic(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n", mode=0o600)
+        write_private(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return file
 
 
@@ -85,8 +85,7 @@ def names_file(out: Path) -> Path:
 @contextlib.contextmanager
 def _alone(file: Path) -> Iterator[None]:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.parent.chmod(0o700)
+        private_folder(file.parent)
         with (file.parent / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

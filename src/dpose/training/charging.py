@@ -12,11 +12,10 @@ from rich.console import Console
 
 from dpose.privacy.account import EVALUATION, Charge, Marks, marks_of
 from dpose.privacy.accounting import epsilon
-from dpose.privacy.entries import read_ledger
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.rounding import upper
 from dpose.training.first_weights import Inherited
-from dpose.training.kept import run_id_of
+from dpose.training.kept import run_name
 from dpose.training.plan import BoundPlan
 from dpose.training.watching import Watch
 
@@ -46,7 +45,7 @@ def run_charge(
     """
     plan = bound.plan
     return Charge(
-        id=(_run_id(folder) if resume else "") or secrets.token_hex(16),
+        id=(run_name(folder) if resume else "") or secrets.token_hex(16),
         what=what,
         data=data,
         folder=str(folder.resolve()),
@@ -61,12 +60,6 @@ def run_charge(
         views=f"{plan.public_view.kind}, width {plan.public_view.width:g}" if plan.kind.public_views else "",
         opened=marks_of(()) if opened is None else opened,
     )
-
-
-def _run_id(folder: Path) -> str:
-    """The name of the run in `folder`: its ledger's or, without one, its config's; "" where neither has one."""
-    ledger = folder / "ledger.jsonl"
-    return read_ledger(ledger)[0].run_id if ledger.exists() else run_id_of(folder)
 
 
 def watch_charge(watch: Watch | None, entry: Charge, threads: int, console: Console) -> Charge | None:

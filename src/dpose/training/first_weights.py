@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from safetensors.torch import save as save_tensors
 
 from dpose.errors import DposeError
 from dpose.files import file_digest
@@ -27,7 +26,7 @@ from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement
-from dpose.training.folder import read_statement
+from dpose.training.folder import read_statement, weights_file
 from dpose.training.plan import TrainingPlan
 
 WEIGHTS = "model.safetensors"
@@ -139,8 +138,7 @@ def first_of(start: FirstWeights | str | Path | None, model: torch.nn.Module) ->
 
 def weights_digest(model: torch.nn.Module) -> str:
     """SHA-256 of the file of weights that `model` would be written to."""
-    weights = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-    return hashlib.sha256(save_tensors(weights)).hexdigest()
+    return hashlib.sha256(weights_file(model)).hexdigest()
 
 
 def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: Sequence[Charge]) -> Inherited:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -152,12 +152,24 @@ def _sealed(
 
 
 def _files(model: torch.nn.Module, config: Mapping[str, Any], card: str) -> dict[str, bytes]:
-    weights = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
     return {
         "config.json": _config_bytes(config),
         "README.md": card.encode(),
-        "model.safetensors": save_tensors(weights),
+        "model.safetensors": weights_file(model),
     }
+
+
+def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes:
+    """The file of weights that `model` is written to.
+
+    Args:
+        model: On any device.
+        without: Names that are left out.
+    """
+    state = model.state_dict()
+    kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in without}
+    content: bytes = save_tensors(kept)
+    return content
 
 
 def _write(folder: Path, statement: PrivacyStatement, files: Mapping[str, bytes]) -> None:

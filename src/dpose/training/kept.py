@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpose.files import write_atomic
+from dpose.files import write_private
+from dpose.privacy.entries import read_ledger
 from dpose.privacy.keys import state_folder
 
 SCHEMA = 1
@@ -39,7 +40,7 @@ def keep_places(run_id: str, places: Places, state_dir: Path | None = None) -> N
         DposeError: the state folder cannot be written.
     """
     content = {"schema": SCHEMA, "settings": dict(places.settings), "command": places.command}
-    write_atomic(_file(run_id, state_dir), json.dumps(content) + "\n", mode=0o600)
+    write_private(_file(run_id, state_dir), json.dumps(content) + "\n")
 
 
 def kept_places(run_id: str, state_dir: Path | None = None) -> Places | None:
@@ -62,6 +63,16 @@ def run_id_of(folder: Path) -> str:
     # it becomes a file name
     named = isinstance(found, str) and len(found) == 32 and set(found) <= set("0123456789abcdef")
     return found if named else ""
+
+
+def run_name(folder: Path) -> str:
+    """The name of the run in `folder`: its ledger's or, without one, its config's; "" where neither has one.
+
+    Raises:
+        DposeError: the ledger cannot be read, or was altered.
+    """
+    ledger = folder / "ledger.jsonl"
+    return read_ledger(ledger)[0].run_id if ledger.exists() else run_id_of(folder)
 
 
 def _file(run_id: str, state_dir: Path | None) -> Path:
