@@ -7,7 +7,7 @@ Every run is tested at 0.05 divided by the number of all runs (Bonferroni), so t
 is refuted is at most 0.05 over the whole table. Seeds are fixed: 0, 1, 2, ... Each cell is one line of the file; a cell
 that stands there with the same source code, level and sizes is not run again.
 
-Training runs use the real engine on a task without pictures (`dpose.attacks.standin`): what is audited is sampling,
+Training runs use the real engine on a task without pictures (`dpose.audits.toy_task`): what is audited is sampling,
 clip, sum, noise and divisor, and gradient canaries depend on nothing else.
 """
 
@@ -27,16 +27,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dpose.attacks.canaries import CanaryUnits, GradientCanaries, toss
-from dpose.attacks.canary_run import canary_run
-from dpose.attacks.family import Family
-from dpose.attacks.faults import FAULTS, planted
-from dpose.attacks.mechanisms import MECHANISMS
-from dpose.attacks.results import code_version, weigh
-from dpose.attacks.standin import PIXEL, NoTask, NoUnits
-from dpose.attacks.trials import Trials
-from dpose.attacks.unseen import UNSEEN
-from dpose.experiments.mechanism_audit import audit_named_mechanism
+from dpose.audits.canaries import CanaryUnits, GradientCanaries, toss
+from dpose.audits.canary_run import canary_run
+from dpose.audits.faults import FAULTS, planted
+from dpose.audits.findings import code_version, weigh
+from dpose.audits.mechanism_audit import audit_named_mechanism
+from dpose.audits.mechanisms import MECHANISMS
+from dpose.audits.noise_family import Family
+from dpose.audits.toy_task import PIXEL, NoTask, NoUnits
+from dpose.audits.trials import Trials
+from dpose.audits.undetected_faults import UNSEEN
 from dpose.privacy.rounding import as_given, lower
 from dpose.training.plan import TrainingPlan
 

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from dpose.training.allocator import keep_freed_memory
 from dpose.training.arithmetic import products_repeat
-from dpose.training.book import Book, at_least_float32
+from dpose.training.bookkeeping import Book, at_least_float32
 from dpose.training.grid import Grid
 
 MODES = ("OFF", "AUTO", "AVX2", "COMPATIBLE")

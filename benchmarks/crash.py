@@ -54,7 +54,7 @@ STEPS = 40
 def one_run(folder: Path, method: str, secret: str, begun: Path) -> None:
     """Start or take up the run in `folder`; a line in `begun` for every step that is begun."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    import dpose.training.update as updates
+    import dpose.training.gradient as updates
     from dots import Dots, DotsTask
 
     torch.set_num_threads(1)
@@ -186,11 +186,11 @@ def span(values: list[int]) -> str:
 
 def share(console: Console) -> None:
     """How much of a step of `nano`, 256 units, ledger, log and checkpoints take."""
-    from dpose.experiments.config import RunConfig
-    from dpose.experiments.runs import train_pose
     from dpose.privacy.ledger import Ledger
+    from dpose.runs.config import RunConfig
+    from dpose.runs.pose import train_pose
     from dpose.training.folder import RunLog
-    from dpose.training.surroundings import digest_of
+    from dpose.training.reproducibility import digest_of
 
     took: dict[str, float] = {}
 

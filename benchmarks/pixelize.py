@@ -30,12 +30,12 @@ from rich.table import Table
 from dpose.media.video import open_writer, probe, read_frames
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.release.api import pixelize
 from dpose.release.archive import pack
-from dpose.release.carry import stamped_picture
+from dpose.release.config import Setting
+from dpose.release.embed import stamped_picture
 from dpose.release.mechanism import Plan
 from dpose.release.operators import BlockSums
-from dpose.release.pixelize import pixelize
-from dpose.release.setting import Setting
 
 HEIGHT, WIDTH, BLOCK, M, EPSILON = 1080, 1920, 16, 16, Fraction(1, 2)
 SCALE = 255 * M / EPSILON

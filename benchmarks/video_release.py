@@ -40,10 +40,10 @@ from dpose.privacy.noise import AesNoise, Key, Purpose  # noqa: E402
 from dpose.privacy.rounding import lower  # noqa: E402
 from dpose.privacy.statement import Neighbours  # noqa: E402
 from dpose.release.clip_cells import ClipShape  # noqa: E402
+from dpose.release.clip_config import ClipSetting  # noqa: E402
 from dpose.release.clip_plan import ClipPlan  # noqa: E402
-from dpose.release.clip_setting import ClipSetting  # noqa: E402
-from dpose.release.dense import DensePlan  # noqa: E402
 from dpose.release.projections import make_operator  # noqa: E402
+from dpose.release.published_dprp import DensePlan  # noqa: E402
 
 FRAMES, HEIGHT, WIDTH, K, SIDE = 64, 240, 320, 3072, 32
 EPSILON, DELTA, M = 8, "1e-5", 16

@@ -16,15 +16,17 @@ FLOORS = {
     "jit": 0,
     "privacy": 1,
     "media": 1,
+    "scene": 1,
     "release": 2,
-    "scene": 2,
+    "report": 2,
     "training": 3,
     "pose": 4,
     "action": 4,
-    "attacks": 5,
-    "report": 5,
-    "experiments": 6,
-    "cli": 7,
+    "runs": 5,
+    "attacks": 6,
+    "audits": 6,
+    "papers": 6,
+    "cli": 8,
 }
 DOORS = {"__init__", "__main__"}  # the public names and `python -m dpose`: they may open any room
 FORBIDDEN = {("pose", "training"), ("action", "training")}

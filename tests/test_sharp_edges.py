@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from dpose.attacks.faults import FAULTS
-from dpose.attacks.mechanisms import MECHANISMS
-from dpose.attacks.unseen import UNSEEN
+from dpose.audits.faults import FAULTS
+from dpose.audits.mechanisms import MECHANISMS
+from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -5,13 +5,7 @@ import pytest
 
 from dpose.action.metrics import f1_score
 from dpose.attacks.appearance import SIZE, described
-from dpose.attacks.discriminant import (
-    Projection,
-    Scorer,
-    best_threshold,
-    learn_attributes,
-    learn_people,
-)
+from dpose.attacks.discriminant import Projection, Scorer, best_threshold, learn_attributes, learn_people
 
 
 def crowd(people, first=0, pictures=4):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dpose.attacks import reid as reid_module
 from dpose.cli import main
-from dpose.experiments.attacking import reid as reid_module
 
 SMALL = [
     "--data",

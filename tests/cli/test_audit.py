@@ -5,8 +5,8 @@ import json
 import pytest
 
 import dpose.pose.data.synthetic as synthetic_module
-from dpose.attacks.canaries import PARAMETER
-from dpose.attacks.unseen import UNSEEN
+from dpose.audits.canaries import PARAMETER
+from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli import main
 from dpose.pose.folder import load_model
 

@@ -27,7 +27,7 @@ STREAMS = ("privacy/test_noise.py", "privacy/test_sampling.py")
 STEP = ("training/test_passed.py", "training/test_step.py", "mutants/test_training.py")
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
-    "release/test_pixelize.py",
+    "release/test_api.py",
     "release/test_operators.py",
     "release/test_repeated.py",
     "mutants/test_release.py",
@@ -45,8 +45,8 @@ GUARDED = {
     ),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
-    "privacy/account.py": Guarded(
-        ("privacy/test_account.py",),
+    "privacy/odometer.py": Guarded(
+        ("privacy/test_odometer.py",),
         (
             *("marks_of", "charge", "charges", "_charge_from", "_joined", "touching", "_any", "lineage"),
             *("unbounded", "composed", "check_budgets", "claim", "groups"),
@@ -68,7 +68,7 @@ GUARDED = {
             *("ClipPlan._noised", "ClipPlan.run", "ClipPlan.length"),
         ),
     ),
-    "release/video.py": Guarded(("release/test_repeated.py", "release/test_batch.py")),
+    "release/video.py": Guarded(("release/test_repeated.py", "release/test_files.py")),
     "release/projections.py": Guarded(
         ("release/test_projections.py",),
         ("BlockMeans.sensitivity", "Separable.sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
@@ -80,9 +80,9 @@ GUARDED = {
         ("release/test_operators.py",), ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides")
     ),
     "release/kernels.py": Guarded(("release/test_operators.py",), ("block_sums", "_sum_blocks")),
-    "release/pixelize.py": Guarded(("release/test_pixelize.py", "release/test_repeated.py"), ("pixelize",)),
-    "release/batch.py": Guarded(
-        ("release/test_batch.py", "release/test_repeated.py"), ("release_picture", "release_all")
+    "release/api.py": Guarded(("release/test_api.py", "release/test_repeated.py"), ("pixelize",)),
+    "release/files.py": Guarded(
+        ("release/test_files.py", "release/test_repeated.py"), ("release_picture", "release_all")
     ),
 }
 """By the module's path below src/dpose."""

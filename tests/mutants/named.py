@@ -116,7 +116,7 @@ NAMED = (
     ),
     Named(
         "audits left out of the composed epsilon",
-        "privacy/account.py",
+        "privacy/odometer.py",
         (Edit("composed", "entry.what != EVALUATION", "entry.what not in (EVALUATION, 'audit')"),),
     ),
     Named(
@@ -217,7 +217,7 @@ NAMED = (
     ),
     Named(
         "a constant key for every released file: pictures",
-        "release/pixelize.py",
+        "release/api.py",
         (Edit("pixelize", "Key.fresh()", CONSTANT),),
     ),
     Named(

@@ -8,9 +8,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dpose.training import book, gradients, grid, layers, tracking
+from dpose.training import bookkeeping as book
+from dpose.training import grad_sample, gradients, grid, layers
+from dpose.training.grad_sample import track
 from dpose.training.gradients import clipped_sum, unit_loss
-from dpose.training.tracking import track
 from layered import MODELS, Mutant, distance, norm, only, setup, without
 
 VIEWS, PLACES, WINDOW = 3, 16, 4
@@ -154,7 +155,7 @@ def half_of_the_gradients(first):
             found[slice(0, half) if first else slice(half, None)] = [None] * half
             return found
 
-        monkeypatch.setattr(tracking.torch.autograd, "grad", blind)
+        monkeypatch.setattr(grad_sample.torch.autograd, "grad", blind)
 
     return plant
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dpose.training import book, layers
+from dpose.training import bookkeeping, layers
 from dpose.training.gradients import clipped_sum
 from dpose.units import pad_units
 from layered import MODELS, MixedTask, Mutant, emptied, norm, only, setup
@@ -44,22 +44,22 @@ def a_unit_that_goes_takes_its_own_share(name):
 
 def sums_in_bfloat16(monkeypatch):
     """The sum over units as a product in bfloat16, rounded when all are in it."""
-    real = book.Book.sums
+    real = bookkeeping.Book.sums
 
     def rounded(self, *given):
         return {n: v.bfloat16().double() for n, v in real(self, *given).items()}
 
-    monkeypatch.setattr(book.Book, "sums", rounded)
+    monkeypatch.setattr(bookkeeping.Book, "sums", rounded)
 
 
 def factors_scaled_in_bfloat16(monkeypatch):
     """What is summed is rounded after it was measured."""
-    real = book.Book.sums
+    real = bookkeeping.Book.sums
 
     def rounded(self, scales, *given):
         return real(self, (scales * (1 + 2**-7)).bfloat16().float(), *given)
 
-    monkeypatch.setattr(book.Book, "sums", rounded)
+    monkeypatch.setattr(bookkeeping.Book, "sums", rounded)
 
 
 def norms_in_bfloat16(monkeypatch):
@@ -71,8 +71,8 @@ def norms_in_bfloat16(monkeypatch):
             total += column.square()
         return total.float()
 
-    monkeypatch.setattr(book, "square_norms", squares)
-    monkeypatch.setattr(book, "ghost_pays", lambda *sizes: False)
+    monkeypatch.setattr(bookkeeping, "square_norms", squares)
+    monkeypatch.setattr(bookkeeping, "ghost_pays", lambda *sizes: False)
 
 
 def weights_summed_over_units(monkeypatch):

@@ -14,11 +14,11 @@ from scipy import stats
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release import mechanism, operators
+from dpose.release.api import as_regions
+from dpose.release.config import Setting
 from dpose.release.mechanism import Plan, Stage
 from dpose.release.operators import BlockSums
-from dpose.release.pixelize import as_regions
 from dpose.release.regions import PrivateRegions
-from dpose.release.setting import Setting
 
 REGIONS = PrivateRegions(quantile=0.5)
 
@@ -312,7 +312,7 @@ def whole_budget_for_each_stage(patch):
 
 def check_cost():
     """The statement's own arithmetic: two stages, a clip, m pixels in every frame."""
-    from dpose.release.claims import statement_of
+    from dpose.release.statements import statement_of
 
     for frames, neighbours in ((None, "pixels:4"), (7, "pixels:4"), (7, "pixels:4/frame")):
         for delta in (0, 1e-5):

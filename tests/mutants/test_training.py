@@ -21,13 +21,13 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant
 from rich.console import Console
 
+import dpose.training.gradient as update
 import dpose.training.loop as loop
 import dpose.training.plan as plan_module
 import dpose.training.public_view as public_view
 import dpose.training.step as step
 import dpose.training.subspace as subspace
 import dpose.training.trainer as trainer
-import dpose.training.update as update
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
 from dpose.privacy.noise import AesNoise, Key
@@ -41,7 +41,7 @@ from dpose.training.public_view import PublicView, PublicViews
 from dpose.training.step import Engine
 from dpose.training.subspace import fit_subspace
 from dpose.training.trainer import train
-from dpose.training.watching import Watch
+from dpose.training.validation import Watch
 from dpose.units import View
 
 N, BATCH = 200, 60

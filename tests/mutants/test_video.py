@@ -17,11 +17,11 @@ from dpose.privacy.exact import gaussian_cost
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release import clip_plan, projections
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_claims import clip_statement
+from dpose.release.clip_config import ClipSetting
 from dpose.release.clip_plan import Clipping, ClipPlan
-from dpose.release.clip_setting import ClipSetting
-from dpose.release.dense import DensePlan, GaussianProjection, sigma_1, sigma_2
+from dpose.release.clip_statements import clip_statement
 from dpose.release.projections import ONE_FRAME, BlockMeans, Separable
+from dpose.release.published_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
 
 SHAPE = ClipShape(4, 6, 6, 3)
 

@@ -17,7 +17,7 @@ from dpose.privacy.selection import Selection
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.trainer import train
-from dpose.training.watching import Watch
+from dpose.training.validation import Watch
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset
 
 QUIET = Console(quiet=True)

@@ -13,13 +13,7 @@ from scipy.stats import norm
 import dpose
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
-from dpose.privacy.statement import (
-    FLOATING_POINT_CAVEAT,
-    Kind,
-    Neighbours,
-    PrivacyStatement,
-    Query,
-)
+from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, Neighbours, PrivacyStatement, Query
 from dpose.privacy.wording import true_positives
 
 EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)

@@ -14,9 +14,9 @@ from archives import edited, npy, rebuilt
 from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.exact import LaplaceEvent
+from dpose.release.api import pixelize
 from dpose.release.archive import pack, unpack
-from dpose.release.carry import read_stamp, stamp
-from dpose.release.pixelize import pixelize
+from dpose.release.embed import read_stamp, stamp
 from dpose.release.verify import verify_release
 
 RNG = np.random.default_rng(0)

@@ -24,15 +24,15 @@ from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours
 from dpose.release import clip_plan, clips
-from dpose.release.carry import bound_to, read_sidecar, sidecar_of, write_sidecar
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_claims import explain_clip, noise_psnr
+from dpose.release.clip_config import ClipSetting, parse_clip_neighbours
 from dpose.release.clip_plan import ClipPlan, on_grid
-from dpose.release.clip_setting import ClipSetting, parse_clip_neighbours
+from dpose.release.clip_statements import explain_clip, noise_psnr
 from dpose.release.clips import bind_clip, find_videos, release_clip, release_file, shape_of
-from dpose.release.dense import DensePlan
+from dpose.release.embed import bound_to, read_sidecar, sidecar_of, write_sidecar
 from dpose.release.once import GIVEN
 from dpose.release.projections import ONE_FRAME, rounded_up
+from dpose.release.published_dprp import DensePlan
 from dpose.release.verify import released_files, verify_release
 
 SETTING = ClipSetting.of(8, "1e-5", 4)

@@ -13,10 +13,10 @@ import dpose
 from dpose.privacy.keys import Kept, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
-from dpose.release.clip_setting import ClipSetting
+from dpose.release.api import pixelize
+from dpose.release.clip_config import ClipSetting
 from dpose.release.clips import release_clip
 from dpose.release.once import GIVEN
-from dpose.release.pixelize import pixelize
 
 GREY = np.full((16, 16), 90, np.uint8)
 CLIP = np.full((4, 16, 16, 3), 90, np.uint8)
@@ -127,5 +127,5 @@ def test_keys_that_count_as_fresh_are_made_in_few_places():
     assert found == {
         ("privacy/keys.py", "kept"),
         ("release/video.py", "drawn"),
-        ("training/attempt.py", "drawn"),
+        ("training/session.py", "drawn"),
     }

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from dpose.privacy.accounting import Relation
 from dpose.privacy.statement import Neighbours
 from dpose.release.clip_cells import ClipShape, blend, blend_gain, centre, counted, edge, even_edges, fill
+from dpose.release.clip_config import ClipSetting
 from dpose.release.clip_plan import ClipPlan
-from dpose.release.clip_setting import ClipSetting
-from dpose.release.dense import GaussianProjection
 from dpose.release.projections import ONE_FRAME, Separable, make_operator
+from dpose.release.published_dprp import GaussianProjection
 
 NAMES = ("block", "low-pass", "random")
 

@@ -14,12 +14,12 @@ import pytest
 
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.video import probe, read_frames
-from dpose.release.batch import find_jobs, release_all
-from dpose.release.clip_setting import ClipSetting
+from dpose.release.api import pixelize
+from dpose.release.clip_config import ClipSetting
 from dpose.release.clips import release_clip, release_file
-from dpose.release.pixelize import pixelize
+from dpose.release.config import Setting
+from dpose.release.files import find_jobs, release_all
 from dpose.release.regions import PrivateRegions
-from dpose.release.setting import Setting
 from dpose.release.video import release_video
 
 SIDE, BLOCK, FRAMES = 128, 4, 6

@@ -20,19 +20,19 @@ from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import GaussianEvent
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
-from dpose.release import archive, carry, follows
+from dpose.release import archive, embed, follows
+from dpose.release.api import pixelize
 from dpose.release.archive import pack
-from dpose.release.batch import find_jobs, release_all, restore
-from dpose.release.carry import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_claims import clip_statement
+from dpose.release.clip_config import ClipSetting
 from dpose.release.clip_plan import ClipPlan
-from dpose.release.clip_setting import ClipSetting
+from dpose.release.clip_statements import clip_statement
+from dpose.release.config import Setting
+from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
+from dpose.release.files import find_jobs, release_all, restore
 from dpose.release.obfuscate import obfuscate_file
-from dpose.release.pixelize import pixelize
 from dpose.release.recompute import plan_of
 from dpose.release.sealing import sealed as seal_of
-from dpose.release.setting import Setting
 from dpose.release.verify import verify_release
 from dpose.release.video import release_video
 
@@ -231,7 +231,7 @@ class TestSeal:
         path = folder / f"a{suffix}"
         if suffix == ".mp4":
             release_video(write_clip(folder / "source.mp4"), path, Setting.of(2, 4, 8), **more)
-            statement, line = carry.read_sidecar(path)
+            statement, line = embed.read_sidecar(path)
 
             def edit(changed, line=line):
                 bound = bound_to(file_digest(path), changed)
@@ -243,7 +243,7 @@ class TestSeal:
         path.write_bytes(
             pack(release.frames[0], release.statement)
             if suffix == ".npz"
-            else carry.stamped_picture(release.frames[0], suffix, release.statement)
+            else embed.stamped_picture(release.frames[0], suffix, release.statement)
         )
         if suffix == ".npz":
             with np.load(path) as file:
@@ -261,8 +261,8 @@ class TestSeal:
                 )
 
             return path, statement, edit
-        statement, line = carry.read_stamp(path.read_bytes(), "a")
-        data = carry.encoded(release.frames[0], suffix)
+        statement, line = embed.read_stamp(path.read_bytes(), "a")
+        data = embed.encoded(release.frames[0], suffix)
         return path, statement, lambda changed, line=line: path.write_bytes(stamp(data, changed, line))
 
     @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])

@@ -19,8 +19,8 @@ import pytest
 from dpose.pose.metrics import PCKh
 from dpose.privacy.statement import Query
 from dpose.report import write_report
-from dpose.training.claims import statement_of
 from dpose.training.plan import TrainingPlan
+from dpose.training.statement import statement_of
 
 HELD_OUT = Query("PCKh", "synthetic:ward:val, 64 units")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

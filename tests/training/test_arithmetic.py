@@ -19,9 +19,9 @@ from dpose.training.arithmetic import (
     products_repeat,
     shifted,
 )
+from dpose.training.distributed import Ranks
 from dpose.training.plan import TrainingPlan
-from dpose.training.ranks import Ranks
-from dpose.training.surroundings import check_alike, repeatable, surroundings
+from dpose.training.reproducibility import check_alike, repeatable, surroundings
 from dpose.training.trainer import train
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.account import charges
 from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.odometer import charges
 from dpose.privacy.statement import BEYOND, Kind
 from dpose.privacy.verify import verify_run
 from dpose.training.first_weights import FirstWeights, weights_digest

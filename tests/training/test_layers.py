@@ -10,8 +10,9 @@ from torch.func import functional_call
 
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
-from dpose.training import gradients, tracking
-from dpose.training.book import Book, ghost_pays
+from dpose.training import grad_sample, gradients
+from dpose.training.bookkeeping import Book, ghost_pays
+from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
@@ -23,7 +24,6 @@ from dpose.training.gradients import (
     unit_loss,
 )
 from dpose.training.layers import Conv, Convolution, LayerNorm
-from dpose.training.tracking import track
 from dpose.units import UnitBatch
 from layered import MODELS, Hidden, Strange, Task, distance, norm, only, setup, without
 
@@ -99,7 +99,7 @@ class Lacking:
 @pytest.mark.parametrize("found", [None, Lacking()], ids=["no module", "a name gone"])
 def test_a_torch_without_the_private_functions_has_the_plain_way(found, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch._C._functorch", found)
-    spec = importlib.util.spec_from_file_location("tracking_elsewhere", tracking.__file__)
+    spec = importlib.util.spec_from_file_location("tracking_elsewhere", grad_sample.__file__)
     elsewhere = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, elsewhere)  # dataclasses look themselves up
     spec.loader.exec_module(elsewhere)
@@ -112,7 +112,7 @@ def test_a_torch_without_the_private_functions_has_the_plain_way(found, monkeypa
 
 
 def test_a_torch_whose_private_functions_take_other_arguments_has_the_plain_way(monkeypatch):
-    monkeypatch.setattr(tracking, "_unwrap_batched", lambda tensor, level, more: None)
+    monkeypatch.setattr(grad_sample, "_unwrap_batched", lambda tensor, level, more: None)
     with pytest.warns(UserWarning, match="plain, slower way"):
         same(*setup(MODELS["windows"](), views=2), torch.float64)
 

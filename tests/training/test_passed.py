@@ -18,12 +18,12 @@ from dpose.privacy.accounting import Event
 from dpose.privacy.entries import EntryType, read_ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training import step
+from dpose.training.distributed import Ranks
 from dpose.training.gradients import sensitivity, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.multiplicity import Copies
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.ranks import Ranks
 from dpose.training.step import Engine, global_norm, plain_batches, private_gradient
 from dpose.training.trainer import train
 from dpose.units import MAX_VIEWS

@@ -5,7 +5,7 @@ import torch
 
 from dots import Dots
 from dpose.errors import DposeError
-from dpose.privacy.account import charges
+from dpose.privacy.odometer import charges
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan

@@ -21,21 +21,21 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.experiments.keys import discard_key, list_keys
 from dpose.files import locked_folder
 from dpose.privacy.ledger import Ledger, read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.verify import verify_run
-from dpose.training import arithmetic, surroundings
+from dpose.runs.keys import discard_key, list_keys
+from dpose.training import arithmetic, reproducibility
+from dpose.training import gradient as updates
 from dpose.training import loop as loops
 from dpose.training import step as steps
-from dpose.training import update as updates
-from dpose.training.attempt import Attempt
 from dpose.training.folder import RunLog
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
+from dpose.training.session import Attempt
 from dpose.training.trainer import train
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
@@ -279,11 +279,11 @@ def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(
 ):
     """MKL off its reproducible mode, as on an AMD processor: products differ by where in memory they begin."""
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
-    monkeypatch.setattr(surroundings, "products_repeat", lambda: False)
+    monkeypatch.setattr(reproducibility, "products_repeat", lambda: False)
     killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
     before = read_ledger(tmp_path / "run" / "ledger.jsonl")
     quiet.file.flush()
-    assert surroundings.NO_REPEAT in Path(quiet.file.name).read_text()
+    assert reproducibility.NO_REPEAT in Path(quiet.file.name).read_text()
     done = run(dots, tmp_path / "run", quiet, resume=True)
     assert read_ledger(tmp_path / "run" / "ledger.jsonl")[-1].key_id != before[-1].key_id
     assert done.steps == STEPS - 26

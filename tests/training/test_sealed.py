@@ -9,10 +9,10 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from dpose.errors import DposeError
-from dpose.experiments.queries import record_query
 from dpose.privacy.ledger import Ledger, read_ledger
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.privacy.verify import UNSEALED, verify_run
+from dpose.runs.queries import record_query
 from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan

@@ -318,7 +318,7 @@ class TestResume:
     PLAN = TrainingPlan(method="non-private", steps=40, expected_batch_size=50, ema_decay=0.9)
 
     def stopped(self, dots, out, quiet, monkeypatch, after=17):
-        import dpose.training.update as trainer
+        import dpose.training.gradient as trainer
 
         real, taken = trainer.plain_gradient, []
 

@@ -74,7 +74,7 @@ def plan(
     ] = "zero-out",
 ) -> None:
     """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data."""
-    from dpose.experiments.planning import explain
+    from dpose.runs.explain import explain
     from dpose.training.plan import TrainingPlan
 
     console = plain_console()
@@ -114,8 +114,8 @@ def evaluate(
 
     Its statement lists scores on held-out private data.
     """
-    from dpose.experiments.scoring import score_file
-    from dpose.experiments.tasks import evaluate_task
+    from dpose.runs.scoring import score_file
+    from dpose.runs.train import evaluate_task
 
     console = plain_console()
     spec = with_annotations(data, annotations)
@@ -135,7 +135,7 @@ def compare(
     ),
 ) -> None:
     """Several runs in one table and one picture: what each guarantees beside how well it does."""
-    from dpose.experiments.comparing import comparison_table, draw_comparison, read_runs
+    from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise DposeError("is no kind of picture that can be drawn", str(out), "name it .png, .svg or .pdf")
@@ -164,7 +164,7 @@ def report(
     ] = False,
 ) -> None:
     """Write the run's report.html again: one file for a researcher as much as for an ethics board."""
-    from dpose.experiments.reporting import make_report
+    from dpose.runs.reporting import make_report
 
     console = plain_console()
     path = make_report(run, pictures=pictures, show_pictures=show_pictures, console=console)
@@ -207,7 +207,7 @@ def account(
     ] = None,
 ) -> None:
     """What private data have been spent for: epsilon of all runs together, by run; and the budget they must keep."""
-    from dpose.experiments.accounts import DELTA, account_of, change_budget
+    from dpose.runs.budget import DELTA, account_of, change_budget
 
     console = plain_console()
     if budget is not None or no_budget:
@@ -228,7 +228,7 @@ def keys(
     ] = False,
 ) -> None:
     """The keys of private runs that were stopped and may go on; and how to be rid of one."""
-    from dpose.experiments.keys import discard_key, list_keys
+    from dpose.runs.keys import discard_key, list_keys
 
     console = plain_console()
     if run is None or not discard:
@@ -249,7 +249,7 @@ def demo(
     seed: Seed = None,
 ) -> None:
     """Train privately on a ward nobody may see, from public weights; print what it bought, and write a report."""
-    from dpose.experiments.demo import run_demo
+    from dpose.runs.demo import run_demo
 
     console = plain_console()
     stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)

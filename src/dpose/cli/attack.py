@@ -14,8 +14,8 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dpose.experiments.attacking.asking import Ask
-    from dpose.experiments.attacking.writing import AttackReport
+    from dpose.attacks.context import Ask
+    from dpose.attacks.report import AttackReport
 
 app = typer.Typer(
     help="Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing.",
@@ -105,7 +105,7 @@ def reid(
     learning: Learning,
 ) -> None:
     """Who is it? Released pictures are matched with raw ones: CMC and mAP, beside raw pictures and guessing."""
-    from dpose.experiments.attacking.reid import Search, attack_reid
+    from dpose.attacks.reid import Search, attack_reid
 
     console = plain_console()
     ask = _ask(released, learning, identities, attacker=attacker)
@@ -124,7 +124,7 @@ def reconstruct(
     learning: Learning,
 ) -> None:
     """What was the picture? A small network from released to raw, tested on people it never saw."""
-    from dpose.experiments.attacking.reconstruct import attack_reconstruct
+    from dpose.attacks.reconstruction import attack_reconstruct
 
     console = plain_console()
     ask = _ask(released, learning, identities, epochs=epochs)
@@ -143,7 +143,7 @@ def attributes(
     learning: Learning,
 ) -> None:
     """What do they look like? Age, build, clothes, hair, glasses, told from released pictures."""
-    from dpose.experiments.attacking.attributes import attack_attributes
+    from dpose.attacks.attributes import attack_attributes
 
     console = plain_console()
     ask = _ask(released, learning, identities, attacker=attacker)
@@ -165,7 +165,7 @@ def linkage(
     learning: Learning,
 ) -> None:
     """Is it the same person? Pairs of releases from two places: ROC, and what is found at few false alarms."""
-    from dpose.experiments.attacking.linkage import attack_linkage
+    from dpose.attacks.linkage import attack_linkage
 
     console = plain_console()
     ask = _ask(released, learning, identities, attacker=attacker)
@@ -184,7 +184,7 @@ def view(
     seed: Seed = 0,
 ) -> None:
     """What does the public view of feature privacy give away? All four attacks on both kinds of it."""
-    from dpose.experiments.attacking.view import attack_view
+    from dpose.attacks.public_view import attack_view
 
     console = plain_console()
     ask = _ask(
@@ -202,8 +202,8 @@ def _ask(
     attacker: list[str] | None = None,
     epochs: int = 3,
 ) -> Ask:
-    from dpose.experiments.attacking.asking import ATTACKERS, Ask, parse_size
-    from dpose.experiments.attacking.attackers import Effort
+    from dpose.attacks.adversary import Effort
+    from dpose.attacks.context import ATTACKERS, Ask, parse_size
 
     return Ask(
         data=released.data,
@@ -235,7 +235,7 @@ def _whole(texts: list[str], option: str) -> tuple[int, ...]:
 
 def _show(report: AttackReport, out: Path, console: Console) -> None:
     """Print what was found; then end with 130 where Ctrl-C left releases out, with 1 where one could not be made."""
-    from dpose.experiments.papers.terminal import print_table
+    from dpose.papers.terminal import print_table
 
     for found in report.tables:
         print_table(found, console)

@@ -13,9 +13,9 @@ from rich.table import Table
 from dpose.privacy.rounding import as_given, between, lower, upper
 
 if TYPE_CHECKING:
-    from dpose.attacks.results import AuditReport
-    from dpose.attacks.trials import Trials
-    from dpose.experiments.config import RunConfig
+    from dpose.audits.findings import AuditReport
+    from dpose.audits.trials import Trials
+    from dpose.runs.config import RunConfig
 
 app = typer.Typer(
     help="Attack the guarantee: a lower bound on epsilon beside the claim.", no_args_is_help=True
@@ -66,7 +66,7 @@ def training(
     seed: Seed = None,
 ) -> None:
     """Train a plan with canaries in its data, find them again, and bound epsilon from below."""
-    from dpose.experiments.auditing import TrainingAudit, audit_training
+    from dpose.audits.training import TrainingAudit, audit_training
 
     console = Console()
     config = _config(
@@ -107,7 +107,7 @@ def membership(
     seed: Seed = None,
 ) -> None:
     """Train on random halves of the units, many times, and guess who was in which run."""
-    from dpose.experiments.membership import MembershipAudit, audit_membership
+    from dpose.audits.membership import MembershipAudit, audit_membership
 
     console = Console()
     config = _config(
@@ -145,7 +145,7 @@ def mechanism(
     seed: Seed = None,
 ) -> None:
     """Run a mechanism on two neighbouring inputs and compare what comes out."""
-    from dpose.experiments.mechanism_audit import audit_named_mechanism
+    from dpose.audits.mechanism_audit import audit_named_mechanism
     from dpose.files import write_atomic
 
     console = Console()
@@ -208,7 +208,7 @@ def _config(
     seed: int | None,
 ) -> RunConfig:
     """The runs that are audited; what is None has the value that every run has."""
-    from dpose.experiments.config import RunConfig
+    from dpose.runs.config import RunConfig
 
     return RunConfig.from_options(
         {

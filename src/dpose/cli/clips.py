@@ -15,7 +15,7 @@ from dpose.errors import DposeError, naming
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
     from dpose.privacy.statement import PrivacyStatement
-    from dpose.release.batch import Job
+    from dpose.release.files import Job
 
 
 def register(app: typer.Typer) -> None:
@@ -84,8 +84,8 @@ def release_video(
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.clip_claims import explain_clip
-    from dpose.release.clip_setting import SPLIT, ClipSetting
+    from dpose.release.clip_config import SPLIT, ClipSetting
+    from dpose.release.clip_statements import explain_clip
     from dpose.release.clips import bind_clip, release_file, shape_of
 
     chosen = ClipSetting.of(
@@ -165,7 +165,7 @@ def _found(
 
 
 def _remember(found: list[tuple[Job, VideoInfo]], out: Path | None) -> Path | None:
-    from dpose.release.batch import remember
+    from dpose.release.files import remember
 
     return remember([job for job, _ in found], out or Path("released"))
 

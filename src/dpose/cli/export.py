@@ -21,7 +21,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a model as ONNX, after checking that it finds every joint where the model does."""
-    from dpose.experiments.exporting import export_run
+    from dpose.runs.export import export_run
 
     done = export_run(run, out, pictures or [])
     plain_console().print(

@@ -53,8 +53,8 @@ def predict(
     ] = True,
 ) -> None:
     """Find people's joints in pictures and video, and draw them. Without boxes, one person fills the picture."""
-    from dpose.experiments.annotate import annotate, find_files, names_several
-    from dpose.experiments.prediction import parse_box, predict_file
+    from dpose.runs.annotate import annotate, find_files, names_several
+    from dpose.runs.predict import parse_box, predict_file
 
     console = plain_console()
     given = [

@@ -13,8 +13,8 @@ from dpose.cli.names import KeepNames, Rename, check_names, say_names
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.release.batch import Job
-    from dpose.release.setting import Regions, Setting
+    from dpose.release.config import Regions, Setting
+    from dpose.release.files import Job
 
 
 def register(app: typer.Typer) -> None:
@@ -86,8 +86,8 @@ def pixelize(
     ] = None,
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages."""
-    from dpose.release.batch import find_jobs, remember
-    from dpose.release.setting import Setting
+    from dpose.release.config import Setting
+    from dpose.release.files import find_jobs, remember
 
     console = Console()
     chosen = Setting.of(
@@ -117,7 +117,7 @@ def restore(
     out: Annotated[Path, typer.Argument(help="The picture: .png (bit for bit) or .jpg.")],
 ) -> None:
     """Write the picture that an archive holds, with its statement."""
-    from dpose.release.batch import restore as restored
+    from dpose.release.files import restore as restored
 
     restored(archive, out)
     Console().print(f"Restored into {out}", highlight=False)
@@ -141,8 +141,8 @@ def verified(path: Path, console: Console) -> bool:
 def _regions(
     text: str | None, quantile: float, threshold: float | None, segmenter: Path | None, share: str
 ) -> Regions | None:
+    from dpose.release.config import exact
     from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions, onnx_segmenter
-    from dpose.release.setting import exact
 
     kind, _, mask = (text or "").partition(":")
     if kind != "private" and (threshold is not None or segmenter is not None):
@@ -167,8 +167,8 @@ def _regions(
 
 
 def _explain(jobs: list[Job], setting: Setting, console: Console) -> None:
-    from dpose.release.batch import picture_plan
     from dpose.release.explain import explain
+    from dpose.release.files import picture_plan
     from dpose.release.video import video_plan
 
     for job in jobs:
@@ -191,7 +191,7 @@ def _release(
     workers: int,
     keep_sound: bool,
 ) -> None:
-    from dpose.release.batch import release_all
+    from dpose.release.files import release_all
 
     shown: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -189,9 +189,9 @@ def reproduce(
     Stopped or killed, the same command goes on: cells that are done are kept. Exit code 1: some cells failed; the same
     command tries them again.
     """
-    from dpose.experiments.papers.experiment import GridRequest, Request
-    from dpose.experiments.papers.registry import EXPERIMENTS
-    from dpose.experiments.papers.reproduce import reproduce as run
+    from dpose.papers.experiment import GridRequest, Request
+    from dpose.papers.registry import EXPERIMENTS
+    from dpose.papers.reproduce import reproduce as run
 
     console = Console()
     if name is None:

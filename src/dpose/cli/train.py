@@ -274,8 +274,8 @@ def train(
     ] = None,
 ) -> None:
     """Train a pose or action model; with a private method, under a guarantee that its statement carries."""
-    from dpose.experiments.config import RunConfig
-    from dpose.experiments.tasks import explain_task, resume_task, train_task
+    from dpose.runs.config import RunConfig
+    from dpose.runs.train import explain_task, resume_task, train_task
 
     console = plain_console()
     if annotations:
@@ -354,7 +354,7 @@ def _only(data: list[str] | None, annotations: str) -> str:
 
 def told(run: Run, console: Console) -> None:
     """Print what came of a run, in its first process; exit with 130 if it was stopped."""
-    from dpose.training.ranks import ranks
+    from dpose.training.distributed import ranks
 
     if not ranks().first:
         console = Console(quiet=True)

@@ -12,15 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dpose.media.drawing import draw_skeleton
-from dpose.pose.crops import (
-    Matrix,
-    crop_transform,
-    invert,
-    transform_points,
-    warp,
-    whole_frame,
-    zoom_of,
-)
+from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame, zoom_of
 from dpose.pose.model import PoseModel
 from dpose.pose.simcc import decode, mirror_x
 from dpose.pose.skeletons import SKELETONS, Skeleton

@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.privacy.account import Marks, marks_of
 from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import groups_of, merge
+from dpose.privacy.odometer import Marks, marks_of
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, CopiedUnits, LabelledUnits, Unit, UnitDataset, View
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.carry import LINE, bound_to, check_digest
+from dpose.release.embed import LINE, bound_to, check_digest
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.operators import BlockSums, Cells, RegionSums
 from dpose.release.sealing import PIXELS, SIZES, SUMS, check_seal, pixels_digest, sealed, sums_digest

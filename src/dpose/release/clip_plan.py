@@ -24,7 +24,7 @@ from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
 from dpose.release.clip_cells import ClipShape, blend, edge
-from dpose.release.clip_setting import SEGMENT, ClipSetting
+from dpose.release.clip_config import SEGMENT, ClipSetting
 from dpose.release.projections import BlockMeans, Separable, Values, make_operator, rounded_up
 
 GOOD_NOISE = 10.0

@@ -17,15 +17,15 @@ from dpose.errors import DposeError, naming
 from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.batch import Job, find_jobs
-from dpose.release.carry import write_sidecar
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_claims import clip_statement
+from dpose.release.clip_config import SPLIT, ClipSetting
 from dpose.release.clip_plan import ClipPlan
-from dpose.release.clip_setting import SPLIT, ClipSetting
-from dpose.release.dense import DensePlan
+from dpose.release.clip_statements import clip_statement
+from dpose.release.config import Number
+from dpose.release.embed import write_sidecar
+from dpose.release.files import Job, find_jobs
 from dpose.release.once import spend
-from dpose.release.setting import Number
+from dpose.release.published_dprp import DensePlan
 from dpose.release.video import DECODED, SOUND
 
 

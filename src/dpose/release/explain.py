@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.release.claims import FACE, face_in
 from dpose.release.mechanism import Plan
-from dpose.release.paper import PaperPlan
+from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions
+from dpose.release.statements import FACE, face_in
 
 
 def explain(plan: Plan | PaperPlan, rate: Fraction | None = None) -> list[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.images import decode_pixels
-from dpose.release.carry import encoded
+from dpose.release.embed import encoded
 from dpose.release.mechanism import Released
 
 LEVEL = 1

@@ -31,10 +31,10 @@ from dpose.privacy.exact import (
 from dpose.privacy.noise import NoiseSource, Purpose, Stream
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
+from dpose.release.config import Setting
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.setting import Setting
-from dpose.release.shrinking import Noisy, shrunk
+from dpose.release.wiener import Noisy, shrunk
 
 TYPES = {255: np.uint8, 65535: np.uint16}
 

@@ -19,16 +19,16 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.claims import statement_of
 from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_claims import MECHANISM, clip_statement
+from dpose.release.clip_config import OPERATORS, ClipSetting
 from dpose.release.clip_plan import ClipPlan, together_of
-from dpose.release.clip_setting import OPERATORS, ClipSetting
+from dpose.release.clip_statements import MECHANISM, clip_statement
+from dpose.release.config import Regions, Setting
 from dpose.release.mechanism import Plan
 from dpose.release.operators import Mask
 from dpose.release.projections import ONE_FRAME, make_operator
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.setting import Regions, Setting
+from dpose.release.statements import statement_of
 
 RULES = (
     r"the segmenter .+, run on stage one's released picture",

@@ -25,8 +25,8 @@ from dpose.privacy.exact import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import unpack
-from dpose.release.carry import check_digest, read_sidecar, read_stamp
-from dpose.release.clip_claims import MECHANISM
+from dpose.release.clip_statements import MECHANISM
+from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
 from dpose.release.mechanism import Plan, Released
 from dpose.release.once import GIVEN

@@ -15,12 +15,12 @@ from dpose.errors import DposeError
 from dpose.media.video import Frame, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.carry import write_sidecar
+from dpose.release.api import bind, claim
+from dpose.release.config import Setting
+from dpose.release.embed import write_sidecar
 from dpose.release.mechanism import Plan
 from dpose.release.once import spend
-from dpose.release.paper import PaperPlan
-from dpose.release.pixelize import bind, claim
-from dpose.release.setting import Setting
+from dpose.release.published_pixelization import PaperPlan
 
 DECODED = (
     "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "

@@ -1,11 +1,11 @@
 """One self-contained page for a run: what was trained, what is guaranteed, how well it does; and one for an audit."""
 
-from dpose.report.audit import write_audit
-from dpose.report.audit_record import Attacked, AuditRecord, Blind, Rates, Share
-from dpose.report.page import write_report
-from dpose.report.pictures import Tile, pose_tiles
-from dpose.report.reading import read_run
-from dpose.report.record import RunRecord
+from dpose.audits.page import write_audit
+from dpose.audits.record import Attacked, AuditRecord, Blind, Rates, Share
+from dpose.runs.report.page import write_report
+from dpose.runs.report.pictures import Tile, pose_tiles
+from dpose.runs.report.reading import read_run
+from dpose.runs.report.record import RunRecord
 
 __all__ = [
     "Attacked",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpose.report.audit_record import Attacked, Curve
+from dpose.audits.record import Attacked, Curve
 from dpose.report.charts import WIDTH, Plane, chart
 from dpose.report.markup import Html, tag
 

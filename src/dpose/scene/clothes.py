@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from dpose.scene.anatomy import Shape, Station, arm, hand, leg, neck, torso
 from dpose.scene.draws import Draws
-from dpose.scene.materials import (
-    BOTTOM,
-    HAND,
-    KINDS,
-    LEGWEAR,
-    SHOE,
-    SKIN,
-    SKIRT,
-    SLEEVE,
-    SOCK,
-    TOP,
-    Palette,
-)
+from dpose.scene.materials import BOTTOM, HAND, KINDS, LEGWEAR, SHOE, SKIN, SKIRT, SLEEVE, SOCK, TOP, Palette
 from dpose.scene.mesh import UP, Ring
 from dpose.scene.wardrobe import Outfit, choose_colours, draw_outfit
 

@@ -80,7 +80,7 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
 
 
 def described(device: torch.device) -> dict[str, str]:
-    """What is in force, by name, for `dpose.training.surroundings`."""
+    """What is in force, by name, for `dpose.training.reproducibility`."""
     found = {name: os.environ.get(name, "") for name in SETTINGS}
     found["the processor's name"] = _processor()
     found["MKL's branch"] = str(_mkl_branch())

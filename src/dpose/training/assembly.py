@@ -10,15 +10,15 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource
+from dpose.training.distributed import ALONE, Ranks
+from dpose.training.gradient import Updates
 from dpose.training.loader import Loader
 from dpose.training.multiplicity import Copies
 from dpose.training.plan import BoundPlan
 from dpose.training.projection import Projection
 from dpose.training.public_view import PublicViews, Residual, ResidualViews
-from dpose.training.ranks import ALONE, Ranks
 from dpose.training.step import Engine
 from dpose.training.subspace import Subspace
-from dpose.training.update import Updates
 from dpose.units import CanonicalUnits, Task, UnitDataset
 
 

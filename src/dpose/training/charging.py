@@ -10,14 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpose.privacy.account import EVALUATION, Charge, Marks, marks_of
 from dpose.privacy.accounting import epsilon
+from dpose.privacy.odometer import EVALUATION, Charge, Marks, marks_of
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.rounding import upper
 from dpose.training.first_weights import Inherited
 from dpose.training.kept import run_name
 from dpose.training.plan import BoundPlan
-from dpose.training.watching import Watch
+from dpose.training.validation import Watch
 
 
 def run_charge(

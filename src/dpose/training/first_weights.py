@@ -21,9 +21,9 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.files import file_digest
-from dpose.privacy.account import EVALUATION, UNKNOWN, Charge, lineage, touching
 from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.entries import read_ledger
+from dpose.privacy.odometer import EVALUATION, UNKNOWN, Charge, lineage, touching
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement
 from dpose.training.folder import read_statement, weights_file

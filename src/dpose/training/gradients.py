@@ -17,10 +17,10 @@ from torch.func import grad, vmap
 
 from dpose.errors import DposeError
 from dpose.training.allocator import keep_freed_memory
-from dpose.training.book import Book, square_norms
+from dpose.training.bookkeeping import Book, square_norms
+from dpose.training.grad_sample import Params as Params
+from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.grid import Grid
-from dpose.training.tracking import Params as Params
-from dpose.training.tracking import UnitLoss, track
 from dpose.units import Task, UnitBatch, is_mixed
 
 Way = Literal["fast", "plain"]

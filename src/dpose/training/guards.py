@@ -19,7 +19,7 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.media.fingerprint import distances
-from dpose.privacy.account import marks_of
+from dpose.privacy.odometer import marks_of
 from dpose.privacy.protected import Protected
 from dpose.units import KnownPictures, UnitDataset
 

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpose.training.book import Book
+from dpose.training.bookkeeping import Book
 
 
 class Layer(Protocol):

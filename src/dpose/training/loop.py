@@ -27,9 +27,9 @@ from dpose.training.folder import NoLog
 from dpose.training.gradients import Params
 from dpose.training.optim import OptimizerConfig, WeightAverage
 from dpose.training.plan import BoundPlan
+from dpose.training.reproducibility import digest_of
 from dpose.training.score import score
-from dpose.training.surroundings import digest_of
-from dpose.training.watching import Watch, moments, spent_by
+from dpose.training.validation import Watch, moments, spent_by
 
 BLOCKS = 20
 """A run reserves its steps in this many blocks; a crash spends what is left of one."""

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from dpose.privacy.noise import NoiseSource, Purpose, add_gaussian
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
+from dpose.training.distributed import ALONE, Ranks
 from dpose.training.gradients import Params, clipped_sum, grid, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
-from dpose.training.ranks import ALONE, Ranks
 from dpose.units import Task
 
 _LOSS = "the loss"  # beside parameters' names, which have no blank

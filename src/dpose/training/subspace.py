@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.training.book import square_norms
+from dpose.training.bookkeeping import square_norms
 from dpose.training.gradients import Params, clip_scales, per_unit_gradients
 from dpose.units import Task, UnitBatch
 

@@ -22,16 +22,15 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder
-from dpose.privacy.account import charges, check_budgets, claim, note_weights
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.odometer import charges, check_budgets, claim, note_weights
 from dpose.privacy.protected import Protected, protect, unit_of
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.assembly import assembled
-from dpose.training.attempt import Attempt
 from dpose.training.charging import run_charge, tell_composed, watch_charge
-from dpose.training.claims import statement_of
+from dpose.training.distributed import Ranks, ranks
 from dpose.training.first_weights import FirstWeights, first_of, inherited, weights_digest
 from dpose.training.folder import model_card, write_run_folder
 from dpose.training.gradients import trainable_params
@@ -42,10 +41,11 @@ from dpose.training.loop import Ended, Loop, ReplayError
 from dpose.training.memory import fit_views_at_once
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
-from dpose.training.ranks import Ranks, ranks
 from dpose.training.rehearsal import rehearse
-from dpose.training.surroundings import NO_REPEAT, check_alike, code_digest, repeatable, surroundings
-from dpose.training.watching import Watch
+from dpose.training.reproducibility import NO_REPEAT, check_alike, code_digest, repeatable, surroundings
+from dpose.training.session import Attempt
+from dpose.training.statement import statement_of
+from dpose.training.validation import Watch
 from dpose.units import Task, UnitBatch, UnitDataset, most_views
 
 

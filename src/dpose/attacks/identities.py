@@ -1,0 +1,247 @@
+"""Pictures of people whose names are known to the attack: who is attacked, and whom the attacker learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.attacks.appearance import Descriptors, described
+from dpose.errors import DposeError
+from dpose.media.images import IMAGE_SUFFIXES, read_image
+from dpose.release.photos.celeba import open_celeba
+from dpose.release.photos.photo import grey
+from dpose.scene import LOOKS, render
+from dpose.scene.looks import look_index
+from dpose.scene.splits import IDENTITIES
+
+Picture = NDArray[np.uint8]
+Progress = Callable[[], None]
+
+KNOWN = "synthetic:LOOK[:SPLIT], folder:ROOT (a folder in it for each person) or celeba:ROOT"
+TEACHERS = "train"
+"""The split whose rendered people the attacker knows."""
+FEWEST_TEACHERS = 10
+
+FRAME = 1 << 12
+"""Picture k + f * `FRAME` of a rendered person is frame f of the scene that picture k shows the beginning of."""
+
+_FIRST_SEED = 1 << 40
+"""Scenes of attacks: far from those of every split, and no two pictures share a room."""
+
+
+@dataclass(frozen=True)
+class Album:
+    """Pictures with who is in them.
+
+    Attributes:
+        pictures: uint8, (H, W, 3) or (H, W) each.
+        people: (N,) who.
+        boxes: (N, 4) x0, y0, x1, y1 around the person, pixels.
+        names: Of the pictures; the noise of seeded releases goes by them.
+        attributes: What a witness would say, one a picture; () where nothing says so.
+    """
+
+    pictures: tuple[Picture, ...]
+    people: NDArray[np.int64]
+    boxes: NDArray[np.int64]
+    names: tuple[str, ...]
+    attributes: tuple[Mapping[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def instead(self, pictures: Sequence[Picture]) -> Album:
+        """The same people in other pictures of the same sizes."""
+        return replace(self, pictures=tuple(pictures))
+
+    def described(self) -> Descriptors:
+        """The descriptor of the person in each picture: the attacker is told where somebody is, not who."""
+        return described(self.pictures, self.boxes)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Data whose people are known.
+
+    Attributes:
+        title: What they are.
+        people: Who may be attacked.
+        public: Whom the attacker learns from; nobody is in both.
+        available: How many pictures a person has; None for as many as are asked for.
+        load: From (person, number) pairs to their pictures.
+        look: Of rendered people; "" for photographs.
+    """
+
+    title: str
+    people: tuple[int, ...]
+    public: tuple[int, ...]
+    available: Mapping[int, int] | None
+    load: Callable[[Sequence[tuple[int, int]], Progress], Album] = field(repr=False)
+    look: str = ""
+
+    def chosen(self, count: int, pictures: int) -> Crowd:
+        """The crowd with at most `count` people to attack, of at least so many pictures each.
+
+        Raises:
+            DposeError: fewer than two people have so many.
+        """
+        if self.available is None:
+            return replace(self, people=self.people[:count])
+        enough = [who for who in self.people if self.available[who] >= pictures]
+        if len(enough) < 2:
+            raise DposeError(
+                f"fewer than two people have {pictures} pictures",
+                self.title,
+                "ask for fewer pictures of each",
+            )
+        attacked = enough[:count]
+        rest = [who for who in (*self.public, *enough[count:]) if self.available[who] >= 2]
+        return replace(self, people=tuple(attacked), public=tuple(rest))
+
+    def teaching(self, people: int, pictures: int, progress: Progress) -> Album:
+        """Pictures of public people, for the attacker to learn from.
+
+        Raises:
+            DposeError: there are too few of them.
+        """
+        if len(self.public) < FEWEST_TEACHERS:
+            raise DposeError(
+                f"leaves {len(self.public)} people for the attacker to learn from",
+                self.title,
+                "attack fewer with --identities, or give --embedder FILE and --attacker plain",
+            )
+        return self.load(self._first(self.public[:people], 0, pictures), progress)
+
+    def album(self, first: int, count: int, progress: Progress) -> Album:
+        """Pictures `first` to `first + count` of everybody who is attacked."""
+        return self.load(self._first(self.people, first, count), progress)
+
+    def _first(self, people: Sequence[int], first: int, count: int) -> list[tuple[int, int]]:
+        most = self.available or {}
+        return [(who, k) for who in people for k in range(first, min(first + count, most.get(who, 1 << 30)))]
+
+
+def open_crowd(spec: str, size: tuple[int, int], *, in_grey: bool = False) -> Crowd:
+    """The people that `spec` names.
+
+    Args:
+        spec: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
+        size: (height, width) that rendered pictures get; files keep their own.
+        in_grey: Whether pictures are to be grey, as seed 002's are.
+
+    Raises:
+        DposeError: unknown data, or data that say nothing of who is shown.
+    """
+    name, _, rest = spec.partition(":")
+    if name not in ("synthetic", "folder", "celeba"):
+        raise DposeError("does not say who is in its pictures", spec, f"use {KNOWN}")
+    if not rest:
+        raise DposeError(
+            f"{name} needs a {'look' if name == 'synthetic' else 'folder'}", spec, f"use {KNOWN}"
+        )
+    if name == "synthetic":
+        return _rendered(spec, *rest.partition(":")[::2], size, in_grey)
+    if name == "celeba":
+        photos = open_celeba(Path(rest).expanduser())
+        files: dict[int, list[Callable[[], Picture]]] = {}
+        for index, who in enumerate(photos.identities):
+            files.setdefault(who, []).append(lambda index=index: photos.read(index).pixels)  # type: ignore[misc]
+        return _read(photos.title + ", grey", files)
+    return _folder(Path(rest).expanduser(), in_grey)
+
+
+def _rendered(spec: str, look: str, split: str, size: tuple[int, int], in_grey: bool) -> Crowd:
+    look_index(look)
+    split = split or "test"
+    kept = [name for name in IDENTITIES if name != TEACHERS]
+    if split not in kept:
+        raise DposeError(
+            f"cannot attack the split {split!r}",
+            spec,
+            f"choose one of {', '.join(kept)}: the attacker knows the rest",
+        )
+    return Crowd(
+        f"rendered people, {look}:{split}, {size[0]} x {size[1]} pixels{', grey' if in_grey else ''}",
+        tuple(IDENTITIES[split]),
+        tuple(IDENTITIES[TEACHERS]),
+        None,
+        partial(_render_all, look, size, in_grey),
+        look,
+    )
+
+
+def scene_of(person: int, number: int) -> int:
+    """The seed of a person's picture of this number; frames of one scene share it."""
+    return _FIRST_SEED + person * FRAME + number % FRAME
+
+
+def _render_all(
+    look: str, size: tuple[int, int], in_grey: bool, wanted: Sequence[tuple[int, int]], progress: Progress
+) -> Album:
+    assert look in LOOKS
+
+    def one(which: tuple[int, int]) -> tuple[Picture, tuple[int, ...], Mapping[str, str]]:
+        who, number = which
+        scene = render(look, scene_of(who, number), size, identity=who, frame=number // FRAME)
+        rows, columns = np.nonzero(scene.mask)
+        box = (0, 0, size[1], size[0])
+        if len(rows):
+            box = (int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1)
+        progress()
+        return (grey(scene.image) if in_grey else scene.image), box, scene.attributes
+
+    pool = ThreadPoolExecutor()
+    try:
+        made = list(pool.map(one, wanted))
+    finally:
+        # whoever stops it does not wait for what was not begun
+        pool.shutdown(cancel_futures=True)
+    return Album(
+        tuple(picture for picture, _, _ in made),
+        np.asarray([who for who, _ in wanted], np.int64),
+        np.asarray([box for _, box, _ in made], np.int64).reshape(-1, 4),
+        tuple(f"{look}-{who}-{number}" for who, number in wanted),
+        tuple(attributes for _, _, attributes in made),
+    )
+
+
+def _folder(root: Path, in_grey: bool) -> Crowd:
+    if not root.is_dir():
+        raise DposeError("there is no such folder", str(root))
+    folders = sorted(path for path in root.iterdir() if path.is_dir())
+
+    def reader(path: Path) -> Callable[[], Picture]:
+        return lambda: grey(read_image(path)) if in_grey else read_image(path)
+
+    files = {
+        who: [reader(path) for path in sorted(folder.iterdir()) if path.suffix.lower() in IMAGE_SUFFIXES]
+        for who, folder in enumerate(folders)
+    }
+    if not any(files.values()):
+        raise DposeError("has no folders of pictures in it", str(root), "make one for each person")
+    return _read(root.name, files)
+
+
+def _read(title: str, files: Mapping[int, Sequence[Callable[[], Picture]]]) -> Crowd:
+    """Everybody may be attacked; whoever is not becomes public (`Crowd.chosen`)."""
+
+    def load(wanted: Sequence[tuple[int, int]], progress: Progress) -> Album:
+        pictures = []
+        for who, number in wanted:
+            pictures.append(files[who][number]())
+            progress()
+        boxes = [(0, 0, picture.shape[1], picture.shape[0]) for picture in pictures]
+        return Album(
+            tuple(pictures),
+            np.asarray([who for who, _ in wanted], np.int64),
+            np.asarray(boxes, np.int64).reshape(-1, 4),
+            tuple(f"{who}-{number}" for who, number in wanted),
+        )
+
+    return Crowd(title, tuple(files), (), {who: len(found) for who, found in files.items()}, load)

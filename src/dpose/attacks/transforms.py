@@ -1,0 +1,212 @@
+"""What the attacker gets to see: private releases, obscured pictures, public views; all from seeds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+
+import cv2
+import numpy as np
+
+from dpose.attacks.identities import Album, Picture, Progress
+from dpose.errors import DposeError
+from dpose.privacy.noise import AesNoise, Key
+from dpose.release.api import bind
+from dpose.release.config import Setting
+from dpose.release.mechanism import Plan
+from dpose.release.obfuscate import PLAIN_SIGMA
+from dpose.release.regions import PrivateRegions
+from dpose.training.public_view import PublicView
+
+REFERENCE_HEIGHT = 256
+"""The blur without guarantee has its sigma for pictures of this height, as public views have theirs."""
+VIEWS = {"view:gaussian-blur": "blur", "view:pixelization": "pixelize"}
+RELEASES = ("none", "gaussian-blur", "pixelate", "dp", *VIEWS)
+NOTHING = "none"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One way to show a picture.
+
+    Attributes:
+        key: Names it, also in files.
+        title: For tables.
+        guarantee: What is guaranteed, to which neighbours.
+        apply: From a picture and a seed to what is shown, of the same shape.
+    """
+
+    key: str
+    title: str
+    guarantee: str
+    apply: Callable[[Picture, int], Picture] = field(repr=False)
+
+    def album(self, album: Album, seed: int, purpose: str, progress: Progress = lambda: None) -> Album:
+        """All pictures of an album, shown.
+
+        Args:
+            album: The originals.
+            seed: Of the noise.
+            purpose: Pictures shown for another purpose have other noise.
+            progress: Called after each picture.
+        """
+        pictures = []
+        for picture, name in zip(album.pictures, album.names, strict=True):
+            pictures.append(self.apply(picture, _seed(f"{seed} {self.key} {purpose} {name}")))
+            progress()
+        return album.instead(pictures)
+
+
+RAW = Shown("raw", "raw pictures", NOTHING, lambda picture, _: picture)
+
+
+def all_shown(
+    names: Sequence[str],
+    *,
+    blocks: Sequence[int],
+    subdivisions: Sequence[int],
+    epsilons: Sequence[str],
+    neighbours: str,
+) -> list[Shown]:
+    """Everything that is attacked, raw pictures first: they are the ceiling.
+
+    Args:
+        names: Of `RELEASES`.
+        blocks: Sides of blocks, pixels; for pixelate and dp.
+        subdivisions: Parts along a side of a complex block; above 1 the regions are private (two stages).
+        epsilons: Total for a picture, as text.
+        neighbours: "pixels:M".
+
+    Raises:
+        DposeError: an unknown name, a number that is out of range, or no private release that can be made.
+    """
+    found = [RAW]
+    for name in names:
+        if name not in RELEASES:
+            raise DposeError(f"no release called {name!r}", "--release", f"choose from {', '.join(RELEASES)}")
+        if name == "gaussian-blur":
+            title = f"Gaussian blur, sigma {PLAIN_SIGMA:g} at a height of {REFERENCE_HEIGHT}"
+            found.append(Shown("gaussian-blur", title, NOTHING, _blurred))
+        elif name == "pixelate":
+            found += [pixelated(block) for block in blocks]
+        elif name == "dp":
+            found += private_grid(epsilons, neighbours, blocks, subdivisions)
+        elif name in VIEWS:
+            found.append(public_view(name))
+    return list({shown.key: shown for shown in found}.values())
+
+
+def private_grid(
+    epsilons: Sequence[str], neighbours: str, blocks: Sequence[int], subdivisions: Sequence[int]
+) -> list[Shown]:
+    """`private` at every combination; one that cannot be made says so when it is applied.
+
+    Raises:
+        DposeError: a number that is out of range whatever it meets, or no combination that can be made.
+    """
+    for epsilon, block in product(epsilons, blocks):
+        Setting.of(epsilon, neighbours, block)
+    found, refused = list[Shown](), list[DposeError]()
+    for block, parts, epsilon in product(blocks, subdivisions, epsilons):
+        try:
+            found.append(private(epsilon, neighbours, block, parts))
+        except DposeError as error:
+            refused.append(error)
+            found.append(_impossible(epsilon, neighbours, block, parts, error))
+    if len(refused) == len(found):
+        raise refused[0]
+    return found
+
+
+def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
+    """`dpose pixelize`, from a seed.
+
+    Raises:
+        DposeError: a setting is out of range.
+    """
+    regions = PrivateRegions() if parts > 1 else None
+    setting = Setting.of(epsilon, neighbours, block, 0, parts, regions)
+
+    @lru_cache(maxsize=8)
+    def plan(height: int, width: int, channels: int) -> Plan:
+        bound = bind(setting, height, width, channels, 255)
+        assert isinstance(bound, Plan)
+        return bound
+
+    def apply(picture: Picture, seed: int) -> Picture:
+        channels = picture.shape[2] if picture.ndim == 3 else 1
+        source = AesNoise(Key.from_seed(seed))
+        released = plan(picture.shape[0], picture.shape[1], channels).release(picture, source).picture()
+        return np.asarray(released, np.uint8).reshape(picture.shape)
+
+    return _as_private(epsilon, neighbours, block, parts, apply)
+
+
+def _impossible(epsilon: str, neighbours: str, block: int, parts: int, why: DposeError) -> Shown:
+    def apply(_: Picture, __: int) -> Picture:
+        raise why
+
+    return _as_private(epsilon, neighbours, block, parts, apply)
+
+
+def _as_private(
+    epsilon: str, neighbours: str, block: int, parts: int, apply: Callable[[Picture, int], Picture]
+) -> Shown:
+    m, _, scope = neighbours.removeprefix("pixels:").partition("/")
+    pixels = "one pixel" if m == "1" else f"{m} pixels"
+    return Shown(
+        f"dp-b{block}-n{parts}-e{epsilon.replace('/', '_')}-{neighbours.replace(':', '').replace('/', '-')}",
+        f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "") + f", epsilon {epsilon}",
+        f"epsilon {epsilon} for pictures that differ in at most {pixels}"
+        + (f" of each {scope}" if scope else ""),
+        apply,
+    )
+
+
+def pixelated(block: int) -> Shown:
+    """Means of blocks without noise."""
+
+    def apply(picture: Picture, _: int) -> Picture:
+        height, width = picture.shape[:2]
+        down, across = np.arange(0, height, block), np.arange(0, width, block)
+        sums = np.add.reduceat(np.add.reduceat(picture.astype(np.int64), down, 0), across, 1)
+        rows, columns = (np.diff(np.append(edges, side)) for edges, side in ((down, height), (across, width)))
+        area = np.outer(rows, columns).reshape(len(rows), len(columns), *[1] * (picture.ndim - 2))
+        means = (sums + area // 2) // area
+        return np.asarray(means.repeat(rows, 0).repeat(columns, 1), np.uint8)
+
+    return Shown(f"pixelate-b{block}", f"pixelation, b {block}", NOTHING, apply)
+
+
+def public_view(name: str) -> Shown:
+    """The public view of feature privacy at its own settings: the trainer's own map."""
+    view = PublicView(VIEWS[name])  # type: ignore[arg-type]
+
+    def apply(picture: Picture, _: int) -> Picture:
+        if picture.ndim == 3:
+            return view(picture)
+        return view(np.repeat(picture[:, :, None], 3, axis=2))[:, :, 0]
+
+    title = (
+        f"public view, {'Gaussian blur' if view.kind == 'blur' else 'pixelization'} of width {view.width:g}"
+    )
+    return Shown(name.replace(":", "-"), title, "none: the public view is public", apply)
+
+
+def _blurred(picture: Picture, _: int) -> Picture:
+    return np.asarray(
+        cv2.GaussianBlur(picture, (0, 0), PLAIN_SIGMA * picture.shape[0] / REFERENCE_HEIGHT), np.uint8
+    )
+
+
+def _seed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def epsilon_of_all(neighbours: str, epsilon: str, size: tuple[int, int]) -> float:
+    """What the guarantee comes to for pictures of `size` that differ everywhere."""
+    setting = Setting.of(epsilon, neighbours, 1)
+    return float(setting.epsilon) * size[0] * size[1] / setting.m

@@ -1,0 +1,137 @@
+"""A training run with canaries in it, and the scores that its adversaries give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpose.audits.canaries import (
+    PARAMETER,
+    CanaryTask,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    add_parameter,
+)
+from dpose.audits.findings import Adversary
+from dpose.audits.tradeoff import Floats
+from dpose.audits.whitebox import in_noise_units, in_turn, likelihood_ratio, observed
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Relation
+from dpose.training.gradients import trainable_params
+from dpose.training.plan import TrainingPlan
+from dpose.training.trainer import Run, train
+from dpose.units import Task, View
+
+WHITE_BOX = (
+    "white box: sees every noisy update, knows all settings, the number of units and the canaries, and chose the "
+    "canaries' gradients (each at the clipping norm, in a direction of its own)"
+)
+BLACK_BOX = "black box: sees the final weights alone, knows the canaries' pictures and labels and chose them"
+AUDITED = ("dp-sgd",)
+"""Methods whose update carries the noised sum as it is; in others a canary would have to know the method."""
+
+
+def canary_run(
+    task: Task,
+    model: torch.nn.Module,
+    units: CanaryUnits,
+    plan: TrainingPlan,
+    out: Path,
+    *,
+    outsiders: Sequence[View] = (),
+    **options: Any,
+) -> tuple[Run, list[Adversary]]:
+    """Train on units with canaries among them and score the canaries.
+
+    The released weights do not keep the parameter that gradient canaries push.
+
+    Args:
+        task: The task itself, without canaries.
+        model: Trained in place.
+        units: Real units and canaries.
+        plan: As audited; `AUDITED` lists the methods.
+        out: The run folder to make.
+        outsiders: For input canaries: further pictures of the same kind that are not trained on.
+        options: Further arguments of `train`: optimizer, settings, caveats, console and so on.
+
+    Raises:
+        DposeError: the method cannot be audited this way, or as `train`.
+    """
+    if plan.method not in AUDITED:
+        raise DposeError(
+            f"{plan.method} cannot be audited by these canaries", "--method", f"choose {', '.join(AUDITED)}"
+        )
+    marked = CanaryTask(task)
+    canaries = units.canaries
+    if isinstance(canaries, GradientCanaries):
+        parameter = add_parameter(model, len(canaries))
+        with observed(parameter) as updates:
+            run = train(marked, model, private=units, plan=plan, out=out, **options)
+        return run, _white_box(updates, canaries, plan, len(units))
+    views = [*canaries.views, *outsiders]
+    before = view_losses(task, model, views)
+    run = train(marked, model, private=units, plan=plan, out=out, **options)
+    return run, _black_box(before - view_losses(task, model, views), canaries)
+
+
+def _white_box(
+    updates: Sequence[Floats], canaries: GradientCanaries, plan: TrainingPlan, n: int
+) -> list[Adversary]:
+    bound = plan.bind(n)
+    assert bound.event is not None
+    seen = in_noise_units(updates, bound)
+    m = len(canaries)
+    scored = {
+        "supposes that units are sampled": likelihood_ratio(seen, bound.event, plan.relation),
+        "supposes that batches go through the units in order": in_turn(seen, m, bound),
+    }
+    # under replacement a canary that is not in pushes the other way: a coordinate nobody pushes is no such canary
+    comparable = plan.relation is not Relation.REPLACE
+    return [
+        Adversary(
+            name,
+            scores[:m],
+            calibration=scores[m::2],
+            absent=scores[m + 1 :: 2] if comparable else None,
+            independent=True,
+        )
+        for name, scores in scored.items()
+    ]
+
+
+def _black_box(fallen: Floats, canaries: InputCanaries) -> list[Adversary]:
+    m = len(canaries)
+    calibration, absent = fallen[m::2], fallen[m + 1 :: 2]
+    return [
+        Adversary(
+            "supposes that the loss of a canary that is in fell further",
+            fallen[:m],
+            calibration=calibration if len(calibration) else None,
+            absent=absent if len(absent) else None,
+        )
+    ]
+
+
+@torch.no_grad()
+def view_losses(task: Task, model: torch.nn.Module, views: Sequence[View], at_once: int = 32) -> Floats:
+    """The task's loss of each view in evaluation mode, (N,) float64."""
+    training = model.training
+    # out of and into training mode: some backbones cache tensors in evaluation mode
+    model.train()
+    model.eval()
+    device = next(model.parameters()).device
+    losses = []
+    try:
+        params = {name: p for name, p in trainable_params(model).items() if name != PARAMETER}
+        for start in range(0, len(views), at_once):
+            batch = task.collate([[view] for view in views[start : start + at_once]]).to(device)
+            targets: Mapping[str, torch.Tensor] = {name: t[:, 0] for name, t in batch.targets.items()}
+            losses.append(task.loss(model, params, batch.inputs[:, 0], targets).double().cpu().numpy())
+    finally:
+        model.train(training)
+    return np.concatenate(losses)

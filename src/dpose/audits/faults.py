@@ -1,0 +1,216 @@
+"""Faults, planted into the real functions for as long as a context lasts: what an audit must be able to see.
+
+    with planted("double-counting"):
+        ...                            # every step of every run in here is faulty
+
+Nothing in the engine knows of them. Each one has been seen in published code (docs/sharp-edges.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import dpose.training.step
+from dpose.audits.undetected_faults import UNSEEN
+from dpose.audits.whitebox import order_of_turns
+from dpose.errors import DposeError
+from dpose.privacy.noise import Stream
+from dpose.training.gradients import Params, per_unit_gradients
+from dpose.units import Task, UnitBatch
+
+Replacements = Mapping[str, Callable[..., Any]]
+
+_step: Any = dpose.training.step
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way to break the guarantee.
+
+    Attributes:
+        summary: What is wrong, in one clause.
+        replacements: Makes, at the moment of planting, functions to put in the place of those of `training.step`.
+    """
+
+    summary: str
+    replacements: Callable[[], Replacements]
+
+
+def _scaled_noise(factor: float) -> Replacements:
+    real = _step.add_gaussian
+
+    def add(sums: Params, stddev: float, stream: Stream) -> Params:
+        if factor == 0:
+            return dict(sums)
+        noisy: Params = real(sums, factor * stddev, stream)
+        return noisy
+
+    return {"add_gaussian": add}
+
+
+def _same_batch() -> Replacements:
+    noised = _step.add_gaussian
+    clipped = _step.clipped_sum
+    public: Params = {}
+
+    def clip(
+        task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *args: Any, **kwargs: Any
+    ) -> Params:
+        for name, gradient in _plain_sums(task, model, params, batch).items():
+            public[name] = public.get(name, 0) + gradient
+        protected: Params = clipped(task, model, params, batch, *args, **kwargs)
+        return protected
+
+    def add(sums: Params, stddev: float, stream: Stream) -> Params:
+        noisy = noised(sums, stddev, stream)
+        unprotected = {name: public.pop(name, torch.zeros_like(value)) for name, value in noisy.items()}
+        return {name: value + unprotected[name] for name, value in noisy.items()}
+
+    return {"clipped_sum": clip, "add_gaussian": add}
+
+
+def _double_counting() -> Replacements:
+    real = _step.clipped_sum
+
+    def twice(*args: Any, **kwargs: Any) -> Params:
+        return {name: 2 * value for name, value in real(*args, **kwargs).items()}
+
+    return {"clipped_sum": twice}
+
+
+def _batches_in_turn(shuffle: bool) -> Replacements:
+    step = 0
+    order: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def turn(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+        nonlocal step, order
+        turns = order_of_turns(n, round(rate * n))
+        now = step % (int(turns.max()) + 1)
+        if now == 0:
+            order = stream.generator().permutation(n) if shuffle else np.arange(n)
+        step += 1
+        return np.sort(order[turns == now])
+
+    return {"poisson_batch": turn}
+
+
+def _twice_the_rate() -> Replacements:
+    real = _step.poisson_batch
+
+    def drawn(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+        batch: NDArray[np.int64] = real(n, min(1.0, 2 * rate), stream)
+        return batch
+
+    return {"poisson_batch": drawn}
+
+
+def _not_clipped() -> Replacements:
+    def summed(
+        task: Task,
+        model: torch.nn.Module,
+        params: Params,
+        batch: UnitBatch,
+        clip_norm: float,
+        *,
+        normalise: bool = False,
+    ) -> Params:
+        scale = 1 / clip_norm if normalise else 1.0
+        return {name: scale * total for name, total in _plain_sums(task, model, params, batch).items()}
+
+    return {"clipped_sum": summed}
+
+
+def _plain_sums(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch) -> Params:
+    """Sums of gradients as they are; of the empty units that fill a batch up there are none."""
+    there = (batch.weights > 0).any(1)
+    return {name: g[there].sum(0) for name, g in per_unit_gradients(task, model, params, batch).items()}
+
+
+def _realised_size() -> Replacements:
+    sample = _step.poisson_batch
+    noised = _step.add_gaussian
+    expected = realised = 1.0
+
+    def drawn(n: int, rate: float, stream: Stream) -> NDArray[np.int64]:
+        nonlocal expected, realised
+        batch: NDArray[np.int64] = sample(n, rate, stream)
+        expected, realised = rate * n, max(1.0, float(len(batch)))
+        return batch
+
+    def add(sums: Params, stddev: float, stream: Stream) -> Params:
+        return {name: value * expected / realised for name, value in noised(sums, stddev, stream).items()}
+
+    return {"poisson_batch": drawn, "add_gaussian": add}
+
+
+FAULTS: Mapping[str, Fault] = {
+    "noise-missing": Fault("no noise is added to the clipped sum", lambda: _scaled_noise(0.0)),
+    "half-noise": Fault("the noise has half the claimed deviation", lambda: _scaled_noise(0.5)),
+    "same-batch": Fault(
+        "a gradient that is taken to be public is computed on the private batch, and added without clip or noise",
+        _same_batch,
+    ),
+    "double-counting": Fault("each unit's clipped gradient enters the sum twice", _double_counting),
+    "wrong-sampling": Fault(
+        "batches go through the units in a fixed order, accounted as sampled",
+        lambda: _batches_in_turn(shuffle=False),
+    ),
+    "twice-the-rate": Fault("units are drawn twice as often as accounted", _twice_the_rate),
+    "not-clipped": Fault("gradients enter the sum without a clip", _not_clipped),
+    "shuffled-batches": Fault(UNSEEN["shuffled-batches"].summary, lambda: _batches_in_turn(shuffle=True)),
+    "realised-size": Fault(UNSEEN["realised-size"].summary, _realised_size),
+}
+"""Every fault by name that can be planted; those of `UNSEEN` are there to show that they are not seen."""
+
+VISIBLE = tuple(name for name in FAULTS if name not in UNSEEN)
+
+
+def check_fault(name: str, plantable: Iterable[str]) -> None:
+    """Refuse a fault that cannot be planted here, and say where it is seen.
+
+    Args:
+        name: As the user gave it.
+        plantable: The faults that can be.
+
+    Raises:
+        DposeError: it is not among them.
+    """
+    if name in plantable:
+        return
+    choose = f"choose one of {', '.join(plantable)}"
+    if name in UNSEEN:
+        raise DposeError(
+            f"no audit sees {name} ({UNSEEN[name].summary}): {UNSEEN[name].why}",
+            "--plant",
+            f"{UNSEEN[name].check} rejects it; {choose}",
+        )
+    raise DposeError(f"no fault called {name!r}", "--plant", choose)
+
+
+@contextlib.contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Run the block with a fault in the engine; with None as it is. Not for several threads at once.
+
+    Raises:
+        DposeError: there is no such fault.
+    """
+    if name is None:
+        yield
+        return
+    check_fault(name, FAULTS)
+    replacements = FAULTS[name].replacements()
+    real = {function: getattr(_step, function) for function in replacements}
+    try:
+        for function, fake in replacements.items():
+            setattr(_step, function, fake)
+        yield
+    finally:
+        for function, original in real.items():
+            setattr(_step, function, original)

@@ -1,0 +1,276 @@
+"""Audits from data to report: a canary run of a plan, its controls, and what its adversaries found."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from dpose.audits.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, toss, wrong_labels
+from dpose.audits.canary_run import BLACK_BOX, WHITE_BOX, canary_run
+from dpose.audits.faults import FAULTS, check_fault, planted
+from dpose.audits.findings import Adversary, AuditReport, Findings, claim_of, weigh
+from dpose.audits.noise_family import Family
+from dpose.audits.report import write_report
+from dpose.audits.toy_task import PIXEL, NoTask, NoUnits
+from dpose.audits.undetected_faults import told
+from dpose.errors import DposeError
+from dpose.files import check_free
+from dpose.pose.data import DataSpec, open_data
+from dpose.pose.task import PoseTask
+from dpose.privacy.entries import read_ledger
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.odometer import note_weights
+from dpose.privacy.protected import protect
+from dpose.privacy.rounding import as_given, upper
+from dpose.runs.build import build_model, conditions, counted, only_source, open_units, shown_spec
+from dpose.runs.config import RunConfig
+from dpose.runs.places import places_of, shown_settings
+from dpose.training.folder import reseal, weights_file
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
+from dpose.units import View
+
+CONTROLS = {"no noise at all": "noise-missing", "each unit counted twice": "double-counting"}
+"""Controls of every audit and the fault that each has; they must be flagged, or the audit is blind."""
+WRONG_PICTURES = "synthetic:studio:train"
+"""Where input canaries come from: rendered people who are nobody."""
+
+
+@dataclass(frozen=True)
+class TrainingAudit:
+    """How to audit a training run.
+
+    Attributes:
+        canaries: How many; each is in on the toss of a coin.
+        kind: "gradient" (white box) or "input" (black box).
+        alpha: Probability that a true claim is refuted.
+        plant: A fault of `dpose.audits.faults.FAULTS` to plant; no private data are read then.
+        controls: Whether to train the two controls too.
+    """
+
+    canaries: int = 500
+    kind: Literal["gradient", "input"] = "gradient"
+    alpha: float = 0.05
+    plant: str | None = None
+    controls: bool = True
+
+    def __post_init__(self) -> None:
+        if self.canaries < 20:
+            raise DposeError(f"{self.canaries} canaries show nothing", "--canaries", "use at least 20")
+        if self.kind not in ("gradient", "input"):
+            raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
+        if not 0 < self.alpha < 1:
+            raise DposeError(f"the level must lie between 0 and 1, not {as_given(self.alpha)}", "--alpha")
+        if self.plant is not None:
+            check_fault(self.plant, FAULTS)
+
+
+def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: Console) -> AuditReport:
+    """Train the plan of `config` with canaries in the data, attack the run and write what was found into `out`.
+
+    **Guarantee.** The canary run is a run like any other: (epsilon, delta) for the units in `config.data`, with a
+    ledger and a statement in `out`, and its epsilon adds to what these units have spent before. The report is
+    post-processing of it: canaries are nobody, and scores use noisy updates or final weights alone. Controls and runs
+    with a planted fault protect nobody and therefore read nobody: every unit is blank in them, and no model is kept.
+
+    Args:
+        config: The run to audit.
+        audit: How.
+        out: The folder to make: the run folder, with audit.html, audit.json, audit.md and audit.png.
+        console: Where progress goes.
+
+    Raises:
+        DposeError: the run is not possible, or protects nobody, or cannot be audited by these canaries.
+    """
+    plan = config.plan
+    if not plan.kind.private:
+        raise DposeError(f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd")
+    check_free(out)
+    seeded = config.seed is not None
+    key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
+    rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
+    model, start, caveats = build_model(config)
+    size = model.config.input_size
+    task = PoseTask(model.config.skeleton, model.config.split_ratio)
+    data = only_source(config, "an audit")
+    # as the audited run reads them: canaries go among merged units
+    real = protect(open_units(config, size), plan.relation, console=console).data
+    console.print(
+        f"{data}: {counted(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
+    )
+    canaries, outsiders = _canaries(audit, plan, size, rng)
+    with console.status("the claimed curve"):
+        bound = plan.bind(len(real) + audit.canaries)
+        assert bound.event is not None
+        assert bound.epsilon is not None
+        assert plan.delta is not None
+        family = Family(bound.event, plan.delta, plan.relation)
+
+    def found(adversaries: Sequence[Adversary], included: np.typing.NDArray[np.bool_]) -> Findings:
+        with console.status("what the adversaries found"):
+            return weigh(adversaries, included, family, float(bound.epsilon or 0.0), audit.alpha)
+
+    described: dict[str, Any] = {"optimizer": config.optimizer, "console": console, "outsiders": outsiders}
+    if audit.plant is None:
+        _, adversaries = canary_run(
+            task,
+            model,
+            CanaryUnits(real, canaries),
+            plan,
+            out,
+            seed=config.seed,
+            settings={**shown_settings(config), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
+            places=places_of(config),
+            start=start,
+            public_facts=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
+            conditional_on=conditions(config),
+            caveats=[*caveats, *_caveats(audit)],
+            data_name=shown_spec(DataSpec.parse(data).for_purpose("train")),
+            what="audit",
+            **described,
+        )
+        _without_canaries(out, model)
+    else:
+        blank = CanaryUnits(real, canaries, blank=blank_view(size))
+        adversaries = _faulty(audit.plant, task, model, blank, plan, config.seed, described)
+    findings = found(adversaries, canaries.included)
+    controls = {}
+    for name, fault in CONTROLS.items() if audit.controls else ():
+        console.print(f"control: {name}", highlight=False)
+        units, its_task, its_model = _control(audit, canaries, len(real), config, rng)
+        options = {**described, "optimizer": OptimizerConfig()} if audit.kind == "gradient" else described
+        scored = _faulty(fault, its_task, its_model, units, plan, config.seed, options)
+        controls[name] = found(scored, units.canaries.included)
+    report = AuditReport(
+        title=f"Audit of {plan.method} at epsilon {upper(bound.epsilon or 0)}",
+        claim=claim_of(bound),
+        threat_model=WHITE_BOX if audit.kind == "gradient" else BLACK_BOX,
+        canaries={
+            "kind": f"{audit.kind} canaries",
+            "count": audit.canaries,
+            "included": int(canaries.included.sum()),
+            "coins": "independent, fair, tossed before training",
+        },
+        seed=config.seed,
+        alpha=audit.alpha,
+        planted=FAULTS[audit.plant].summary if audit.plant else "",
+        unseen=told(audit.plant),
+        findings=findings,
+        controls=controls,
+        family=family,
+        notes=_notes(audit, seeded),
+    )
+    write_report(report, out)
+    return report
+
+
+def blank_view(size: tuple[int, int]) -> View:
+    """A view of pose data's shapes without content: black, no joint labelled."""
+    target: Mapping[str, np.typing.NDArray[Any]] = {
+        "keypoints": np.zeros((16, 2), np.float32),
+        "visible": np.zeros(16, np.float32),
+        "labelled": np.zeros(16, np.float32),
+        "head_length": np.array(np.nan, np.float32),
+        "inverse": np.zeros((2, 3), np.float32),
+    }
+    return View(np.zeros((*size, 3), np.uint8), target)
+
+
+def _canaries(
+    audit: TrainingAudit, plan: TrainingPlan, size: tuple[int, int], rng: np.random.Generator
+) -> tuple[GradientCanaries | InputCanaries, list[View]]:
+    included = toss(audit.canaries, rng)
+    if audit.kind == "gradient":
+        return GradientCanaries(included, blank_view(size), plan.clip_norm, plan.relation), []
+    # as many again are never trained on: half set thresholds, half count false positives
+    pictures = open_data(WRONG_PICTURES, purpose="train", input_size=size, limit=2 * audit.canaries)
+    views = [
+        wrong_labels(pictures.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(pictures))
+    ]
+    return InputCanaries(included, views[: audit.canaries]), views[audit.canaries :]
+
+
+def _control(
+    audit: TrainingAudit,
+    canaries: GradientCanaries | InputCanaries,
+    real: int,
+    config: RunConfig,
+    rng: np.random.Generator,
+) -> tuple[CanaryUnits, Any, torch.nn.Module]:
+    """Units without content, fresh coins, and the task and model to train."""
+    coins = toss(audit.canaries, rng)
+    if isinstance(canaries, GradientCanaries):
+        # they push coordinates that no model's output depends on, so any model will do, and the smallest is fast
+        task = NoTask()
+        units = CanaryUnits(NoUnits(real), replace(canaries, included=coins, blank=PIXEL))
+        return units, task, task.build_model()
+    model, _, _ = build_model(config)
+    blank = blank_view(model.config.input_size)
+    units = CanaryUnits(NoUnits(real), replace(canaries, included=coins), blank)
+    return units, PoseTask(model.config.skeleton, model.config.split_ratio), model
+
+
+def _faulty(
+    fault: str,
+    task: Any,
+    model: torch.nn.Module,
+    units: CanaryUnits,
+    plan: TrainingPlan,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> list[Adversary]:
+    """A run with a fault, in a folder that does not outlive it."""
+    with tempfile.TemporaryDirectory(prefix="dpose-audit-") as folder, planted(fault):
+        _, adversaries = canary_run(
+            task, model, units, plan, Path(folder) / "run", state_dir=Path(folder), seed=seed, **options
+        )
+    return adversaries
+
+
+def _without_canaries(out: Path, model: torch.nn.Module) -> None:
+    """Write the weights again without the canaries' parameter, so that the folder holds a model like any other."""
+    file = weights_file(model, without=(PARAMETER,))
+    # what starts from these weights starts from the audit's
+    note_weights(read_ledger(out / "ledger.jsonl")[0].run_id, hashlib.sha256(file).hexdigest())
+    reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": file})
+
+
+def _caveats(audit: TrainingAudit) -> list[str]:
+    return [
+        f"this is an audit: {audit.canaries:,} {audit.kind} canaries, which are nobody, were trained on with the "
+        "units, and count among them",
+        "the audit is one more release of the same units: its epsilon adds to what their other runs have spent",
+    ]
+
+
+def _notes(audit: TrainingAudit, seeded: bool) -> list[str]:
+    notes = [
+        "An audit shows a lower bound. A claim that is not refuted is not proved by that.",
+        "The first two tests assume nothing but the guarantee. The third also assumes that different canaries fare "
+        "independently, as they do under the claimed mechanism: it refutes that the claimed mechanism ran.",
+        "The bounds by a trade-off curve are the epsilon of the same sampling and steps with the least noise that is "
+        "refuted.",
+        "All bounds of a run hold together, at the stated confidence.",
+        "Controls are faulty on purpose and must be flagged. They read no private data.",
+    ]
+    if audit.kind == "input":
+        notes.append(
+            "Black-box attacks on noisy training are weak: expect bounds near zero even for faulty runs, and take "
+            "gradient canaries to look for faults."
+        )
+        notes.append(
+            "The scores of input canaries depend on each other; their intervals describe and prove nothing."
+        )
+    if audit.plant:
+        notes.append("A fault was planted. No private data were read: every real unit was blank.")
+    if seeded:
+        notes.append("The run is seeded: it can be repeated, and guarantees nothing.")
+    return notes

@@ -1,1 +1,0 @@
-"""`dpose attack`: what somebody can still find out from pictures that were released."""

@@ -1,0 +1,106 @@
+"""What an experiment leaves in its folder: results.json, results.md, its figures, and a page with all of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpose.files import write_atomic
+from dpose.media.images import decode_image
+from dpose.papers.experiment import Drawing, Experiment, Findings, Outcome, Table, Values
+from dpose.privacy.statement import software_versions
+from dpose.report.document import head
+from dpose.report.markup import Html, bullets, figure, scrolling_table, tag, together
+
+
+def write_results(
+    folder: Path, experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings
+) -> list[Path]:
+    """Write everything; the files that a reader opens first come first.
+
+    Raises:
+        DposeError: the folder cannot be written to.
+    """
+    files: dict[str, bytes | str] = {
+        "index.html": page(experiment, findings),
+        "results.md": markdown(experiment, findings),
+        "results.json": _json(experiment, settings, outcomes, findings.values),
+        **{f"{drawing.name}.png": drawing.png for drawing in findings.drawings},
+    }
+    for name, content in files.items():
+        write_atomic(folder / name, content)
+    return [folder / name for name in files]
+
+
+def markdown(experiment: Experiment, findings: Findings) -> str:
+    """Tables and notes as Markdown."""
+    parts = [f"# {experiment.name}: {experiment.title}", *(f"* {note}" for note in findings.notes)]
+    for drawing in findings.drawings:
+        parts.append(f"\n![{drawing.caption}]({drawing.name}.png)")
+    for table in findings.tables:
+        parts += markdown_table(table)
+    return "\n".join(parts) + "\n"
+
+
+def markdown_table(table: Table) -> list[str]:
+    """A table with its title, as lines of Markdown."""
+    head = ["", f"## {table.title}", "", _row(table.head), _row(("---",) * len(table.head))]
+    return [*head, *(_row(row) for row in table.rows)]
+
+
+def page(experiment: Experiment, findings: Findings) -> str:
+    """One HTML file that needs no other and loads nothing."""
+    top = tag(
+        "header",
+        tag("p", f"dpose reproduce {experiment.name}", class_="eyebrow"),
+        tag("h1", experiment.title),
+        bullets(findings.notes),
+    )
+    drawings = [tag("section", drawn(drawing)) for drawing in findings.drawings]
+    tables = [tag("section", _table(table)) for table in findings.tables]
+    body = tag("body", top, tag("main", *drawings, *tables))
+    return (
+        "<!DOCTYPE html>\n"
+        + tag("html", head(f"{experiment.name}: {experiment.title}"), body, lang="en")
+        + "\n"
+    )
+
+
+def _table(table: Table) -> Html:
+    return together([tag("h2", table.title), scrolling_table("", table.head, table.rows)])
+
+
+def drawn(drawing: Drawing) -> Html:
+    """A figure with its caption, the picture within the page."""
+    height, width = decode_image(drawing.png, drawing.name).shape[:2]
+    uri = "data:image/png;base64," + base64.b64encode(drawing.png).decode("ascii")
+    # as large as the column lets it be: figures are drawn at twice a screen's resolution
+    style = "max-width:100%;height:auto"
+    image = tag("img", src=uri, alt=drawing.caption, width=width, height=height, style=style)
+    return figure(image, drawing.caption)
+
+
+def _json(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], computed: Values) -> str:
+    cells: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        cell: dict[str, Any] = {"settings": outcome.cell.settings, "status": outcome.status}
+        if outcome.status == "done":
+            cell["values"] = outcome.values
+        if outcome.error:
+            cell["error"] = outcome.error
+        cells.append(cell)
+    content = {
+        "experiment": experiment.name,
+        "settings": settings,
+        "software": software_versions(),
+        **computed,
+        "cells": cells,
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,14 @@
+"""Seeds 000 and 003: Sivangi et al., "Differentially Private 2D Human Pose Estimation"; and benchmarks like them.
+
+One kind of cell, a training that is tested, serves every table and figure.
+"""
+
+from functools import partial
+
+from dpose.papers.experiment import Experiment
+from dpose.papers.pose.catalogue import DESIGNS
+from dpose.papers.pose.grid import Grid, told
+
+EXPERIMENTS = tuple(
+    Experiment(design.name, design.title, partial(Grid.of, design), told) for design in DESIGNS
+)

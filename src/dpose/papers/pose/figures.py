@@ -1,0 +1,221 @@
+"""Figures of a grid: PCKh by epsilon with error bars, and C by epsilon as heat maps."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from numpy.typing import NDArray
+
+from dpose.papers.experiment import Drawing, Outcome
+from dpose.papers.pixelization.drawing import INK, finish, png, sheet
+from dpose.papers.pose.benchmarks import STRATEGIES, Design
+from dpose.papers.pose.cells import RECOMMENDED, START, Training
+from dpose.papers.pose.tables import SHARP, VIEWS, Ours, by_setting
+from dpose.privacy.rounding import as_given
+
+COLOURS = {
+    "dp-sgd": "#1d4ed8",
+    "pdp-sgd": "#c2410c",
+    "fdp-sgd": "#7c3aed",
+    "fpdp-sgd": "#15803d",
+    RECOMMENDED: "#be123c",
+    "non-private": "#22303c",
+    "public-only": "#0d9488",
+    START: "#9ca3af",
+}
+MARKS = {"dp-sgd": "o", "pdp-sgd": "s", "fdp-sgd": "^", "fpdp-sgd": "D", RECOMMENDED: "*"}
+
+Curves = Mapping[Training, float]
+
+
+def grid_drawings(design: Design, outcomes: Sequence[Outcome]) -> tuple[Drawing, ...]:
+    """What can be drawn: curves where there is a private number, heat maps where ours have two C."""
+    ours = by_setting(outcomes)
+    paper = {
+        Training(x.method, x.strategy, x.clip_norm, x.epsilon): x.values[_column(design)]
+        for table in design.tables
+        for x in table.lines
+        if x.sure
+    }
+    drawn = []
+    if any(t.private for t in (*paper, *_means(ours))):
+        drawn.append(_curves(design, ours, paper))
+    maps = _heat_maps(design, ours, paper)
+    return (*drawn, *([maps] if maps else []))
+
+
+def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Drawing:
+    found = _means(ours)
+    strategies = _present([t.strategy for t in found if t.private]) or _present([t.strategy for t in paper])
+    numbers = {
+        t.clip_norm for t in (*found, *paper) if t.private and t.strategy in strategies and t.clip_norm
+    }
+    # the recipe alone has no C in its row
+    clip_norms: list[float | None] = [*sorted(numbers, reverse=True)] or [None]
+    alone = len(clip_norms) == 1
+    figure, axes = sheet(
+        len(strategies),
+        len(clip_norms),
+        f"{design.name}: {_metric(design)} by epsilon",
+        width=6.5 if alone else 3.5,
+        height=3.8 if alone else 3.0,
+    )
+    for row, strategy in enumerate(strategies):
+        for column, clip_norm in enumerate(clip_norms):
+            panel = axes[row, column]
+            ticks = _panel(panel, ours, paper, strategy, clip_norm)
+            title = STRATEGIES[strategy] + (f", C = {clip_norm:g}" if clip_norm else "")
+            panel.set_title(title, fontsize=9, color=INK)
+            label = "" if column else _metric(design)
+            finish(panel, "epsilon", label, ticks=ticks, log_x=True)
+    # one scale for all panels; from zero where the paper's numbers span most of it anyway
+    low = 0.0 if paper else min(panel.get_ylim()[0] for panel in axes.flat)
+    top = max(panel.get_ylim()[1] for panel in axes.flat)
+    for panel in axes.flat:
+        panel.set_ylim(low, top)
+    handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside lower center",
+        ncols=3 if alone else 4,
+        fontsize=8,
+        frameon=False,
+    )
+    caption = f"{_metric(design)} by epsilon: ours solid; flat lines need no epsilon"
+    if any(len(o.numbers(_column(design))) > 1 for o in ours.values()):
+        caption += "; bars are standard deviations over repetitions"
+    if paper:
+        caption += "; the paper's dashed, on its own data and model"
+    return Drawing(f"{_file(design)}-curves", png(figure), caption)
+
+
+def _panel(
+    panel: Axes, ours: Mapping[Training, Ours], paper: Curves, strategy: str, clip_norm: float | None
+) -> list[float]:
+    """One strategy and C; the epsilons that are drawn."""
+    ticks: set[float] = set()
+    for method, colour in COLOURS.items():
+        chosen = [
+            t
+            for t in (*ours, *paper)
+            if (t.method, t.strategy) == (method, strategy) and t.clip_norm in (clip_norm, None)
+        ]
+        printed = sorted((t.epsilon, paper[t]) for t in set(chosen) if t in paper and t.epsilon)
+        mine = [(t, _numbers(ours[t])) for t in sorted(set(chosen)) if t in ours and _numbers(ours[t])]
+        if printed:
+            panel.plot(
+                *zip(*printed, strict=True), "--", color=colour, lw=1.1, alpha=0.7, label=f"{method}, paper"
+            )
+        if mine and method in MARKS:
+            x = [t.epsilon or 0.0 for t, _ in mine]
+            y = [statistics.mean(n) for _, n in mine]
+            spread = [statistics.stdev(n) if len(n) > 1 else 0.0 for _, n in mine]
+            panel.errorbar(
+                x,
+                y,
+                yerr=spread if any(spread) else None,
+                color=colour,
+                marker=MARKS[method],
+                markersize=4,
+                lw=1.5,
+                capsize=2.5,
+                label=method,
+            )
+        ticks |= {e for e, _ in printed} | {t.epsilon for t, _ in mine if t.epsilon}
+    for method, scores, style, label in (
+        ("non-private", SHARP, "-", "non-private"),
+        ("public-only", SHARP, "-", "public-only, sharp pictures"),
+        ("public-only", VIEWS, ":", "public-only, public views"),
+        (START, SHARP, "-.", "starting model"),
+    ):
+        training = Training(START, START) if method == START else Training(method, strategy)
+        numbers = _numbers(ours[training], scores) if training in ours else []
+        if numbers and not (method == START and strategy == "scratch"):
+            panel.axhline(statistics.mean(numbers), color=COLOURS[method], ls=style, lw=1.1, label=label)
+    return _apart(sorted(ticks))
+
+
+def _apart(ticks: Sequence[float]) -> list[float]:
+    """Those of `ticks` that leave room for their labels on a logarithmic axis."""
+    kept: list[float] = []
+    for tick in ticks:
+        if not kept or tick / kept[-1] > 1.3:
+            kept.append(tick)
+    return kept
+
+
+def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Drawing | None:
+    found = {t: statistics.mean(_numbers(o)) for t, o in ours.items() if t.clip_norm and _numbers(o)}
+    panels = list(dict.fromkeys((t.method, t.strategy) for t in found))
+    if len({t.clip_norm for t in found}) < 2:
+        return None  # one C by epsilon is a curve, and is drawn as one
+    clip_norms = sorted({t.clip_norm for t in found if t.clip_norm}, reverse=True)
+    epsilons = sorted({t.epsilon for t in found if t.epsilon})
+    sources: list[tuple[str, Curves]] = [("ours", found)]
+    if paper:
+        sources.append(("the paper's", paper))
+    figure, axes = sheet(
+        len(panels), len(sources), f"{design.name}: {_metric(design)} by C and epsilon", width=4.2, height=1.9
+    )
+    shown = [v for _, values in sources for t, v in values.items() if (t.method, t.strategy) in panels]
+    span = Normalize(min(shown), max(shown))  # one for all panels, or noise would look like an effect
+    for row, (method, strategy) in enumerate(panels):
+        for column, (whose, values) in enumerate(sources):
+            field = np.array(
+                [[values.get(Training(method, strategy, c, e), np.nan) for e in epsilons] for c in clip_norms]
+            )
+            _map(axes[row, column], field, span, clip_norms, epsilons, f"{method}, {strategy}: {whose}")
+    caption = f"{_metric(design)} by clipping norm C and epsilon, one scale of colours" + (
+        "; the paper's for the same settings, on its own data and model" if paper else ""
+    )
+    return Drawing(f"{_file(design)}-heat", png(figure), caption)
+
+
+def _map(
+    panel: Axes,
+    field: NDArray[np.float64],
+    span: Normalize,
+    clip_norms: Sequence[float],
+    epsilons: Sequence[float],
+    title: str,
+) -> None:
+    panel.imshow(field, cmap="viridis", norm=span, aspect="auto")
+    for (row, column), value in np.ndenumerate(field):
+        text = f"{value:.1f}" if np.isfinite(value) else "not run"
+        dark = np.isfinite(value) and span(value) < 0.6
+        panel.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if dark else INK)
+    panel.set_xticks(range(len(epsilons)), [f"{as_given(e)}" for e in epsilons])
+    panel.set_yticks(range(len(clip_norms)), [f"{c:g}" for c in clip_norms])
+    panel.set_xlabel("epsilon", fontsize=9, color=INK)
+    panel.set_ylabel("C", fontsize=9, color=INK)
+    panel.set_title(title, fontsize=9, color=INK)
+    panel.tick_params(labelsize=8, colors=INK)
+
+
+def _numbers(ours: Ours, scores: str = SHARP) -> list[float]:
+    return ours.numbers("Mean", scores) or ours.numbers("AP", scores)
+
+
+def _means(ours: Mapping[Training, Ours]) -> list[Training]:
+    return [training for training, o in ours.items() if _numbers(o)]
+
+
+def _present(strategies: Sequence[str]) -> list[str]:
+    return [strategy for strategy in STRATEGIES if strategy in strategies]
+
+
+def _column(design: Design) -> str:
+    return "AP" if any(table.scored_by == "OKS AP" for table in design.tables) else "Mean"
+
+
+def _metric(design: Design) -> str:
+    return "AP (percent)" if _column(design) == "AP" else "mean PCKh@0.5 (percent)"
+
+
+def _file(design: Design) -> str:
+    return design.name.replace("/", "-")

@@ -1,0 +1,216 @@
+"""Tests of finished models: on sharp pictures, on public views, on people who stand upright; and person by person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.papers.paired import Counts
+from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.folder import load_model, shipped_weights
+from dpose.pose.metrics import SCORED, PCKh, PCKhResult
+from dpose.pose.model import PoseModel
+from dpose.pose.predict import predict_logits
+from dpose.pose.skeletons import MPII, SKELETONS, joint_map
+from dpose.runs.build import shown_spec
+from dpose.runs.evaluate import evaluate_run, record_score
+from dpose.runs.places import run_config
+from dpose.runs.scored import reserve_reading
+from dpose.runs.scoring import score_boxes
+from dpose.training.folder import read_statement
+from dpose.training.public_view import PublicViews
+from dpose.units import UnitDataset
+
+QUIET = Console(quiet=True)
+AT_ONCE = 64
+TILT = 45.0
+"""The most that an upright person's line from mid-hip to head top leans from the vertical, in degrees."""
+UPRIGHT_RULE = (
+    f"upright: people whose labelled head top is above the middle of their labelled hips, within {TILT:g} degrees of "
+    "the vertical of the picture, and whose labelled ankles are below it; chosen by labels alone"
+)
+
+
+@dataclass(frozen=True)
+class People:
+    """What a model found of every person of some units.
+
+    Attributes:
+        names: N, of the units.
+        predicted: (N, 16, 2), crop pixels, MPII's joints.
+        true: (N, 16, 2), the same.
+        labelled: (N, 16).
+        heads: (N,), PCKh's reference length in crop pixels; nan where unknown.
+    """
+
+    names: tuple[str, ...]
+    predicted: NDArray[np.float64]
+    true: NDArray[np.float64]
+    labelled: NDArray[np.bool_]
+    heads: NDArray[np.float64]
+
+    def score(self, chosen: NDArray[np.bool_] | None = None) -> PCKhResult:
+        """PCKh of everyone, or of those `chosen` (N,)."""
+        metric = PCKh()
+        mask = np.ones(len(self.names), bool) if chosen is None else chosen
+        metric.update(self.predicted[mask], self.true[mask], self.labelled[mask], self.heads[mask])
+        return metric.compute()
+
+    def upright(self) -> NDArray[np.bool_]:
+        """(N,), who stands upright by the labels (`UPRIGHT_RULE`)."""
+        hips, ankles, head = [2, 3], [0, 5], 9
+        middle = self.true[:, hips].mean(1)
+        across, up = (self.true[:, head] - middle).T * np.array([[1.0], [-1.0]])
+        known = self.labelled[:, [*hips, head]].all(1)
+        lean = np.degrees(np.arctan2(np.abs(across), up))
+        below = (self.true[:, ankles, 1] > middle[:, 1:]) | ~self.labelled[:, ankles]
+        result: NDArray[np.bool_] = known & (lean <= TILT) & below.all(1)
+        return result
+
+    def found(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(N,) joints found at PCKh@0.5 and (N,) joints scored, of each person."""
+        scored = self.labelled[:, list(SCORED)] & (self.heads > 0)[:, None]
+        apart = np.linalg.norm(self.predicted - self.true, axis=-1)[:, list(SCORED)]
+        near = apart <= 0.5 * np.nan_to_num(self.heads)[:, None]
+        return (near & scored).sum(1), scored.sum(1)
+
+    def write(self, path: Path) -> None:
+        """Keep what was found of each person, for intervals and for choosing pictures; `read_people` reads it.
+
+        Raises:
+            DposeError: the file cannot be written.
+        """
+        found, scored = self.found()
+        content = {"units": list(self.names), "found": found.tolist(), "scored": scored.tolist()}
+        write_atomic(path, json.dumps(content) + "\n")
+
+
+def read_people(path: Path) -> Counts:
+    """What a run found of each person, as `People.write` kept it.
+
+    Raises:
+        DposeError: there is no such file, or it is damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        names = tuple(map(str, content["units"]))
+        found, scored = (np.array(content[name], np.int64) for name in ("found", "scored"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DposeError("cannot be read", str(path), "delete its cell's file, and run again") from error
+    if found.shape != scored.shape or found.shape != (len(names),):
+        raise DposeError(
+            "does not count each person once", str(path), "delete its cell's file, and run again"
+        )
+    return Counts(names, found, scored)
+
+
+def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dict[str, Any], People | None]:
+    """The scores of the model in `run`.
+
+    Args:
+        run: A run or model folder.
+        data: With its split.
+        limit: At most so many units.
+        views: Also test on the public views that the run learnt from.
+
+    Returns:
+        As JSON: "metric", "columns", and for PCKh "people", "upright" and "upright_people"; with `views` also
+        "view_columns". And, for PCKh, everyone.
+
+    Raises:
+        DposeError: the data cannot be read, or are those that the run protects.
+    """
+    shipped = run.resolve() in {folder.resolve() for folder in shipped_weights().values()}
+    model = load_model(run).to("cuda" if torch.cuda.is_available() else "cpu")
+    spec = DataSpec.parse(data).for_purpose("evaluate")
+    # the weights that come with dpose belong to no run: there is no folder to note a score in
+    if shipped and not spec.public:
+        read = open_tested(data, limit, model.config.input_size)
+        reserve_reading(run, read, name=shown_spec(spec), unit="image", console=QUIET)
+    if shipped and SOURCES[spec.name].coco is not None:
+        boxes = score_boxes(model, spec, limit=limit, console=QUIET)[0]
+        return {"metric": "OKS AP", "columns": _percent(boxes.columns())}, None
+    if not shipped:
+        result = evaluate_run(run, data, limit=limit, console=QUIET)[0]
+        if not isinstance(result, PCKhResult):
+            return {"metric": "OKS AP", "columns": _percent(result.columns())}, None
+    size = model.config.input_size
+    units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
+    everyone = people(model, units.with_skeleton(MPII))
+    upright = everyone.upright()
+    scores = {"": everyone.score(), "upright": everyone.score(upright)}
+    if views:
+        blurred = PublicViews(units.with_skeleton(MPII), run_config(run).plan.public_view)
+        scores["public views"] = people(model, blurred).score()
+    statement = read_statement(run)
+    for name, found in scores.items():
+        if name and not shipped:
+            title = f"{shown_spec(spec)}, {name}"
+            record_score(run, "pose", title, spec.public, len(units), found, {}, statement, QUIET)
+            statement = read_statement(run)
+    values: dict[str, Any] = {
+        "metric": "PCKh",
+        "columns": _clean(scores[""].columns()),
+        "people": scores[""].people,
+        "upright": _clean(scores["upright"].columns()),
+        "upright_people": scores["upright"].people,
+    }
+    if views:
+        values["view_columns"] = _clean(scores["public views"].columns())
+    return values, everyone
+
+
+def people(model: PoseModel, units: UnitDataset) -> People:
+    """What `model` finds of everyone in `units`, which are not augmented and have MPII's joints.
+
+    Args:
+        model: With joints that MPII has.
+        units: `PoseUnits` or their public views.
+    """
+    rng = np.random.default_rng(0)
+    names: list[str] = []
+    views = []
+    for index in range(len(units)):
+        for view in units.load(index, rng):
+            names.append(units.unit_id(index))
+            views.append(view)
+    guesses = []
+    for start in range(0, len(views), AT_ONCE):
+        crops = np.stack([view.image for view in views[start : start + AT_ONCE]])
+        shown = torch.from_numpy(crops).permute(0, 3, 1, 2).to(next(model.parameters()).device)
+        logits = predict_logits(model, shown)
+        points = torch.stack([axis.argmax(-1) / model.config.split_ratio for axis in logits], -1)
+        guesses.append(points.double().cpu().numpy())
+    known = joint_map(SKELETONS[model.config.skeleton], MPII)
+    labelled = np.stack([view.target["labelled"] for view in views]) > 0
+    labelled[:, list(known.missing)] = False
+    return People(
+        tuple(names),
+        known.points(np.concatenate(guesses)),
+        np.stack([view.target["keypoints"] for view in views]).astype(np.float64),
+        labelled,
+        np.array([view.target["head_length"] for view in views], np.float64),
+    )
+
+
+def _clean(columns: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: float(value) if np.isfinite(value) else None for name, value in columns.items()}
+
+
+def _percent(columns: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: None if value is None else 100 * value for name, value in _clean(columns).items()}
+
+
+def open_tested(data: str, limit: int | None, size: tuple[int, int]) -> PoseUnits:
+    """The units that models are tested on, for drawing."""
+    return open_data(data, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)

@@ -1,0 +1,122 @@
+"""`dpose reproduce`: open the data, run the cells that are missing, write and show what was found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dpose.errors import DposeError
+from dpose.papers.cells import claim_folder, read_cells, run_cells
+from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request
+from dpose.papers.output import write_results
+from dpose.papers.parallel import run_parallel
+from dpose.papers.registry import EXPERIMENTS
+from dpose.papers.terminal import print_table
+
+
+def experiment_named(name: str) -> Experiment:
+    """The experiment of a name.
+
+    Raises:
+        DposeError: there is none.
+    """
+    if name not in EXPERIMENTS:
+        raise DposeError(f"no experiment called {name!r}", fix=f"known are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def reproduce(name: str, request: Request, out: Path | None, console: Console) -> list[Outcome]:
+    """Run an experiment, or what is missing of it, and write its results; stopped by Ctrl-C, write what is there.
+
+    Args:
+        name: A key of `EXPERIMENTS`.
+        request: Data and options.
+        out: The results' folder; the experiment's own by default. One that holds part of them is gone on with.
+        console: For progress, tables and notes.
+
+    Returns:
+        What became of each cell.
+
+    Raises:
+        DposeError: unknown name, unusable data, or a folder of other results.
+        KeyboardInterrupt: after writing, where it was stopped.
+    """
+    experiment = experiment_named(name)
+    _check_options(experiment, request)
+    folder = out or experiment.folder
+    request = replace(request, folder=folder)
+    with console.status("opening the data"):
+        bound = experiment.bind(request)
+    settings = {"experiment": name, **bound.settings}
+    claim_folder(folder, settings)
+    failed: dict[str, Outcome] = {}
+    try:
+        _run(experiment, request, bound, console, failed)
+    finally:
+        outcomes = [
+            failed.get(outcome.cell.key, outcome) if outcome.status != "done" else outcome
+            for outcome in read_cells(folder, bound.cells)
+        ]
+        with console.status("drawing"):
+            findings = bound.show(outcomes)
+            written = write_results(folder, experiment, settings, outcomes, findings)
+        for table in findings.tables:
+            print_table(table, console)
+        for note in findings.notes:
+            console.print(f"* {note}", highlight=False)
+        console.print(f"\nWritten: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+        for outcome in failed.values():
+            console.print(
+                f"[bold red]failed[/]: {outcome.cell.key}: {outcome.error}", highlight=False, soft_wrap=True
+            )
+    return outcomes
+
+
+def _run(
+    experiment: Experiment, request: Request, bound: Bound, console: Console, failed: dict[str, Outcome]
+) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    wanted = [cell for cell in bound.cells if cell.wanted]
+    told = {cell.key for cell in wanted}
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(
+            "trainings" if experiment.trains else "pictures", total=sum(cell.weight for cell in wanted)
+        )
+
+        def advance(count: int) -> None:
+            bar.advance(task, count)
+
+        if request.processes > 1:
+            found = run_parallel(experiment.name, request, bound, request.folder, advance)
+        else:
+            found = run_cells(bound, request.folder, advance)
+        for outcome in found:
+            if outcome.status == "failed":
+                failed[outcome.cell.key] = outcome
+            if experiment.tell and outcome.cell.key in told:
+                console.print(experiment.tell(outcome), highlight=False, markup=False, soft_wrap=True)
+
+
+def _check_options(experiment: Experiment, request: Request) -> None:
+    """Refuse options that this experiment would leave unread.
+
+    Raises:
+        DposeError: there is one.
+    """
+    if experiment.trains:
+        odd = request.segmenter or request.quick or request.external
+        if odd:
+            raise DposeError(
+                "takes no --segmenter, --quick or --external",
+                experiment.name,
+                "its small subset is --core; see dpose reproduce --help",
+            )
+    elif request.grid != GridRequest() or request.processes != 1:
+        raise DposeError(
+            "trains no pose model, and takes none of the options of those that do",
+            experiment.name,
+            "see dpose reproduce --help",
+        )

@@ -1,0 +1,240 @@
+"""The rows: what is done to the videos or to the training, and what that guarantees."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.action.data.sources import Held, Source, StillFile, VideoFile, whole
+from dpose.action.data.units import Video, VideoSet
+from dpose.errors import DposeError
+from dpose.media.images import write_image
+from dpose.media.video import probe
+from dpose.release.clip_cells import ClipShape
+from dpose.release.clip_config import PAPER_K, SPLIT, ClipSetting
+from dpose.release.clips import release_clip, release_file
+from dpose.release.obfuscate import Obfuscator, obfuscate_file
+
+DELTA = 1e-4
+PAPER_VALUES = 320 * 240 * 3
+"""Values of a frame in seed 004, of which k = 3,072 are kept."""
+ROWS_OF_OBFUSCATION = 256
+"""Smaller videos are enlarged to so many rows to be obscured, by kernels in pixels, and shrunk again."""
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row.
+
+    Attributes:
+        key: Names its cells, and its videos with `--external`.
+        title: What the tables call it.
+        guarantee: What is guaranteed, and to which neighbours.
+        kind: "raw", "release", "paper", "obscure", "train" (private training on raw videos) or "foreign".
+        epsilon: Of a release or a training.
+        views: Clips of a video in its gradient.
+        k: For the paper's algorithm, the dimension at 320 x 240.
+        split: For the paper's algorithm, b.
+    """
+
+    key: str
+    title: str
+    guarantee: str = NONE
+    kind: str = "raw"
+    epsilon: float = 0.0
+    views: int = 1
+    k: int = PAPER_K
+    split: float = SPLIT
+
+
+def _dprp(epsilon: int, views: int = 1) -> Method:
+    clips = " (3 clips)" if views > 1 else ""
+    return Method(
+        f"block-{epsilon}{'-3clips' if views > 1 else ''}",
+        f"dpose release-video, block means{clips}, epsilon {epsilon}",
+        f"({epsilon}, 1e-4): videos that differ in at most 16 pixels in all",
+        "release",
+        epsilon,
+        views,
+    )
+
+
+def _paper(epsilon: int, k: int = PAPER_K, split: float = SPLIT) -> Method:
+    suffix = ("" if k == PAPER_K else f"-k{k}") + ("" if split == SPLIT else f"-b{split:g}")
+    words = ("" if k == PAPER_K else f", k {k:,}") + ("" if split == SPLIT else f", b {split:g}")
+    return Method(
+        f"paper-{epsilon}{suffix}",
+        f"Video-DPRP as printed, claimed epsilon {epsilon}{words}",
+        "none: its claim for one frame does not hold (docs/proofs/video.md)",
+        "paper",
+        epsilon,
+        k=k,
+        split=split,
+    )
+
+
+def _trained(name: str, title: str, epsilon: int, views: int) -> Method:
+    return Method(
+        f"{name}-{epsilon}",
+        f"{title}, epsilon {epsilon}",
+        f"({epsilon}, 1e-4) of the model, not of any video: one training video left out",
+        "train",
+        epsilon,
+        views,
+    )
+
+
+EPSILONS = (2, 5, 8)
+DIMENSIONS = (1200, 2304, PAPER_K, 7500, 15360)
+SHARES = (0.2, 0.4, 0.5, 0.6, SPLIT)
+RAW = Method("raw", "Raw data (no privacy)")
+OBSCURED = {
+    "isr-32x24": "ISR 32x24",
+    "isr-16x12": "ISR 16x12",
+    "face-blur": "Face blurring",
+    "blur": "Blur",
+    "pixelate": "Pixelation",
+}
+FOREIGN = {
+    "v-sam": "V-SAM",
+    "face-anonymizer": "Face Anonymizer",
+    "spact": "SPAct",
+    "alf": "ALF",
+    "deepprivacy": "Deepprivacy",
+    "appearance-free": "Appearance free",
+    "selective": "Selective privacy",
+}
+_ALL = (
+    *(Method(key, title, kind="obscure") for key, title in OBSCURED.items()),
+    *(Method(key, title, kind="foreign") for key, title in FOREIGN.items()),
+    RAW,
+    *(_dprp(e) for e in EPSILONS),
+    *(_dprp(e, 3) for e in EPSILONS),
+    *(_paper(e) for e in EPSILONS),
+    *(_paper(8, k) for k in DIMENSIONS if k != PAPER_K),
+    *(_paper(8, split=b) for b in SHARES if b != SPLIT),
+    *(_trained("dp-sgd", "DP-SGD", e, 1) for e in EPSILONS),
+    *(_trained("multiclip", "MultiClip-DP (3 clips)", e, 3) for e in EPSILONS),
+)
+METHODS: Mapping[str, Method] = {method.key: method for method in _ALL}
+"""Every row by key."""
+
+
+def released(
+    videos: VideoSet, method: Method, seed: int, external: Mapping[str, Path], folder: Path
+) -> VideoSet:
+    """The videos as `method` shows them; each is released once and kept: rendered ones in memory, files as files.
+
+    Args:
+        videos: The originals.
+        method: Of kind "raw" or "train", which show them as they are, or any other.
+        seed: Of all noise.
+        external: Folders with videos that were made elsewhere, by row.
+        folder: Where released files go; those that are there are taken.
+
+    Raises:
+        DposeError: videos of a foreign method are not there, or a video cannot be read or written.
+    """
+    if method.key in external:
+        return videos.through(lambda video: _elsewhere(external[method.key], video))
+    if method.kind in ("raw", "train"):
+        return videos
+    if method.kind == "foreign":
+        raise DposeError(
+            "not available: its videos must be made first",
+            method.key,
+            f"then give --external {method.key}:DIR",
+        )
+    return videos.through(lambda video: _shown(video, method, _seed_of(video, seed), folder))
+
+
+def available(method: Method, external: Mapping[str, Path]) -> bool:
+    """Whether `released` can show videos."""
+    return method.key in external or method.kind != "foreign"
+
+
+def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
+    """Folders by row, from "NAME:DIR".
+
+    Raises:
+        DposeError: no such row, no such folder, or the same row twice.
+    """
+    found: dict[str, Path] = {}
+    for text in given:
+        name, _, folder = text.partition(":")
+        if name not in METHODS or name == RAW.key:
+            raise DposeError(
+                f"no row called {name!r}", f"--external {text}", f"known are {', '.join(METHODS)}"
+            )
+        if name in found or not Path(folder).is_dir() or not folder:
+            raise DposeError("must name a folder, and each row once", f"--external {text}")
+        found[name] = Path(folder)
+    return found
+
+
+def _elsewhere(folder: Path, video: Video) -> Source:
+    path = folder / video.name
+    path = path if path.suffix else path.with_suffix(".mp4")
+    if not path.is_file():
+        raise DposeError("this video of the method is missing", str(path))
+    return VideoFile(path)
+
+
+def _shown(video: Video, method: Method, seed: int, folder: Path) -> Source:
+    source = video.source
+    if isinstance(source, VideoFile):
+        out = folder / Path(video.name).with_suffix(".mp4")
+        if not out.exists():
+            out.parent.mkdir(parents=True, exist_ok=True)
+            info = probe(source.path)
+            if method.kind == "obscure":
+                obfuscate_file(info, out, method.key, seed=seed)
+            else:
+                release_file(info, out, _setting(method, info.height * info.width * 3), seed=seed)
+        return VideoFile(out)
+    if isinstance(source, StillFile):
+        out = folder / Path(video.name).with_suffix(".png")
+        if not out.exists():
+            write_image(out, _through(source, method, seed)[0])
+        return StillFile(out)
+    return Held(partial(_through, source, method, seed))
+
+
+def _setting(method: Method, values: int) -> ClipSetting:
+    """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
+    if method.kind == "paper":
+        k = max(3, round(method.k * values / PAPER_VALUES))
+        return ClipSetting.of(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
+    return ClipSetting.of(str(method.epsilon), str(DELTA))
+
+
+def _through(source: Source, method: Method, seed: int) -> NDArray[np.uint8]:
+    frames = whole(source)
+    if method.kind == "obscure":
+        return _obscured(frames, method.key, seed)
+    return release_clip(frames, _setting(method, frames[0].size), seed=seed).frames
+
+
+def _obscured(frames: NDArray[np.uint8], method: str, seed: int) -> NDArray[np.uint8]:
+    count, height, width, channels = frames.shape
+    scale = max(1, round(ROWS_OF_OBFUSCATION / height))
+    large = (width * scale, height * scale)
+    work = Obfuscator(method, ClipShape(count, large[1], large[0], channels), seed)
+    shown = [
+        work.apply(cv2.resize(f, large, interpolation=cv2.INTER_LINEAR).astype(np.uint8)) for f in frames
+    ]
+    small = [cv2.resize(f, (width, height), interpolation=cv2.INTER_AREA) for f in shown]
+    return np.stack(small).astype(np.uint8)
+
+
+def _seed_of(video: Video, seed: int) -> int:
+    digest = hashlib.sha256(f"{seed} {video.name}".encode()).digest()
+    return int.from_bytes(digest[:6], "big")

@@ -1,0 +1,319 @@
+"""Files, folders and globs: which are released, where they go, and the release of each."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpose.errors import DposeError, naming
+from dpose.files import write_atomic
+from dpose.media.images import IMAGE_SUFFIXES, picture_header, read_pixels
+from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
+from dpose.privacy.statement import PrivacyStatement
+from dpose.release.api import PEAKS, bind, pixelize
+from dpose.release.archive import pack, unpack
+from dpose.release.config import Setting
+from dpose.release.embed import encoded, sidecar_of, stamp, stamped_picture
+from dpose.release.mechanism import Plan
+from dpose.release.names import first_number, numbered, remember_names
+from dpose.release.published_pixelization import PaperPlan
+from dpose.release.verify import PICTURES
+from dpose.release.video import release_video
+
+DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
+TOLD = 20
+"""Of files that could not be released, so many are named."""
+READABLE = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One file to release.
+
+    Attributes:
+        source: The original.
+        target: The released picture, archive or video.
+        archive: Where a picture's archive goes besides; None for none.
+        number: The number that stands for the original's name; empty where the file has another name.
+    """
+
+    source: Path
+    target: Path
+    archive: Path | None = None
+    number: str = ""
+
+    @property
+    def video(self) -> bool:
+        """Whether it is a video."""
+        return self.source.suffix.lower() in VIDEO_SUFFIXES
+
+    @property
+    def outputs(self) -> list[Path]:
+        """All that is written."""
+        beside = [sidecar_of(self.target)] if self.video else []
+        return [self.target, *beside, *([self.archive] if self.archive else [])]
+
+
+def find_jobs(
+    paths: Sequence[str],
+    out: Path,
+    *,
+    keep_names: bool = False,
+    suffix: str = ".png",
+    readable: Sequence[str] = READABLE,
+) -> list[Job]:
+    """Which files to release, and where to.
+
+    In a folder they are numbered, on from what is there, in the order of their names; `remember` writes down which is
+    which.
+
+    Args:
+        paths: Files, folders (with what is below them) and globs.
+        out: A folder; for one file also the name of a picture, archive or video.
+        keep_names: Give them their originals' names instead of numbers, and folders below.
+        suffix: Of released pictures in a folder: .png or .jpg.
+        readable: Suffixes of the files to release; others in a folder are passed over.
+
+    Raises:
+        DposeError: nothing is found, two files would get one name, or an original would be overwritten.
+    """
+    found = _found(paths, readable)
+    if not found:
+        kind = "picture or video" if readable is READABLE else "video"
+        raise DposeError(f"there is no {kind}", ", ".join(paths))
+    single = out.suffix.lower() in (*PICTURES, ".npz", *VIDEO_SUFFIXES) and not out.is_dir()
+    if single:
+        if len(found) > 1:
+            raise DposeError(f"cannot hold {len(found)} files", str(out), "name a folder")
+        jobs = [Job(found[0][0], out)]
+        if jobs[0].video != (out.suffix.lower() in VIDEO_SUFFIXES):
+            raise DposeError("a picture cannot become a video, nor a video a picture", str(out))
+    else:
+        start = first_number(out)
+        jobs = [
+            _in_folder(source, below, out, suffix, "" if keep_names else numbered(number))
+            for number, (source, below) in enumerate(found, start)
+        ]
+    for job in jobs:
+        if job.video and job.target.suffix.lower() not in WRITABLE:
+            raise DposeError(
+                "cannot write videos of this kind", str(job.target), f"use {', '.join(WRITABLE)}"
+            )
+    _refuse_collisions(jobs)
+    return jobs
+
+
+def remember(jobs: Sequence[Job], out: Path) -> Path | None:
+    """Write down, in the user's state folder, which original each number stands for: before they are released.
+
+    Returns:
+        The file that it stands in; None where no job has a number.
+
+    Raises:
+        DposeError: it cannot be written, or another command took one of the numbers meanwhile.
+    """
+    names = {job.number: job.source for job in jobs if job.number}
+    return remember_names(out, names) if names else None
+
+
+def release_picture(job: Job, setting: Setting, seed: int | None = None) -> PrivacyStatement:
+    """Release one picture file: the picture with its statement, and the archive.
+
+    Metadata (EXIF, thumbnails, profiles) is not copied: the file is encoded anew from the released cells.
+
+    Raises:
+        DposeError: the file cannot be read or written, or the setting does not fit it.
+    """
+    header, pixels = picture_header(job.source), read_pixels(job.source)
+    with naming(job.source):
+        release = pixelize(
+            pixels,
+            setting.epsilon,
+            setting.neighbours(False),
+            setting.block,
+            delta=setting.delta,
+            subdivide=setting.subdivide,
+            regions=setting.regions,
+            paper=setting.paper,
+            seed=seed,
+            caveats=(DECODED,) if header.lossy else (),
+        )
+    archive = pack(release.frames[0], release.statement)
+    picture = b""
+    if job.target.suffix.lower() != ".npz":
+        picture = stamped_picture(release.frames[0], job.target.suffix, release.statement)
+    if job.archive is not None:
+        write_atomic(job.archive, archive)
+    try:
+        write_atomic(job.target, picture or archive)
+    except DposeError:
+        if job.archive is not None:
+            job.archive.unlink(missing_ok=True)
+        raise
+    return release.statement
+
+
+def release_all(
+    jobs: Sequence[Job],
+    setting: Setting,
+    *,
+    seed: int | None = None,
+    workers: int = 1,
+    keep_sound: bool = False,
+    progress: Callable[[], None] | None = None,
+) -> Iterator[tuple[Job, PrivacyStatement]]:
+    """Release every file, in order: pictures `workers` at a time, a video's frames `workers` at a time.
+
+    Args:
+        jobs: What to release.
+        setting: How.
+        seed: Makes the noise repeatable and takes the guarantee away; each file has another seed.
+        workers: How many pictures or frames are in work at a time.
+        keep_sound: Copy the sound of videos.
+        progress: Called after each frame of a video.
+
+    Yields:
+        Each file with its statement, once it is written.
+
+    Raises:
+        DposeError: after all others, if files cannot be released; names them. Nothing stands under their names.
+    """
+    failed: list[tuple[Job, DposeError]] = []
+
+    def own_seed(number: int) -> int | None:
+        return None if seed is None else seed + number
+
+    pictures = [(number, job) for number, job in enumerate(jobs) if not job.video]
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        futures = {
+            number: pool.submit(release_picture, job, setting, own_seed(number)) for number, job in pictures
+        }
+        try:
+            for number, job in enumerate(jobs):
+                try:
+                    if number in futures:
+                        statement = futures.pop(number).result()
+                    else:
+                        with naming(job.source):
+                            statement = release_video(
+                                job.source,
+                                job.target,
+                                setting,
+                                seed=own_seed(number),
+                                workers=workers,
+                                keep_sound=keep_sound,
+                                progress=progress,
+                            )
+                except DposeError as error:
+                    # others are in work, or written already: those are told, and none is left out for this one
+                    failed.append((job, error))
+                else:
+                    yield job, statement
+        finally:
+            for future in futures.values():
+                future.cancel()
+    raise_failed(failed, len(jobs))
+
+
+def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
+    """One line for all files that could not be released; nothing where there are none.
+
+    Raises:
+        DposeError: there are some.
+    """
+    if not failed:
+        return
+    (job, error), *more = failed
+    if total == 1:
+        raise error
+    left = f"{len(failed)} of {total} files were not released"
+    if more:
+        names = [str(other.source) for other, _ in more[:TOLD]]
+        left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > TOLD else "")
+    raise DposeError(f"{error.line()}; {left}", "" if str(job.source) in error.line() else str(job.source))
+
+
+def picture_plan(path: Path, setting: Setting) -> Plan | PaperPlan:
+    """What releasing a picture file would cost; releases nothing.
+
+    Raises:
+        DposeError: the file cannot be read, or the setting does not fit it.
+    """
+    pixels = read_pixels(path)
+    channels = 1 if pixels.ndim == 2 else 3
+    with naming(path):
+        return bind(setting, pixels.shape[0], pixels.shape[1], channels, PEAKS[str(pixels.dtype)])
+
+
+def restore(archive: Path, out: Path) -> PrivacyStatement:
+    """Write the picture that an archive holds, bit for bit as it was released, with its statement.
+
+    Raises:
+        DposeError: the archive is damaged, altered or newer, or `out` is no picture's name.
+    """
+    try:
+        data = archive.read_bytes()
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(archive)) from error
+    released, statement = unpack(data, str(archive))
+    if out.suffix.lower() not in PICTURES:
+        raise DposeError("a picture is restored to .png or .jpg", str(out))
+    if statement.seal:
+        content = stamped_picture(released, out.suffix, statement)
+    else:
+        # older than seals: its words are not today's, and a new seal would say that they are
+        content = stamp(encoded(released, out.suffix), statement)
+    write_atomic(out, content)
+    return statement
+
+
+def _found(paths: Sequence[str], readable: Sequence[str]) -> list[tuple[Path, Path]]:
+    """Files, each with the path that it keeps below an output folder."""
+    found: dict[Path, Path] = {}
+    for text in paths:
+        path = Path(text)
+        matches = (
+            [path] if path.exists() else [Path(match) for match in sorted(glob.glob(text, recursive=True))]
+        )
+        if not matches:
+            raise DposeError("there is no such file or folder", text)
+        for match in matches:
+            if match.is_dir():
+                for file in sorted(match.rglob("*")):
+                    inner = file.relative_to(match)
+                    known = file.suffix.lower() in readable and file.is_file()
+                    if known and not any(part.startswith(".") for part in inner.parts):
+                        found.setdefault(file, inner)
+            elif match.suffix.lower() in readable:
+                found.setdefault(match, Path(match.name))
+            elif match == path:
+                kind = "is neither picture nor video" if readable is READABLE else "is no video"
+                raise DposeError(kind, text, f"known are {', '.join(readable)}")
+    return list(found.items())
+
+
+def _in_folder(source: Path, below: Path, out: Path, suffix: str, number: str) -> Job:
+    target = out / (Path(number) if number else below.with_suffix(""))
+    name = target.name
+    if source.suffix.lower() in VIDEO_SUFFIXES:
+        return Job(source, target.with_name(f"{name}.mp4"), number=number)
+    return Job(source, target.with_name(name + suffix), target.with_name(f"{name}.npz"), number)
+
+
+def _refuse_collisions(jobs: Sequence[Job]) -> None:
+    originals = {job.source.resolve() for job in jobs}
+    taken: dict[Path, Path] = {}
+    for job in jobs:
+        for output in job.outputs:
+            if output.resolve() in originals:
+                raise DposeError("would overwrite an original", str(output), "choose another --out")
+            other = taken.setdefault(output, job.source)
+            if other != job.source:
+                raise DposeError(
+                    f"both {other} and {job.source} would be written here",
+                    str(output),
+                    "leave out --keep-names",
+                )

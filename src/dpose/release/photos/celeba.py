@@ -1,0 +1,43 @@
+"""CelebA, aligned and cropped, with identities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpose.errors import DposeError
+from dpose.release.photos.photo import Photo, Photos, folder_of, read_grey
+
+PICTURES = ("img_align_celeba", "Img/img_align_celeba")
+LISTS = ("identity_CelebA.txt", "Anno/identity_CelebA.txt")
+
+
+def open_celeba(root: Path) -> Photos:
+    """Faces and who they are, in the list's order.
+
+    Args:
+        root: Has `img_align_celeba/` and `identity_CelebA.txt` (a file name and a number a line), or both in the
+            archive's own folders `Img` and `Anno`.
+
+    Raises:
+        DposeError: one of them is missing, or a line cannot be read.
+    """
+    folder = folder_of(root, PICTURES, "pictures")
+    path = next((root / name for name in LISTS if (root / name).is_file()), None)
+    if path is None:
+        raise DposeError("has no list of identities", str(root), f"expected {LISTS[0]} in it")
+    names, identities = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        name, _, who = line.strip().partition(" ")
+        if not who.strip().isdigit() or "/" in name or "\\" in name:
+            raise DposeError(f"line {number} is no file name with a number", str(path))
+        names.append(name)
+        identities.append(int(who))
+    if not names:
+        raise DposeError("lists nobody", str(path))
+
+    def read(index: int) -> Photo:
+        return Photo(names[index], read_grey(folder / names[index]), None, identities[index])
+
+    return Photos("CelebA", tuple(names), read, identities=tuple(identities))

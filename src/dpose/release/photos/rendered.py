@@ -1,0 +1,37 @@
+"""Rendered people, whose masks are exact: for when a dataset is not at hand."""
+
+from __future__ import annotations
+
+from dpose.errors import DposeError
+from dpose.release.photos.photo import Photo, Photos, grey
+
+
+def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
+    """One split of a look.
+
+    Args:
+        look: `studio` or `ward`.
+        split: One of the scene's splits.
+        size: (height, width) to render at.
+
+    Raises:
+        DposeError: unknown look or split.
+    """
+    from dpose.scene import LOOKS, SPLITS, render, scene_seed
+
+    if look not in LOOKS:
+        raise DposeError(f"no look called {look!r}", "synthetic", f"looks are {', '.join(LOOKS)}")
+    if split not in SPLITS:
+        raise DposeError(f"unknown split {split!r}", "synthetic", f"choose one of {', '.join(SPLITS)}")
+
+    def read(index: int) -> Photo:
+        scene = render(look, scene_seed(look, split, index), size)
+        return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity)
+
+    return Photos(
+        title=f"rendered people, {look}:{split}, {size[1]} x {size[0]}",
+        names=tuple(f"{split} {index}" for index in range(SPLITS[split])),
+        read=read,
+        masks="exact masks",
+        rendered=True,
+    )

@@ -1,0 +1,250 @@
+"""What a configuration means: which data, which first weights, what is taken as given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast, get_args
+
+import torch
+
+from dpose.errors import DposeError
+from dpose.pose.data import (
+    SOURCES,
+    Augment,
+    ConcatUnits,
+    DataSpec,
+    PoseUnits,
+    SubjectUnits,
+    UnitKind,
+    open_data,
+    open_several,
+)
+from dpose.pose.folder import find_model, load_model, shipped_weights
+from dpose.pose.heads import adapt_head
+from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
+from dpose.pose.skeletons import SKELETONS
+from dpose.privacy.selection import Selection
+from dpose.runs.config import RunConfig
+from dpose.runs.recipes import RECIPES
+from dpose.training.first_weights import FirstWeights
+from dpose.units import Precision
+
+IMAGENET = "imagenet"
+"""What `--init` calls timm's weights of a TinyViT that has learnt from ImageNet."""
+NOBODY_IN_IMAGENET = (
+    "the photographs of ImageNet, which the backbone's first weights learnt from, show none of the units"
+)
+
+
+def sources(config: RunConfig) -> tuple[DataSpec, ...]:
+    """The data that a run trains on, with their splits.
+
+    Raises:
+        DposeError: one is no data spec.
+    """
+    return tuple(DataSpec.parse(spec).for_purpose("train") for spec in config.data.sources)
+
+
+def only_source(config: RunConfig, who: str) -> str:
+    """The data that a run trains on, where `who` takes one alone.
+
+    Raises:
+        DposeError: there are several.
+    """
+    first, *others = config.data.sources
+    if others:
+        raise DposeError(f"{who} takes one --data", " ".join(config.data.sources), "give the data one by one")
+    return first
+
+
+def watched(config: RunConfig) -> DataSpec | None:
+    """The data that a run scores while it trains: as configured, or the public split of what it trains on.
+
+    Raises:
+        DposeError: they are the data that the run protects.
+    """
+    if config.data.watch == "none":
+        return None
+    if config.data.watch:
+        spec = DataSpec.parse(config.data.watch).for_purpose("evaluate")
+        if _protected(config, spec):
+            raise DposeError(
+                "these are the units the run protects; their score would be outside any guarantee",
+                f"--watch {config.data.watch}",
+                "watch public or held-out data",
+            )
+        return spec
+    return public_split(config)
+
+
+def public_split(config: RunConfig) -> DataSpec | None:
+    """The public split of what a run trains on, the first that is not itself protected; None where there is none.
+
+    Raises:
+        DposeError: what the run trains on is no data spec.
+    """
+    splits = (replace(one, split="public") for one in sources(config) if "public" in SOURCES[one.name].splits)
+    return next((spec for spec in splits if not _protected(config, spec)), None)
+
+
+def _protected(config: RunConfig, spec: DataSpec) -> bool:
+    return config.plan.kind.reads_private_data and any(spec.same_units(own) for own in sources(config))
+
+
+def shown_spec(spec: DataSpec) -> str:
+    """A spec for readers elsewhere: of a root, which is a path on this machine, the last part."""
+    labels = Path(spec.annotations).name if spec.annotations else ""
+    return str(replace(spec, root=Path(spec.root).name, annotations=labels))
+
+
+def _skeleton(config: RunConfig) -> str:
+    """Of the joints that the first data are labelled with; those of others are brought to them."""
+    return SOURCES[sources(config)[0].name].skeleton.name
+
+
+def first_weights(config: RunConfig) -> Path | None:
+    """The model folder that a run starts from: as configured, else what comes with dpose; None where there is none.
+
+    Raises:
+        DposeError: the configured one does not exist.
+    """
+    choice = config.model
+    if choice.init == IMAGENET:
+        return None
+    if choice.init:
+        return find_model(choice.init)
+    return None if choice.strategy == "scratch" else shipped_weights().get(choice.preset)
+
+
+def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
+    """The model to train, where its first weights are from, and what else the reader of its statement must know.
+
+    Raises:
+        DposeError: `init` is no model folder, or does not go with the other settings; or ImageNet's weights cannot be
+            had.
+    """
+    choice, private = config.model, config.plan.kind.reads_private_data
+    first, imagenet = first_weights(config), choice.init == IMAGENET
+    strategy = choice.strategy or ("finetune" if first or imagenet else "scratch")
+    caveats = []
+    if (strategy == "scratch") != (first is None and not imagenet):
+        if strategy == "scratch":
+            raise DposeError(
+                "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
+            )
+        raise DposeError(
+            f"strategy {strategy} starts from trained weights",
+            fix="give --init FOLDER or --init imagenet, or --strategy scratch",
+        )
+    if first is None:
+        if config.seed is None:
+            torch.seed()
+        else:
+            torch.manual_seed(config.seed)
+        described = PoseConfig(
+            preset=cast(Preset, choice.preset),
+            input_size=choice.input_size or (0, 0),
+            norm="group" if private and not imagenet else "batch",
+            skeleton=_skeleton(config),
+        )
+        model = PoseModel(described, pretrained=imagenet)
+        start = FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET) if imagenet else FirstWeights.drawn()
+    else:
+        model = load_model(first)
+        if choice.input_size and tuple(choice.input_size) != model.config.input_size:
+            raise DposeError(f"the model takes {model.config.input_size} pixels", str(first))
+        start = FirstWeights.of(first)
+    if private and model.config.norm == "batch":
+        model = fold_batchnorm(model)
+    skeleton = _skeleton(config)
+    if model.config.skeleton != skeleton:
+        caveats.append(f"the head was adapted from {model.config.skeleton}'s joints to {skeleton}'s")
+        model = adapt_head(model, skeleton)
+    apply_strategy(model, strategy)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
+    return model.to(device).to(memory_format=torch.channels_last), start, caveats
+
+
+def conditions(config: RunConfig) -> list[str]:
+    """What a guarantee takes as given because of data and recipe; first weights bring conditions of their own."""
+    public = DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else None
+    trained = sources(config)
+    used = [*trained, watched(config), public]
+    own = {spec.condition for spec in used if spec and spec.condition}
+    if config.recipe:
+        chosen_on = RECIPES[config.recipe].chosen_on
+        own |= {chosen_on[spec.name] for spec in trained if spec.name in chosen_on}
+    return sorted(own)
+
+
+def augment(config: RunConfig) -> Augment:
+    """The augmentation: as configured, else mild for private methods and strong for the others."""
+    name = config.augment or ("private" if config.plan.kind.reads_private_data else "public")
+    return {"none": Augment.none, "private": Augment.private, "public": Augment.public}[name]()
+
+
+def settled(config: RunConfig) -> RunConfig:
+    """`config` as it stands in the run folder: with the precision that this machine gives it."""
+    return config.model_copy(update={"precision": precision(config)})
+
+
+def precision(config: RunConfig) -> Precision:
+    """What the model computes in: as configured, else bfloat16 for `non-private` on a GPU."""
+    return config.precision or (
+        "bf16" if config.plan.method == "non-private" and torch.cuda.is_available() else "float32"
+    )
+
+
+def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | ConcatUnits | SubjectUnits:
+    """The units that a run trains on, augmented as configured, with labels in the first data's joints.
+
+    Raises:
+        DposeError: pose data has no such unit, or cannot be read.
+    """
+    kinds = (*get_args(UnitKind), "subject")
+    unit = config.plan.unit or "image"
+    if unit not in kinds:
+        raise DposeError(f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}")
+    people, limit = unit == "subject", selection(config)
+    data = open_several(
+        config.data.sources,
+        purpose="train",
+        input_size=input_size,
+        augment=augment(config),
+        unit="image" if people else cast(UnitKind, unit),
+        limit=None if people else limit,
+    )
+    if not people:
+        return data
+    subjects = SubjectUnits(data)
+    return subjects.limit(limit) if limit else subjects
+
+
+def selection(config: RunConfig) -> Selection | None:
+    """Which of the units a run uses, as its relation needs them chosen; None for all."""
+    if config.data.limit is None:
+        return None
+    return Selection(config.data.limit, config.plan.relation, config.plan.nominal_units)
+
+
+def counted(config: RunConfig, count: int) -> int:
+    """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
+    nominal = config.plan.nominal_units
+    return count if nominal is None else min(nominal, config.data.limit or nominal)
+
+
+def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | None:
+    """The public units of a run; None where it was given none.
+
+    Raises:
+        DposeError: they cannot be read, or are the private ones by name.
+    """
+    if config.data.public is None:
+        return None
+    spec = DataSpec.parse(config.data.public)
+    if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
+        raise DposeError("the public data are the private ones", f"--public {config.data.public}")
+    found = open_data(spec, purpose="train", input_size=input_size, augment=augment(config))
+    return found.with_skeleton(SKELETONS[_skeleton(config)])

@@ -1,0 +1,162 @@
+"""`dpose compare`: several runs in one table and one picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.privacy.rounding import upper
+from dpose.privacy.statement import PrivacyStatement
+from dpose.runs.places import run_config
+from dpose.training.folder import read_statement
+
+PCKH = "mean PCKh@0.5"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One run.
+
+    Attributes:
+        name: Its folder's name.
+        method: Of its plan.
+        statement: What it guarantees.
+        steps: Taken.
+        scores: By data, in percent: what was watched, and every evaluation. PCKh@0.5, or the metric that is named.
+        curve: (step, score) of the watched data, from before the first step.
+        metric: Of the curve; "" without one.
+    """
+
+    name: str
+    method: str
+    statement: PrivacyStatement
+    steps: int
+    scores: dict[str, float]
+    curve: tuple[tuple[int, float], ...]
+    metric: str = ""
+
+
+def read_runs(folders: Sequence[Path]) -> list[Compared]:
+    """The runs in `folders`, in that order.
+
+    Raises:
+        DposeError: a folder holds no finished run.
+    """
+    return [_read(folder) for folder in folders]
+
+
+def _read(folder: Path) -> Compared:
+    config = run_config(folder)
+    statement = read_statement(folder)
+    if statement is None:
+        raise DposeError("is not finished: it has no statement", str(folder), "leave it out, or finish it")
+    lines = [_line(text) for text in (folder / "log.jsonl").read_text().splitlines()]
+    watched = [line for line in lines if line.get("type") == "score"]
+    curve = [(line["step"], *main) for line in watched if (main := _main(line["result"]))]
+    found = [(line["data"], line["result"]) for line in watched[-1:]]
+    for path in sorted((folder / "evaluations").glob("*.json")):
+        content = json.loads(path.read_text())
+        found.append((f"{content['data']}, {content['units']:,} units", content["result"]))
+    scores = {}
+    for data, result in found:
+        if main := _main(result):
+            scores[data if main[0] == PCKH else f"{data}: {main[0]}"] = main[1]
+    return Compared(
+        name=folder.name,
+        method=config.plan.method,
+        statement=statement,
+        steps=max((line["step"] for line in lines if line.get("type") == "step"), default=0),
+        scores=scores,
+        curve=tuple((step, value) for step, _, value in curve),
+        metric=curve[-1][1] if curve else "",
+    )
+
+
+def _main(result: dict[str, Any]) -> tuple[str, float] | None:
+    """The metric's name and the one number in percent that stands for a result; None where nobody was scored."""
+    columns, metric = result["columns"], result["metric"]
+    value = columns["AP"] if "AP" in columns else columns["Mean"]
+    if value is None:
+        return None
+    return (PCKH, float(value)) if metric == "PCKh" else (metric, 100 * float(value))
+
+
+def _line(text: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except ValueError:
+        return {}
+
+
+def comparison_table(runs: Sequence[Compared]) -> Table:
+    """A row a run: what it guarantees beside how well it does."""
+    data = list(dict.fromkeys(name for run in runs for name in run.scores))
+    table = Table(title=f"{PCKH}, or the metric named, in percent", title_justify="left")
+    for name in ("run", "method", "guarantee", "epsilon", "steps"):
+        table.add_column(name, justify="right" if name in ("epsilon", "steps") else "left")
+    for name in data:
+        table.add_column(name, justify="right")
+    for run in runs:
+        epsilon = run.statement.epsilon
+        table.add_row(
+            run.name,
+            run.method,
+            run.statement.kind.value,
+            "-" if epsilon is None else upper(epsilon),
+            f"{run.steps:,}",
+            *(f"{run.scores[name]:.1f}" if name in run.scores else "-" for name in data),
+        )
+    return table
+
+
+def draw_comparison(runs: Sequence[Compared], out: Path) -> None:
+    """The score by step and at the end, a line and a bar a run, as a picture.
+
+    Raises:
+        DposeError: no run has scores, or `out` cannot be written.
+    """
+    import io
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    shown = [run for run in runs if run.curve]
+    if not shown:
+        raise DposeError("no run watched a score, so there is nothing to draw", fix="train with --watch")
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(10, 4.2), width_ratios=(3, 2), layout="constrained", sharey=True
+    )
+    ends = [run.curve[-1][1] for run in shown]
+    for k, run in enumerate(shown):
+        colour = f"C{k}"
+        left.plot(*zip(*run.curve, strict=True), color=colour, marker="o", markersize=3, label=_label(run))
+        right.bar(k, ends[k], color=colour)
+        right.annotate(f"{ends[k]:.1f}", (k, ends[k]), ha="center", va="bottom", fontsize=9)
+    left.set(
+        xlabel="step", ylabel=", ".join(dict.fromkeys(run.metric for run in shown)), title="while training"
+    )
+    right.set(title="at the end")
+    right.set_xticks(range(len(shown)), [run.name for run in shown], rotation=30, ha="right")
+    left.legend(fontsize=8, frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.25)
+    figure.suptitle(", ".join(dict.fromkeys(next(iter(run.scores)) for run in shown)), fontsize=10)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=out.suffix.lstrip(".") or "png", dpi=140)
+    plt.close(figure)
+    write_atomic(out, buffer.getvalue())
+
+
+def _label(run: Compared) -> str:
+    epsilon = run.statement.epsilon
+    return run.name if epsilon is None else f"{run.name}, epsilon {upper(epsilon)}"

@@ -1,0 +1,236 @@
+"""`RunConfig`: everything that makes a run, in one object that YAML and the command line fill in."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dpose.errors import DposeError
+from dpose.runs.recipes import RECIPES, filled_in
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
+from dpose.units import MAX_VIEWS, Precision
+
+
+class DataChoice(BaseModel):
+    """Which data.
+
+    Attributes:
+        private: The data spec to train on, `NAME[:ROOT][:SPLIT][,annotations=FILE]`; or a list of several, whose
+            labels are brought to the joints of the first.
+        public: Extra data nobody needs protected.
+        watch: Public or held-out data to score while training; by default the public split of the dataset where it
+            has one, and "none" for none.
+        limit: Use only so many units, a fixed choice by name.
+        units: How many units there are: what a run is explained for where the data are not at hand.
+        views: For actions, the clips of a video in its gradient; more than one is MultiClip-DP.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    private: str | tuple[str, ...]
+    public: str | None = None
+    watch: str | None = None
+    limit: int | None = Field(default=None, ge=1)
+    units: int | None = Field(default=None, ge=1)
+    views: int | None = Field(default=None, ge=1, le=MAX_VIEWS)
+
+    @field_validator("private")
+    @classmethod
+    def _at_least_one(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not value:
+            raise ValueError("names no data")
+        return value[0] if isinstance(value, tuple) and len(value) == 1 else value
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The data specs to train on, at least one."""
+        return (self.private,) if isinstance(self.private, str) else self.private
+
+
+class ModelChoice(BaseModel):
+    """Which model, and which of its parameters train.
+
+    Attributes:
+        preset: "nano", "5m", "11m" or "21m", for actions "nano" or "mvit-b"; ignored where `init` names a model.
+        init: A model folder to start from, or the name of public weights that come with dpose; or "imagenet", timm's
+            weights of the preset's backbone. By default those of the preset that come with dpose, where there are some.
+            For mvit-b also a safetensors file of torchvision's weights.
+        strategy: "light" (poses), "finetune", "full" or "scratch" (from nothing); by default finetune where there are
+            first weights, else scratch.
+        input_size: (H, W) pixels; the preset's own by default.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    preset: Literal["nano", "5m", "11m", "21m", "mvit-b"] = "nano"
+    init: str | None = None
+    strategy: Literal["light", "finetune", "full", "scratch"] | None = None
+    input_size: tuple[int, int] | None = None
+
+
+class RunConfig(BaseModel):
+    """A whole run.
+
+    Attributes:
+        version: Of this format.
+        task: What is learnt. The unit of action data is the video.
+        data: Which data.
+        model: Which model.
+        plan: Method, budget, sampling, clipping.
+        optimizer: Optimizer and schedule.
+        augment: "none", "private" (mild) or "public" (strong); by the method's kind when None.
+        precision: "float32", or "bf16" for forward and backward passes in bfloat16. Gradients are clipped, summed and
+            noised in float32 all the same. None: bf16 for `non-private` on a GPU, else float32.
+        seed: Reproducible and without guarantee; None draws from the operating system.
+        recipe: Settings that were chosen beforehand stand where nothing else is said; see `recipes.py`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    task: Literal["pose", "action"] = "pose"
+    data: DataChoice
+    model: ModelChoice = ModelChoice()
+    plan: TrainingPlan
+    optimizer: OptimizerConfig = OptimizerConfig()
+    augment: Literal["none", "private", "public"] | None = None
+    precision: Precision | None = None
+    seed: int | None = Field(default=None, ge=0)
+    recipe: Literal["recommended"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recipe(cls, values: Any) -> Any:
+        """What the recipe says, where nothing else is said."""
+        recipe = RECIPES.get(values.get("recipe") or "") if isinstance(values, dict) else None
+        if recipe is None:
+            return values
+        if values.get("task", "pose") != "pose":
+            raise DposeError("is for poses", f"recipe {values['recipe']}", "leave --recipe out")
+        plan = values.get("plan")
+        epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
+        # what is no number is told by whoever reads the plan
+        return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unit(cls, values: Any) -> Any:
+        """The unit that the data are opened with where none is asked for: of actions a video, of poses an image."""
+        if not isinstance(values, dict):
+            return values
+        plan, unit = values.get("plan"), "video" if values.get("task") == "action" else "image"
+        if isinstance(plan, TrainingPlan) and plan.unit is None:
+            return {**values, "plan": replace(plan, unit=unit)}
+        if isinstance(plan, dict) and plan.get("unit") is None:
+            return {**values, "plan": {**plan, "unit": unit}}
+        return values
+
+    @model_validator(mode="after")
+    def _poses_in_bfloat16(self) -> RunConfig:
+        if self.precision == "bf16" and self.task != "pose":
+            raise DposeError("is for poses", "precision bf16", "leave --precision out")
+        return self
+
+    @staticmethod
+    def from_dict(values: Any, where: str = "config") -> RunConfig:
+        """A configuration from plain values.
+
+        Raises:
+            DposeError: a key is unknown (the nearest known one is named) or a value is wrong.
+        """
+        unknown = _unknown_key(RunConfig, values)
+        if unknown:
+            raise DposeError(unknown, where)
+        try:
+            return RunConfig.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(str(part) for part in first["loc"])
+            raise DposeError(f"{name}: {first['msg']}", where) from error
+
+    @staticmethod
+    def from_yaml(path: Path) -> RunConfig:
+        """A configuration from a YAML file.
+
+        Raises:
+            DposeError: the file cannot be read, or is not a configuration.
+        """
+        return RunConfig.from_dict(_read_yaml(path), str(path))
+
+    @staticmethod
+    def from_options(given: dict[str, Any], file: Path | None = None) -> RunConfig:
+        """A configuration from options, over a YAML file where there is one.
+
+        Args:
+            given: As `from_dict` takes them; None where an option was not given.
+            file: What the options override.
+
+        Raises:
+            DposeError: the file cannot be read, or file and options together are no configuration.
+        """
+        options = _without_none(given)
+        if file is None:
+            if not options.get("data", {}).get("private"):
+                raise DposeError(
+                    "training needs data", fix="give --data, or --config; see dpose train --help"
+                )
+            return RunConfig.from_dict(options, "options")
+        values = _read_yaml(file)
+        # the file by itself first: a mistake in it is told with its name
+        unknown = _unknown_key(RunConfig, values)
+        if unknown:
+            raise DposeError(unknown, str(file))
+        return RunConfig.from_dict(
+            filled_in(options, values), f"{file} and options" if options else str(file)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `from_dict` takes them."""
+        return {**self.model_dump(mode="json"), "plan": self.plan.to_dict()}
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DposeError(error.strerror or "cannot be read", str(path)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DposeError(f"not YAML ({' '.join(str(error).split())})", str(path)) from error
+    if not isinstance(values, dict):
+        raise DposeError("holds no settings", str(path), "write keys and values, as examples/ does")
+    return values
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    """The same without what is None and without parts that are empty then."""
+    kept = {key: _without_none(v) if isinstance(v, dict) else v for key, v in values.items()}
+    return {key: v for key, v in kept.items() if v is not None and v != {}}
+
+
+def _unknown_key(kind: Any, values: Any, path: str = "") -> str | None:
+    """A message about the first key that `kind` does not know, with the nearest that it does."""
+    if not isinstance(values, dict):
+        return None
+    nested: dict[str, Any]
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        nested = {f.name: hints[f.name] for f in fields(kind)}
+    else:
+        nested = {name: f.annotation for name, f in kind.model_fields.items()}
+    for key, value in values.items():
+        if key not in nested:
+            near = difflib.get_close_matches(str(key), nested, 1)
+            hint = f"did you mean {path}{near[0]}?" if near else f"known: {', '.join(nested)}"
+            return f"unknown key {path}{key}; {hint}"
+        inner = nested[key]
+        if isinstance(inner, type) and (is_dataclass(inner) or issubclass(inner, BaseModel)):
+            message = _unknown_key(inner, value, f"{path}{key}.")
+            if message:
+                return message
+    return None

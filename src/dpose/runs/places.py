@@ -1,0 +1,167 @@
+"""What a run folder says of a run's settings, and what this machine knows besides: where data and first weights lie."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpose.action.data.spec import SOURCES as ACTION_SOURCES
+from dpose.action.data.spec import ActionSpec
+from dpose.errors import DposeError
+from dpose.pose.data import SOURCES, DataSpec
+from dpose.pose.folder import shipped_weights
+from dpose.runs.build import IMAGENET, settled, shown_spec
+from dpose.runs.config import RunConfig
+from dpose.runs.recipes import filled_in
+from dpose.training.kept import Places, kept_places, run_id_of
+
+
+def run_config(folder: Path) -> RunConfig:
+    """The configuration of the run in `folder`: with its paths where this machine keeps them, else as it stands there.
+
+    Raises:
+        DposeError: it has none.
+    """
+    kept = kept_places(run_id_of(folder))
+    return _config_of(folder, kept.settings if kept else _settings(folder))
+
+
+def places_known(folder: Path) -> bool:
+    """Whether the paths of the run in `folder` are known here: kept by this machine, or in the folder, as once."""
+    return not run_id_of(folder) or kept_places(run_id_of(folder)) is not None
+
+
+def whole_config(folder: Path, given: Mapping[str, Any] | None = None) -> RunConfig:
+    """The configuration of the run in `folder`, to go on with it.
+
+    Args:
+        folder: The run folder.
+        given: As `RunConfig` takes them, paths that stand in place of the run's own; None where one was not given.
+
+    Raises:
+        DposeError: it has none; or its paths are not kept on this machine and not given.
+    """
+    config, places = run_config(folder), _without_none(given or {})
+    if not places_known(folder):
+        missing = _missing(config, places)
+        if missing:
+            raise DposeError(
+                "this machine does not know where the run's data are: a run folder holds no paths",
+                str(folder),
+                f"give {' and '.join(missing)} again, with --resume",
+            )
+    return RunConfig.from_dict(filled_in(places, config.to_dict()), str(folder)) if places else config
+
+
+def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
+    """Options whose paths are shortened in the run folder and not given."""
+    data, model = given.get("data", {}), given.get("model", {})
+    asked = {
+        "--data": (None if data.get("private") else config.data.sources),
+        "--public": (None if data.get("public") or not config.data.public else (config.data.public,)),
+        "--watch": (None if data.get("watch") else (config.data.watch,)),
+    }
+    found = [name for name, specs in asked.items() if specs and any(map(in_a_folder, specs))]
+    init = config.model.init
+    if init and init != IMAGENET and init not in shipped_weights() and not model.get("init"):
+        found.append("--init")
+    return found
+
+
+def in_a_folder(spec: str | None) -> bool:
+    """Whether a data spec, as it was written, names a folder on this machine."""
+    if not spec or spec == "none":
+        return False
+    name = spec.partition(":")[0]
+    known: Mapping[str, Any] = {**ACTION_SOURCES, **SOURCES}
+    return name in known and known[name].root == "a folder"
+
+
+def _without_none(given: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: _without_none(v) if isinstance(v, Mapping) else v for key, v in given.items()}
+    return {key: v for key, v in kept.items() if v is not None and v != {}}
+
+
+def typed_command(folder: Path) -> str:
+    """What the user typed to begin the run in `folder`; "" where it is not known.
+
+    Raises:
+        DposeError: there is no run.
+    """
+    kept = kept_places(run_id_of(folder))
+    return kept.command if kept else str(_settings(folder).get("command", ""))
+
+
+def _config_of(folder: Path, settings: Mapping[str, Any]) -> RunConfig:
+    known = {key: value for key, value in settings.items() if key in RunConfig.model_fields}
+    return RunConfig.from_dict(known, str(folder / "config.json"))
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    try:
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
+    return dict(values)
+
+
+def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:
+    """What of a run's settings stands in its folder, which travels: of each path the last part.
+
+    Args:
+        config: The run's.
+        command: What the user typed.
+    """
+    values = config.to_dict()
+    data, model = values["data"], values["model"]
+    for name in ("private", "public", "watch"):
+        named = data[name]
+        data[name] = (
+            [_shown(n) for n in named] if isinstance(named, list | tuple) else named and _shown(named)
+        )
+    model["init"] = model["init"] and Path(model["init"]).name
+    return {**values, "command": shown_command(command)}
+
+
+def shown_command(command: str) -> str:
+    """A command as typed, with the last part alone of every path in it."""
+    return " ".join(map(_without_folders, command.split(" ")))
+
+
+def _without_folders(word: str) -> str:
+    """What follows the last slash, behind what stands before the path: an option, a dataset's name, a quote."""
+    before, slash, _ = word.rstrip("/").partition("/")
+    if not slash:
+        return word.rstrip("/") if word.strip("/") else ""
+    prefix = re.match(r"""(.*[:=,'"])?""", before)
+    return (prefix.group(1) or "" if prefix else "") + word.rstrip("/").rpartition("/")[2]
+
+
+def _shown(spec: str) -> str:
+    """A spec of poses or videos as it was written, with the last part of its root."""
+    name = spec.partition(":")[0]
+    if name in SOURCES:
+        return shown_spec(DataSpec.parse(spec))
+    return ActionSpec.parse(spec).shown if name in ACTION_SOURCES else spec
+
+
+def places_of(config: RunConfig, command: str = "") -> Places:
+    """What of a run's settings its folder must not hold."""
+    return Places(config.to_dict(), command)
+
+
+def check_begun(folder: Path, config: RunConfig) -> None:
+    """Refuse to go on with the run in `folder` unless it began with `config`.
+
+    Raises:
+        DposeError: it holds a run with other settings, or none.
+    """
+    mine = settled(config)
+    same = run_config(folder) == mine
+    if not same and not places_known(folder):
+        same = _config_of(folder, _settings(folder)) == _config_of(folder, shown_settings(mine))
+    if not same:
+        raise DposeError("holds a run with other settings", str(folder), "remove it, or choose another --out")

@@ -1,0 +1,99 @@
+"""A recipe's first stage: the first weights learn from public data, in a run of their own beside the private one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from dpose.files import check_free
+from dpose.pose.data import DataSpec
+from dpose.pose.model import PoseConfig
+from dpose.privacy.protected import protect
+from dpose.runs.build import open_public, open_units, public_split, settled, shown_spec
+from dpose.runs.config import RunConfig
+from dpose.runs.places import check_begun
+from dpose.runs.pose import train_pose
+from dpose.runs.recipes import RECIPES, filled_in
+from dpose.training.distributed import ranks
+from dpose.training.guards import check_disjoint
+from dpose.training.trainer import Run
+
+
+def public_stage(config: RunConfig, out: Path, console: Console, command: str) -> RunConfig | Run:
+    """Teach the first weights on public data if the recipe has that stage and there are such data.
+
+    The data are those of `--public`, or else the public split of the dataset that is trained on. No private picture is
+    read but to refuse public ones that are among them. A stage that was stopped is gone on with; one that is whole is
+    used as it is.
+
+    Args:
+        config: Of the private run.
+        out: Its folder; the stage's stands beside it, with "-public" behind its name.
+        console: Where progress goes.
+        command: What the user typed, for the report.
+
+    Returns:
+        The private run's configuration with its first weights; or the stage's run, if it was stopped.
+
+    Raises:
+        DposeError: `out` is there already, a public picture is a private one, or the stage's folder is another run's.
+    """
+    spec = stage_data(config)
+    if spec is None:
+        return config
+    check_free(out, may_be_empty=True)
+    place = ranks()
+    place.highest(0)  # nobody makes a folder before everybody has looked
+    folder = out.with_name(f"{out.name}-public")
+    stage = _stage(config, spec)
+    if place.first:
+        console.print(
+            f"First, public data: the weights learn from {shown_spec(spec)}, without privacy, into {folder}.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        _check_disjoint(config, spec, console)
+    begun = folder.exists()
+    if begun:
+        check_begun(folder, stage)
+    if not (folder / "model.safetensors").exists():
+        run = train_pose(stage, folder, console, resume=begun, command=command)
+        if run.interrupted:
+            return run
+    return config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"init": str(folder)}),
+            # a score on pictures that it has learnt by heart would tell nothing
+            "data": config.data.model_copy(update={"watch": config.data.watch or "none"}),
+        }
+    )
+
+
+def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
+    assert config.recipe is not None
+    given = {
+        "data": {"private": str(spec)},
+        "model": {"preset": config.model.preset, "input_size": config.model.input_size},
+        "seed": config.seed,
+    }
+    return settled(RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe"))
+
+
+def stage_data(config: RunConfig) -> DataSpec | None:
+    """What the stage would learn from; None where there is no stage."""
+    if config.recipe is None or config.model.init or not config.plan.kind.private:
+        return None
+    if config.model.strategy == "scratch":
+        return None
+    own = public_split(config)
+    return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
+
+
+def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None:
+    named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
+    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size  # type: ignore[arg-type]
+    public = open_public(named, size)
+    assert public is not None
+    private = protect(open_units(config, size), config.plan.relation, console=console)
+    check_disjoint(public, private, 2, console)

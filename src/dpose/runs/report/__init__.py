@@ -1,0 +1,1 @@
+"""The page of a run: what was trained, what is guaranteed, how well it does."""

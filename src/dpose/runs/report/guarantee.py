@@ -1,0 +1,174 @@
+"""What is guaranteed: the plain fact at the top of the page, and the section that spells it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpose.privacy.rounding import as_given
+from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, true_positives
+from dpose.report.charts import REFERENCE, attack_chart
+from dpose.report.markup import Html, bullets, figure, paragraphs, tag, together
+from dpose.report.numbers import at_most
+from dpose.runs.report.record import RunRecord
+from dpose.training.methods import METHODS, Method
+
+UNPROTECTED = "everything: what the run would otherwise protect may be learnt from it"
+NO_STATEMENT = (
+    "The run left no privacy statement: it is not finished, or it broke off. Until it has one, nothing is claimed "
+    "for it."
+)
+
+
+def plain_fact(run: RunRecord) -> Html:
+    """The guarantee, or that there is none, as nobody can overlook it."""
+    statement = run.statement
+    if statement is None or statement.kind is not Kind.PRIVATE:
+        public = f"It was trained on {run.data}, which are declared public." if run.data_are_public else ""
+        return tag(
+            "div",
+            tag("p", "No guarantee", class_="fact"),
+            paragraphs(_reason(statement), public),
+            class_="panel none",
+        )
+    numbers = [
+        tag("span", tag("small", name), " ", tag("b", value))
+        for name, value in (
+            ("epsilon", at_most(statement.epsilon or 0)),
+            ("delta", at_most(statement.delta or 0.0)),
+            ("for each", statement.unit),
+        )
+    ]
+    found, beyond = found_at_most(statement), _beyond(run)
+    if beyond:
+        numbers.append(tag("small", beyond.strip()))
+    return tag(
+        "div",
+        tag("p", "Differential privacy guarantee", class_="eyebrow"),
+        tag("p", *_spaced(numbers), class_="fact"),
+        paragraphs(
+            f"Whoever tests whether a given {statement.unit} was used{beyond}, with false alarms on "
+            f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
+            f"were. {_strength(found)}",
+            f"The public views themselves, the labels, and whose {statement.unit}s were used are not protected."
+            if beyond
+            else "",
+        ),
+        class_="panel private",
+    )
+
+
+def found_at_most(statement: PrivacyStatement) -> float:
+    """The most that an attacker can find at the usual rate of false alarms."""
+    return true_positives(float(statement.epsilon or 0), statement.delta or 0.0)
+
+
+def guarantee_section(run: RunRecord) -> Html:
+    """What is covered, what is not, what the number means, and the statement's own words."""
+    statement = run.statement
+    if statement is None:
+        return paragraphs(NO_STATEMENT)
+    lead, lists = _blocks(statement)
+    protects, leaves_open = _sides(statement, METHODS.get(run.method))
+    sides = [
+        tag("div", tag("h3", title), bullets(items), class_=f"side {kind}")
+        for title, items, kind in (
+            ("Protected", protects, "covered"),
+            ("Not protected", leaves_open, "open"),
+        )
+        if items
+    ]
+    words = tag("div", *(tag("p", text, class_="lead") for text in lead))
+    parts = [tag("div", words, tag("div", *sides), class_="beside")]
+    parts.append(_meaning(statement, _beyond(run)))
+    if lists:
+        terms = [tag("div", tag("h3", title.rstrip(":")), bullets(items)) for title, items in lists]
+        parts.append(tag("div", *terms, class_="terms"))
+    return together(parts)
+
+
+def _sides(statement: PrivacyStatement, method: Method | None) -> tuple[Sequence[str], Sequence[str]]:
+    """What is protected and what is not."""
+    uncovered = [
+        f"{query.what} of {query.data} ({query.purpose}): not covered by epsilon"
+        for query in statement.queries
+        if not query.covered
+    ]
+    if statement.kind is not Kind.PRIVATE:
+        protects = method.protects if method and not method.private and statement.kind is Kind.NONE else ()
+        return protects, [
+            *(method.leaves_open if method and not method.private else (UNPROTECTED,)),
+            *uncovered,
+        ]
+    return (method.protects, [*method.leaves_open, *uncovered]) if method else ((), uncovered)
+
+
+def _reason(statement: PrivacyStatement | None) -> str:
+    if statement is None:
+        return NO_STATEMENT
+    _, _, reason = NOTHING[statement.kind].partition(": ")
+    return reason[:1].upper() + reason[1:]
+
+
+def _beyond(run: RunRecord) -> str:
+    """What a unit is protected beyond; empty where all of it is."""
+    method = METHODS.get(run.method)
+    return " beyond its public view" if method and method.public_views else ""
+
+
+def _strength(found: float) -> str:
+    # the statement's own threshold (dpose.privacy.wording)
+    return "That is a weak guarantee, and the section below says what it is worth." if found > 0.5 else ""
+
+
+def _spaced(parts: list[Html]) -> list[Html]:
+    return [part if k == 0 else Html(f" {part}") for k, part in enumerate(parts)]
+
+
+def _blocks(statement: PrivacyStatement) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """The statement's paragraph, taken apart: its sentences, then its lists with their titles."""
+    lead, lists = [], []
+    for block in statement.paragraph().split("\n\n"):
+        title, *items = block.split("\n* ")
+        if items:
+            lists.append((title, items))
+        else:
+            lead.append(block)
+    return lead, lists
+
+
+def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
+    """The bound on an attacker, drawn; nothing where there is none."""
+    if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.delta is None:
+        return Html("")
+    epsilon, delta, unit = float(statement.epsilon), statement.delta, statement.unit
+    found, strong = found_at_most(statement), true_positives(REFERENCE, delta)
+    describes = (
+        f"The most an attacker can find against the rate of false alarms, for epsilon {at_most(epsilon)} and delta "
+        f"{at_most(delta)}. At {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}%. The diagonal is an "
+        "attacker who learns nothing."
+    )
+    words = [
+        f"Somebody holds the model and wants to know whether one given {unit} was used in training it{beyond}. "
+        "Flagging more of them finds more, and raises more false alarms. An attacker who learns nothing from the "
+        "model moves along the diagonal: what is found grows only as fast as the false alarms.",
+        f"No attacker can get above the curve, {LIMIT}. The area above it is ruled out. "
+        "The nearer the curve is to the diagonal, the stronger the guarantee.",
+        f"Here the bound at {FALSE_POSITIVES:.0%} false alarms is {at_most(found, times=100)}%."
+        + (
+            f" With epsilon {as_given(REFERENCE)} it would be {at_most(strong, times=100)}%."
+            if epsilon > 1.5 * REFERENCE
+            else ""
+        )
+        + " It is a bound for the worst case: an attacker who knows every other "
+        f"{unit} and everything about this one.",
+    ]
+    return tag(
+        "div",
+        figure(
+            attack_chart(epsilon, delta, unit, describes),
+            "The bound on an attacker, from epsilon and delta alone.",
+        ),
+        tag("div", tag("h3", "What the number means"), paragraphs(*words)),
+        class_="beside",
+    )

@@ -1,0 +1,262 @@
+"""A run folder, read: only what may be shown leaves this module.
+
+A log may hold lines that a newer dpose, a torn write or somebody else put there. So the keys that are taken from it
+are listed here, and a run with a guarantee has fewer of them: nothing un-noised of its private data is among them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dpose.action.data.spec import ActionSpec
+from dpose.errors import DposeError
+from dpose.pose.data.spec import DataSpec
+from dpose.pose.metrics import SCORED
+from dpose.pose.skeletons import MPII
+from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.runs.report.record import Evaluation, Moment, RunRecord, Score, Watched, mapping, spec_of, text
+from dpose.training.methods import METHODS, Method
+
+NOISED_KEYS = ("noisy_gradient_norm", "lr")
+"""What a step's line of a private run may show: post-processing of noised sums, and settings."""
+VIEW_KEYS = ("public_loss", "public_gradient_norm")
+"""Besides, where gradients of public views are used: functions of those, which such a method does not protect."""
+PLAIN_KEYS = ("loss", "lr")
+"""What may be shown where nothing is guaranteed."""
+
+LARGEST = 1e100
+"""No number beyond this is shown: nothing that dpose logs comes near, and sums of them would overflow."""
+HARMLESS = frozenset({"noisy", "noised", "public", "subspace", "surviving"})
+"""A private run's diagnostic is shown if its name has such a word: it is then of public units, or of what the noise has
+already been added to."""
+
+
+def read_run(folder: Path) -> RunRecord:
+    """What may be shown of the run in `folder`. Log, evaluations and statement may be missing.
+
+    The loss and scores of the training data are taken up only where the statement claims nothing and the method
+    protects nothing: a run without a statement may be a private one that broke off.
+
+    Raises:
+        DposeError: `folder` holds no run, or its statement is none.
+    """
+    try:
+        config = mapping(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
+    run = RunRecord(
+        name=folder.resolve().name,
+        task=text(config.get("task")),
+        model=mapping(config.get("model")),
+        settings=mapping(config.get("run")),
+        statement=_statement(folder / "privacy.json"),
+    )
+    log = _Log(METHODS.get(run.method), run.statement, trained_on=run.sources)
+    for line in _lines(folder / "log.jsonl"):
+        log.add(line)
+    evaluations = [
+        e for path in sorted((folder / "evaluations").glob("*.json")) if (e := _evaluation(path, log))
+    ]
+    return replace(
+        run,
+        units=run.statement.n if run.statement and run.statement.n is not None else log.units,
+        planned_steps=log.planned,
+        steps=max((step for points in log.series.values() for step in points), default=0),
+        series={key: tuple(sorted(points.items())) for key, points in log.series.items() if points},
+        watched=log.watched(),
+        diagnostics={
+            name: tuple(sorted(points.items())) for name, points in log.diagnostics.items() if points
+        },
+        evaluations=tuple(evaluations),
+        refused=tuple(sorted(log.refused)),
+    )
+
+
+class _Log:
+    """Collects a log's lines; of what stands there twice, the last counts."""
+
+    def __init__(
+        self,
+        method: Method | None,
+        statement: PrivacyStatement | None,
+        trained_on: Sequence[DataSpec | ActionSpec],
+    ) -> None:
+        claims_nothing = statement is not None and statement.kind is Kind.NONE
+        plain = claims_nothing and method is not None and not method.private
+        keys = (
+            PLAIN_KEYS
+            if plain
+            else (*VIEW_KEYS, *NOISED_KEYS)
+            if method and method.public_views
+            else NOISED_KEYS
+        )
+        self.trained_on = trained_on
+        self.unprotected = plain and method is not None and not method.reads_private_data
+        self.series: dict[str, dict[int, float]] = {key: {} for key in keys}
+        self.diagnostics: dict[str, dict[int, float]] = {}
+        self.scores: dict[str, tuple[bool, dict[int, Moment]]] = {}
+        self.units: int | None = None
+        self.planned: int | None = None
+        self.refused: set[str] = set()
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        kind, step = line.get("type"), _count(line.get("step"))
+        if kind == "start":
+            self.units, self.planned = _count(line.get("n")), _count(line.get("steps"))
+        elif step is None:
+            return
+        elif kind == "resume":
+            if line.get("replay") is not True:  # a replay leaves the lines that are there
+                self._forget_after(step)
+        elif kind == "step":
+            for key, points in self.series.items():
+                _note(points, step, line.get(key))
+        elif kind == "diagnostics":
+            for name, value in line.items():
+                if name not in ("type", "step") and self._may_show(name):
+                    _note(self.diagnostics.setdefault(name, {}), step, value)
+        elif kind == "score":
+            self._score(step, line)
+
+    def watched(self) -> tuple[Watched, ...]:
+        return tuple(
+            Watched(name, public, tuple(moments[step] for step in sorted(moments)))
+            for name, (public, moments) in self.scores.items()
+            if moments
+        )
+
+    def is_trained_on(self, name: str) -> bool:
+        return spec_of(name, "evaluate") in self.trained_on
+
+    def _may_show(self, name: str) -> bool:
+        words = set(name.lower().replace("-", "_").split("_"))
+        return self.unprotected or bool(words & HARMLESS)
+
+    def _forget_after(self, step: int) -> None:
+        # the steps after a checkpoint that a run went on from led nowhere
+        kept: list[dict[int, Any]] = [*self.series.values(), *self.diagnostics.values()]
+        for points in [*kept, *(moments for _, moments in self.scores.values())]:
+            for later in [k for k in points if k > step]:
+                del points[later]
+
+    def _score(self, step: int, line: Mapping[str, Any]) -> None:
+        name, score = text(line.get("data")), _score(line.get("result"))
+        if score is None:
+            return
+        spec = name.rpartition(", ")[0] or name  # a watched dataset is named with its number of units
+        if self.is_trained_on(spec) and not self.unprotected:
+            self.refused.add(spec)
+            return
+        _, moments = self.scores.get(name, (False, {}))
+        moments[step] = Moment(step, _number(line.get("epsilon")), score)
+        self.scores[name] = (line.get("public") is True, moments)
+
+
+def _evaluation(path: Path, log: _Log) -> Evaluation | None:
+    """The evaluation in a file; None where it holds none, or one that may not be shown, which `log` then notes."""
+    try:
+        values = mapping(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+    except (OSError, ValueError, RecursionError):
+        return None
+    score, name = _score(values.get("result")), text(values.get("data"))
+    if score is None:
+        return None
+    trained_on = log.is_trained_on(name)
+    if trained_on and not log.unprotected:
+        log.refused.add(name)
+        return None
+    spec, others = spec_of(name, "evaluate"), values.get("beside")
+    declared = spec.public if spec else values.get("public") is True
+    beside = [mapping(other) for other in others] if isinstance(others, list) else []
+    named = [(text(other.get("name")), _score(other.get("result"))) for other in beside]
+    return Evaluation(
+        data=name,
+        units=_count(values.get("units")),
+        at=_moment(values.get("at")),
+        public=declared,
+        trained_on=trained_on,
+        score=score,
+        beside=tuple((other, result) for other, result in named if result is not None),
+    )
+
+
+def _score(result: Any) -> Score | None:
+    """A metric's `to_dict`: PCKh's, or any flat one, whose numbers then are the columns."""
+    values = mapping(result)
+    columns = values.get("columns")
+    found = (
+        columns if isinstance(columns, dict) else {k: v for k, v in values.items() if _number(v) is not None}
+    )
+    if not found:
+        return None
+    visible = mapping(values.get("visible"))
+    counts = [n for joint in SCORED if (n := _count(visible.get(MPII.joints[joint]))) is not None]
+    return Score(
+        metric=text(values.get("metric")),
+        threshold=_number(values.get("threshold")),
+        columns={name: _number(v) for name, v in found.items()},
+        joints={
+            threshold: {joint: _number(v) for joint, v in mapping(row).items()}
+            for threshold, row in mapping(values.get("joints")).items()
+        },
+        people=_count(values.get("people")),
+        joints_seen=sum(counts) if counts else None,
+    )
+
+
+def _statement(path: Path) -> PrivacyStatement | None:
+    try:
+        content = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DposeError(error.strerror or "cannot be read", str(path)) from error
+    return PrivacyStatement.from_json(content, str(path))
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects in a file of one JSON object a line; what is none is passed over."""
+    try:
+        file = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    with file:
+        for raw in file:
+            try:
+                value = json.loads(raw)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                yield value
+
+
+def _note(points: dict[int, float], step: int, value: Any) -> None:
+    number = _number(value)
+    if number is not None:
+        points[step] = number
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) <= LARGEST else None
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text(value))
+    except ValueError:
+        return None

@@ -1,0 +1,216 @@
+"""Scores before and after, beside other models', and joint by joint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dpose.pose.metrics import GROUPS
+from dpose.pose.skeletons import MPII
+from dpose.privacy.statement import Kind
+from dpose.report.charts import joints_chart
+from dpose.report.markup import Html, figure, paragraphs, scrolling_table, tag, together
+from dpose.report.numbers import change, day, score
+from dpose.runs.report.record import Evaluation, RunRecord, Score, Watched
+
+THIS = "this model"
+BEFORE = "before training"
+ORDER = tuple(
+    dict.fromkeys((GROUPS["Head"][0], 8, *(j for group in GROUPS.values() for j in reversed(group))))
+)
+"""MPII's scored joints from head to foot; the upper neck (8) has no group of its own."""
+
+
+def scores_section(run: RunRecord) -> Html:
+    """A table for each dataset that the model was scored on."""
+    tables = [_watched_table(run, watched) for watched in run.watched if len(watched.moments) > 1]
+    tables += [_evaluation_table(run, evaluation) for evaluation in run.evaluations]
+    parts = [tag("div", *tables, class_="tables")] if tables else []
+    if not tables:
+        parts.append(
+            paragraphs(
+                together(
+                    [
+                        "No scores were taken. ",
+                        tag("code", "dpose evaluate"),
+                        " takes them: of public data freely, of held-out private data as a release that the statement "
+                        "lists.",
+                    ]
+                )
+            )
+        )
+    for name in run.refused:
+        parts.append(
+            paragraphs(
+                f"A score on {name} stands in the run folder and is left out here: these are the units that the run "
+                "protects, and a score of them without noise is outside any guarantee."
+            )
+        )
+    return together(parts)
+
+
+def joints_section(run: RunRecord) -> Html:
+    """Before and after for each joint; empty where no joints were scored."""
+    found = _pair(run)
+    if found is None:
+        return Html("")
+    where, (old_name, old), (new_name, new) = found
+    first = f"{new.threshold:g}" if new.threshold is not None else next(iter(new.joints))
+    names = [(MPII.joints[j], _spoken(MPII.joints[j])) for j in ORDER]
+
+    def at(result: Score | None, threshold: str, joint: str) -> float | None:
+        return result.joints.get(threshold, {}).get(joint) if result else None
+
+    rows = [(spoken, at(old, first, joint), at(new, first, joint)) for joint, spoken in names]
+    chart = joints_chart(
+        rows,
+        f"{new.metric}@{first} of each joint on {where}; the table beside it has the numbers.",
+        before=old_name,
+        after=new_name,
+        x_title=f"{new.metric}@{first}, %",
+    )
+    columns = [
+        (t, who, result) for t in new.joints for who, result in ((old_name, old), (new_name, new)) if result
+    ]
+    table = scrolling_table(
+        f"{new.metric} on {where}, %",
+        ["Joint", *(f"@{t} {who}" for t, who, _ in columns)],
+        [(spoken, *(score(at(result, t, joint)) for t, _, result in columns)) for joint, spoken in names],
+        class_="numbers tight",
+    )
+    caption = f"{where}. A joint is found when it lies within {first} head lengths of its label."
+    return tag("div", figure(chart, caption), table, class_="beside")
+
+
+def standing(run: RunRecord, public: bool, trained_on: bool = False) -> Html:
+    """A mark that says whether data are public or private, and what that means for their scores."""
+    if public:
+        return tag("span", "public data", class_="mark")
+    if trained_on:
+        return tag("span", "the training data themselves", class_="mark warned")
+    if run.statement is not None and run.statement.kind is Kind.PRIVATE:
+        return tag("span", "held-out private data: not covered by epsilon", class_="mark warned")
+    return tag("span", "held-out data", class_="mark")
+
+
+def _watched_table(run: RunRecord, watched: Watched) -> Html:
+    before, after = watched.moments[0], watched.moments[-1]
+    rows = [
+        (
+            name,
+            score(before.score.columns.get(name)),
+            score(value),
+            change(before.score.columns.get(name), value),
+        )
+        for name, value in after.score.columns.items()
+    ]
+    titles = [
+        BEFORE.capitalize() if before.step == 0 else f"After step {before.step:,}",
+        f"After step {after.step:,}",
+        "Change",
+    ]
+    return tag(
+        "div",
+        tag("h3", "Before and after"),
+        tag("p", watched.name, " ", standing(run, watched.public), class_="source"),
+        scrolling_table(_what(after.score), [_heading(after.score), *titles], _weighted(rows, after.score)),
+    )
+
+
+def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Html:
+    models = [(THIS, evaluation.score), *evaluation.beside]
+    lead = _clear_lead([result for _, result in models])
+    rows: list[tuple[str, ...]] = []
+    for name in evaluation.score.columns:
+        cells: list[str] = [score(result.columns.get(name)) for _, result in models]
+        if name == evaluation.score.main and lead is not None:
+            cells[lead] = tag("strong", cells[lead])
+        rows.append((name, *cells))
+    note = ""
+    if len(models) > 1:
+        note = (
+            "The best mean is set in bold: it leads by more than chance among so many people would explain."
+            if lead is not None
+            else "No mean is set in bold: with so few people, chance alone may explain the lead."
+        )
+    count = "" if evaluation.units is None else f", {evaluation.units:,} units"
+    when = "" if evaluation.at is None else f", {day(evaluation.at)}"
+    return tag(
+        "div",
+        tag("h3", "Evaluation"),
+        tag(
+            "p",
+            f"{evaluation.data}{count}{when} ",
+            standing(run, evaluation.public, evaluation.trained_on),
+            class_="source",
+        ),
+        scrolling_table(
+            _what(evaluation.score),
+            [_heading(evaluation.score), *(name[:1].upper() + name[1:] for name, _ in models)],
+            _weighted(rows, evaluation.score),
+        ),
+        tag("p", note, class_="note") if note else Html(""),
+        class_="wide" if len(models) > 2 else None,
+    )
+
+
+def _clear_lead(results: Sequence[Score]) -> int | None:
+    """Which model's mean is best by more than two standard errors of the difference; None where none is.
+
+    A person counts as one observation, though there are up to fourteen joints to find: joints of one person come out
+    well or badly together. So the error is overstated, the more so as the models are scored on the same people.
+    """
+    means = [result.columns.get(result.main) for result in results]
+    people = min((result.people or 0 for result in results), default=0)
+    known = [mean for mean in means if mean is not None]
+    if people < 1 or len(known) < 2 or len(known) < len(means):
+        return None
+    best = max(range(len(known)), key=known.__getitem__)
+    if not all(0 <= mean <= 100 for mean in known):
+        return None
+
+    def variance(mean: float) -> float:
+        return mean / 100 * (1 - mean / 100) / people
+
+    for other, mean in enumerate(known):
+        margin = 100 * 2 * math.sqrt(variance(known[best]) + variance(mean))
+        if other != best and known[best] - mean <= margin:
+            return None
+    return best
+
+
+def _pair(run: RunRecord) -> tuple[str, tuple[str, Score | None], tuple[str, Score]] | None:
+    """The data and the two results to lay side by side: before and after one training, or else beside another model."""
+    for watched in run.watched:
+        old, new = watched.moments[0].score, watched.moments[-1].score
+        if new.joints and len(watched.moments) > 1:
+            return watched.name, ("before", old), ("after", new)
+    with_joints = [evaluation for evaluation in run.evaluations if evaluation.score.joints]
+    for evaluation in sorted(with_joints, key=lambda e: not e.beside):
+        old_name, other = evaluation.beside[0] if evaluation.beside else ("", None)
+        return evaluation.data, (old_name, other), (THIS, evaluation.score)
+    return None
+
+
+def _heading(result: Score) -> str:
+    return f"{result.title}, %" if result.metric == "PCKh" else result.title or "Score"
+
+
+def _what(result: Score) -> str:
+    parts = []
+    if result.people is not None:
+        parts.append(f"{result.people:,} people")
+    if result.joints_seen is not None:
+        parts.append(f"{result.joints_seen:,} visible joints")
+    return ", ".join(parts) or "Scores"
+
+
+def _weighted(rows: Sequence[tuple[str, ...]], result: Score) -> list[tuple[str, ...]]:
+    """The rows with the main one's title in bold."""
+    return [(tag("b", row[0]) if row[0] == result.main else row[0], *row[1:]) for row in rows]
+
+
+def _spoken(joint: str) -> str:
+    side = {"r_": "right ", "l_": "left "}.get(joint[:2], "")
+    name = side + (joint[2:] if side else joint.replace("_", " "))
+    return name[:1].upper() + name[1:]

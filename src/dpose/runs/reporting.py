@@ -1,0 +1,79 @@
+"""The report of a run, with pictures of people who need no protection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.pose.folder import load_model
+from dpose.pose.skeletons import SKELETONS
+from dpose.report import Tile, pose_tiles, write_report
+from dpose.runs.build import shown_spec, watched
+from dpose.runs.places import in_a_folder, places_known, run_config
+
+PICTURES = 12
+WATCHED = 200
+"""Units that are scored while training: few enough to cost little, a fixed choice by name."""
+
+
+def make_report(
+    folder: Path, *, pictures: str | None = None, show_pictures: bool = False, console: Console
+) -> Path:
+    """Write `report.html` into the run folder `folder`, from what stands there.
+
+    Pictures in a report are releases. Without `show_pictures` only those of data declared public, or rendered, are
+    shown.
+
+    Args:
+        folder: A run folder.
+        pictures: The data to show pictures of; by default what the run watched.
+        show_pictures: Show them whatever they are.
+        console: Where progress goes.
+
+    Returns:
+        The report.
+
+    Raises:
+        DposeError: there is no run, or `pictures` names data that need protection and `show_pictures` is not given.
+    """
+    config = run_config(folder)
+    if config.task == "action":
+        if pictures:
+            raise DposeError("reports of action runs show no pictures", pictures, "leave --pictures out")
+        return write_report(
+            folder, no_pictures="Reports of action runs show curves and scores, and no pictures."
+        )
+    spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures else watched(config)
+    harmless = spec is not None and (spec.public or spec.name == "synthetic")
+    if pictures and not harmless and not show_pictures:
+        raise DposeError(
+            "a report shows no picture of data that are not declared public",
+            pictures,
+            "give --show-pictures if these may be seen by whoever reads the report",
+        )
+    tiles: list[Tile] = []
+    if spec is None:
+        why = "The run watched no data whose pictures could be shown; --pictures names some."
+    elif not pictures and not places_known(folder) and in_a_folder(str(spec)):
+        why = f"Where {shown_spec(spec)} lies is not known on this machine; --pictures names it."
+    elif not (harmless or show_pictures):
+        why = f"{shown_spec(spec)} is not declared public; --show-pictures shows its pictures all the same."
+    else:
+        why = ""
+        model = load_model(folder)
+        size = model.config.input_size
+        units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
+        units = units.with_skeleton(SKELETONS[model.config.skeleton])
+        with console.status("drawing the report"):
+            tiles = pose_tiles(model, units, PICTURES)
+    return write_report(folder, tiles=tiles, pictures_of=shown_spec(spec) if spec else "", no_pictures=why)
+
+
+def show_report(lines: Sequence[str], console: Console) -> None:
+    """Print what a dataset says of itself."""
+    for line in lines:
+        console.print(line, highlight=False)

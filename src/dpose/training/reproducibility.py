@@ -1,0 +1,121 @@
+"""What the bits of a step depend on besides its plan, its data and its key.
+
+A step is taken again under its old key only where its result is the same to the last bit. Where anything here has
+changed, gradients may differ in their rounding, and the same noise on two of them would show the difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpose.errors import DposeError
+from dpose.training.arithmetic import described, products_repeat
+from dpose.training.distributed import Ranks
+from dpose.training.gradients import Params
+
+MICRO_BATCH = "the micro-batch"
+NO_REPEAT = (
+    "This machine does not give the same bits twice: if the run is stopped, the steps after its last checkpoint "
+    "will be taken under a new key and counted twice."
+)
+"""Said before such a run begins."""
+
+
+def surroundings(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
+    """Code, versions, device and sizes, by name.
+
+    Args:
+        device: Where the model is.
+        views_at_once: The micro-batch: it decides in which order sums are taken.
+        processes: How many share a step.
+        parts: The objects whose code counts besides dpose's own: task, model, data.
+    """
+    return {
+        "dpose's code": _code(tuple(sorted(Path(__file__).parents[1].rglob("*.py")))),
+        "the code of task, model and data": _code(tuple(sorted({f for part in parts if (f := _file(part))}))),
+        "Python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "the processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "the device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "the number of threads": str(torch.get_num_threads()),
+        "the number of processes": str(processes),
+        MICRO_BATCH: str(views_at_once),
+        **described(device),
+    }
+
+
+def code_digest(*parts: object) -> bytes:
+    """A digest of what computes a step: dpose's code, that of `parts`, and the versions of what they stand on."""
+    cpu = torch.device("cpu")
+    found = surroundings(cpu, 0, 0, *parts)
+    names = ("dpose's code", "the code of task, model and data", "Python", "torch", "numpy")
+    return hashlib.sha256("\n".join(found[name] for name in names).encode()).digest()
+
+
+def check_alike(around: dict[str, str], ranks: Ranks) -> None:
+    """Refuse processes that compute differently.
+
+    Which process takes a unit depends on which others were sampled: a unit's gradient must be the same in all of them.
+
+    Args:
+        around: This process's `surroundings`.
+        ranks: Which process of the run this is.
+
+    Raises:
+        DposeError: another process has other code, versions or another processor than the first one.
+    """
+    own = hashlib.sha256(repr(sorted(around.items())).encode()).digest()
+    if ranks.highest(int(ranks.bytes_from_first(own) != own)):
+        raise DposeError(
+            "the processes of this run do not compute alike: code, versions, processor or settings differ",
+            fix="start all of them on machines of one kind, from one environment",
+        )
+
+
+def repeatable(device: torch.device) -> bool:
+    """Whether the same step gives the same bits again.
+
+    A CPU does where products do not depend on where in memory their numbers lie, which is looked at; a GPU where torch
+    was told to refuse whatever is not deterministic.
+    """
+    if device.type == "cpu":
+        return products_repeat()
+    return (
+        torch.are_deterministic_algorithms_enabled()
+        and not torch.is_deterministic_algorithms_warn_only_enabled()
+    )
+
+
+def digest_of(tensors: Params) -> bytes:
+    """A digest of some tensors' names, shapes and bits."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        value: Tensor = tensors[name].detach().cpu().contiguous()
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        total.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return total.digest()
+
+
+def _file(part: object) -> Path | None:
+    try:
+        return Path(inspect.getfile(type(part)))
+    except TypeError:  # typed at a prompt
+        return None
+
+
+@functools.cache  # as it was when the process began: what lies on the disk may change under it
+def _code(files: tuple[Path, ...]) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        total.update(len(content).to_bytes(8, "big") + content)
+    return total.hexdigest()[:16]

@@ -1,0 +1,253 @@
+"""From a folder to the steps that are left: which key, which checkpoint, what of it is counted again.
+
+A run that was stopped goes on from its last checkpoint. The steps after that have been taken, and perhaps seen. They
+may be taken again under their old key if the result is the same to the last bit, since nothing new is then released.
+In every other case a new key draws new samples and new noise, and the ledger counts the steps twice. Which case it is
+does not rest on trust: every step's update is compared with the digest that the log holds of it, before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.privacy.entries import EntryType
+from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
+from dpose.privacy.ledger import Ledger
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.odometer import Charge, charge, claim
+from dpose.privacy.statement import Query
+from dpose.training.checkpoint import last_checkpoint
+from dpose.training.distributed import Ranks
+from dpose.training.folder import NoLog, RunLog, updates_of, write_config
+from dpose.training.loop import Ended, Loop
+from dpose.training.plan import BoundPlan
+from dpose.training.reproducibility import MICRO_BATCH, digest_of
+
+
+class Attempt:
+    """One process's try at finishing the run in a folder.
+
+    Args:
+        folder: Exists, and no other process is at work in it.
+        bound: The plan.
+        entry: What the run takes, for the account of the data.
+        content: Digest of the data: ids, order, contents and labels of private and public units.
+        seed: Of a seeded run.
+        query: What watching asks of private data, for the ledger.
+        ranks: Which process of the run this is.
+        resume: Whether the folder holds a run to go on with.
+        state_dir: Where keys and heads are kept.
+        console: Where it is said what happens.
+
+    Raises:
+        DposeError: the run is finished, its checkpoints or its ledger are broken, or the data are not those that it
+            began with.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bound: BoundPlan,
+        entry: Charge,
+        content: bytes,
+        seed: int | None,
+        query: Query | None,
+        ranks: Ranks,
+        resume: bool,
+        state_dir: Path | None,
+        console: Console,
+    ) -> None:
+        self.folder, self.bound, self.entry, self.content, self.seed = folder, bound, entry, content, seed
+        self.query, self.ranks, self.state_dir, self.console = query, ranks, state_dir, console
+        self.saved = last_checkpoint(folder, console) if resume else None
+        self.head, self.counted, self.run_id = "", 0, ""
+        self.around: dict[str, str] = {}
+        self.kept: Kept | None = None
+        self._lost = False
+        self._path = folder / "ledger.jsonl"
+        self._key = Key.fresh() if seed is None else Key.from_seed(seed)
+        if ranks.first and bound.event and self._path.exists():
+            self._look_back()
+        whole = self.saved is not None and self.saved.step == bound.steps
+        if whole and (folder / "model.safetensors").exists() and not self.kept:
+            raise DposeError("this run is finished", str(folder), "to train further: a new run with --init")
+
+    def _look_back(self) -> None:
+        with Ledger.append_to(self._path, self.state_dir) as ledger:
+            self.run_id = ledger.run_id
+            entries = ledger.entries
+        known = {entry.sha256 for entry in entries}
+        if entries[0].plan_sha256 != self.bound.sha256:
+            raise DposeError(
+                "this run began with another plan, or another number of units",
+                str(self.folder),
+                "go on with the settings that it began with, or start a new run",
+            )
+        if self.saved and self.saved.ledger_head and self.saved.ledger_head not in known:
+            raise DposeError(
+                "the ledger is not the one that the checkpoint was written beside", str(self._path)
+            )
+        if self.seed is None:
+            self.kept = kept_key(self.run_id, self.state_dir)
+        if self.kept and self.kept.data != self.content.hex():
+            raise DposeError(
+                "the data (units, their order, pictures or labels) are not those that this run began with",
+                str(self.folder),
+                "bring them back as they were, or start a new run",
+            )
+        if self.kept:
+            key_id = AesNoise(self.kept.key).key_id
+            first = self.saved.step if self.saved else 0
+            committed = {
+                step
+                for entry in entries
+                if entry.type is EntryType.COMMIT and entry.key_id == key_id
+                for step in range(entry.first_step, entry.first_step + entry.steps)
+                if step >= first
+            }
+            self._lost = bool(committed - updates_of(self.folder / "log.jsonl", key_id).keys())
+
+    @property
+    def micro_batch(self) -> int | None:
+        """That of the key that is kept: with another one, sums would be taken in another order."""
+        return int(self.kept.surroundings.get(MICRO_BATCH, 0)) or None if self.kept else None
+
+    def noise(self, surroundings: Mapping[str, str], repeatable: bool) -> AesNoise:
+        """The noise of this attempt, under the old key if its steps come out as they did.
+
+        Args:
+            surroundings: What the bits of a step depend on.
+            repeatable: Whether the same step gives the same bits.
+        """
+        self.around = dict(surroundings)
+        if self.kept:
+            old = self.kept.surroundings
+            changed = [name for name, value in self.around.items() if old.get(name) != value]
+            if self._lost:
+                # taken again, they could not be compared with what was seen of them: one noise might meet two sums
+                self.forsake_key("the log lacks steps that the ledger has")
+            elif changed or not repeatable:
+                self.forsake_key(
+                    "changed: " + ", ".join(changed)
+                    if changed
+                    else "this machine does not give the same bits twice"
+                )
+        elif self.run_id and self.seed is None:
+            self.forsake_key("this machine does not hold its key")
+        key = self.kept.key if self.kept else self._key
+        return AesNoise(Key.drawn(self.ranks.bytes_from_first(key.secret), seeded=key.seeded))
+
+    def forsake_key(self, why: str) -> None:
+        """Go on from the last checkpoint with a new key; the steps after it will be counted again."""
+        self.console.print(
+            f"The steps since the last checkpoint cannot be repeated to the last bit ({why}): "
+            "they are taken under a new key and counted twice.",
+            highlight=False,
+        )
+        if self.run_id:
+            forget_key(self.run_id, self.state_dir)
+        self.kept, self._key = None, Key.fresh()
+        self.saved = last_checkpoint(self.folder, self.console)
+
+    def run(self, loop: Loop, noise: AesNoise) -> Ended:
+        """Take the steps that are left.
+
+        Args:
+            loop: At the run's beginning.
+            noise: What `noise` gave.
+
+        Raises:
+            ReplayError: a step came out otherwise than before.
+            DposeError: as `Loop.run`; or files cannot be written.
+        """
+        if not noise.seeded:
+            start = digest_of(loop.params) + json.dumps(self.around, sort_keys=True).encode()
+            loop.chain = hashlib.sha256(start).digest()
+        if self.saved:
+            loop.restore(self.saved)
+        self._agree(loop.model)
+        if not self.ranks.first:
+            return loop.run(NoLog(), None)
+        claim(self.entry, self.state_dir)
+        with RunLog(self.folder / "log.jsonl") as log:
+            goes_on = self.saved is not None
+            if not goes_on:
+                write_config(self.folder, loop.config)
+                loop.save("")
+            with contextlib.ExitStack() as closing:
+                ledger = self._ledger(loop, noise.key_id)
+                if ledger:
+                    closing.enter_context(ledger)
+                    closing.callback(self._note, ledger)
+                    if not noise.seeded:
+                        loop.taken = log.taken(noise.key_id)
+                if goes_on:
+                    log.write("resume", step=loop.done, key_id=noise.key_id, replay=bool(self.kept))
+                else:
+                    bound, settings = self.bound, loop.config["run"]
+                    log.write(
+                        "start",
+                        n=bound.n,
+                        steps=bound.steps,
+                        plan_sha256=bound.sha256,
+                        key_id=noise.key_id,
+                        **settings,
+                    )
+                return loop.run(log, ledger)
+
+    def _ledger(self, loop: Loop, key_id: str) -> Ledger | None:
+        """The run's ledger, with a line that says who goes on; the key is on disk when this returns."""
+        if self.bound.event is None:
+            return None
+        if self._path.exists():
+            ledger = Ledger.append_to(self._path, self.state_dir)
+            ledger.resume(key_id, loop.done)
+        else:
+            ledger = Ledger.create(self._path, self.bound.sha256, key_id, self.state_dir, self.entry.id)
+            if self.query:
+                ledger.query(self.query.to_dict())
+        self.run_id = ledger.run_id
+        if self.seed is None and not self.kept:
+            kept = Kept(self._key, self.content.hex(), self.around)
+            keep_key(self.run_id, kept, self.state_dir)
+        return ledger
+
+    def _note(self, ledger: Ledger) -> None:
+        self.head, self.counted = ledger.head, ledger.spent_steps
+
+    @torch.no_grad()
+    def _agree(self, model: torch.nn.Module) -> None:
+        """The first process's weights in every process."""
+        floats = {n: t for n, t in model.state_dict().items() if t.is_floating_point()}
+        for name, value in self.ranks.from_first(floats).items():
+            floats[name].copy_(value)
+
+    def caveats(self, done: int, ended: Ended) -> list[str]:
+        """What the statement must say of how the run went."""
+        bound = self.bound
+        if ended is Ended.ASKED:
+            return [f"the run was stopped after {done} of {bound.steps} steps; epsilon is the plan's"]
+        again = self.counted - done
+        if bound.event is None or again <= 0:
+            return []
+        told = f"the run was stopped and taken up again; {again} steps count that were lost or taken twice"
+        if ended is Ended.BUDGET:
+            told += f", and it ended after {done} of {bound.steps} steps to keep its epsilon"
+        return [told]
+
+    def finish(self) -> None:
+        """The run needs its key no more, and has taken what its ledger counts."""
+        if self.entry.events and self.bound.event and self.counted > self.bound.steps:
+            event = replace(self.bound.event, steps=self.counted)
+            charge(replace(self.entry, events=(event,)), self.state_dir)
+        if self.run_id and self.seed is None:
+            forget_key(self.run_id, self.state_dir)

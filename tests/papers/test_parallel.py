@@ -1,0 +1,98 @@
+"""Cells in processes of their own: the same results, failures told, nobody left behind."""
+
+import multiprocessing
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import pytest
+from rich.console import Console
+
+from dpose.papers import parallel
+from dpose.papers.cells import claim_folder, read_cells, run_cells
+from dpose.papers.experiment import Cell, GridRequest, Request
+from dpose.papers.parallel import run_parallel
+from dpose.papers.registry import EXPERIMENTS
+from dpose.papers.reproduce import reproduce
+from dpose.privacy.verify import verify_run
+
+NAME = "002/figure1"
+
+
+@dataclass
+class Some:
+    """An experiment with some of its cells."""
+
+    whole: object
+    cells: list
+
+    def run(self, cell, progress):
+        return self.whole.run(cell, progress)
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "seq" / "img1").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for frame in (1, 2):
+        picture = rng.integers(0, 256, (20, 40)).astype(np.uint8)
+        cv2.imwrite(str(tmp_path / "seq" / "img1" / f"{frame:06d}.png"), picture)
+    request = Request(data=(f"mot:{tmp_path / 'seq'}",), limit=1, processes=2)
+    whole = EXPERIMENTS[NAME].bind(request)
+    claim_folder(tmp_path / "out", whole.settings)
+    return request, whole, tmp_path / "out"
+
+
+def test_processes_give_what_one_gives_and_failures_are_told(small, tmp_path):
+    request, whole, folder = small
+    first, after = whole.cells[:2]
+    # one that a process cannot find, one that needs it, and one that nobody wants
+    lost, needs = Cell("lost", {}), Cell(after.key, after.settings, after.weight, needs="lost")
+    unwanted = Cell(whole.cells[2].key, whole.cells[2].settings, wanted=False)
+    some = Some(whole, [first, lost, needs, unwanted])
+    moved = []
+    found = {o.cell.key: o for o in run_parallel(NAME, request, some, folder, moved.append)}
+    assert sum(moved) == sum(cell.weight for cell in some.cells if cell.wanted)
+    assert found["lost"].error == "its process ended with code 1"
+    assert found[needs.key].error == "needs the cell lost, which failed"
+    assert found[unwanted.key].status == "not run"
+    claim_folder(tmp_path / "one", whole.settings)
+    for outcome in run_cells(Some(whole, [first]), tmp_path / "one"):
+        assert outcome.status == "done"
+        assert found[outcome.cell.key] == outcome
+
+
+def test_trainings_in_processes_are_those_of_one(tmp_path):
+    """Seeded, so that they may be compared."""
+    asked = GridRequest(
+        core=True,
+        methods=("dp-sgd",),
+        epsilons=(0.8,),
+        clip_norms=(0.1,),
+        epochs=1.0,
+        batch_size=8,
+    )
+    found = []
+    for processes in (2, 1):
+        request = Request(("synthetic:ward",), limit=16, seed=3, processes=processes, grid=asked)
+        folder = tmp_path / str(processes)
+        outcomes = reproduce("000/table2", request, folder, Console(quiet=True))
+        found.append({o.cell.key: o.values["columns"] for o in outcomes if o.status == "done"})
+        assert verify_run(folder / "runs" / "dp-sgd-finetune-C0.1-eps0.8-run1")
+    assert set(found[0]) == {"start", "dp-sgd-finetune-C0.1-eps0.8-run1"}
+    assert found[0] == found[1]
+
+
+def test_who_is_stopped_leaves_no_process_behind(small, monkeypatch):
+    request, whole, folder = small
+    some = Some(whole, list(whole.cells[:2]))
+
+    def stopped(processes):
+        assert len(multiprocessing.active_children()) == 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parallel, "wait", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        list(run_parallel(NAME, request, some, folder))
+    assert not multiprocessing.active_children()
+    assert {o.status for o in read_cells(folder, some.cells)} == {"not run"}

@@ -1,0 +1,344 @@
+"""The account of private data: runs on the same pictures add up, whoever ran them; budgets refuse beforehand."""
+
+import hashlib
+import json
+import math
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.odometer import (
+    EVALUATION,
+    UNKNOWN,
+    Budget,
+    Charge,
+    budgets,
+    charge,
+    charges,
+    check_budgets,
+    claim,
+    composed,
+    groups,
+    lift_budget,
+    lineage,
+    marks_of,
+    note_weights,
+    set_budget,
+    touching,
+    unbounded,
+)
+
+EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
+HERE = marks_of([f"picture {i}" for i in range(20)])
+THERE = marks_of([f"other {i}" for i in range(20)])
+
+
+def entry(number=0, marks=HERE, **changes):
+    return replace(
+        Charge(
+            id=f"{number:032x}",
+            what="training",
+            data="ward",
+            folder="/runs/a",
+            at=f"2026-01-0{number + 1}T00:00:00+00:00",
+            unit="image",
+            relation=Relation.ZERO_OUT,
+            delta=1e-5,
+            events=(EVENT,),
+            beyond=False,
+            marks=marks,
+        ),
+        **changes,
+    )
+
+
+def test_what_is_charged_is_read_back(tmp_path):
+    first = entry(0, views="pixelize 86", start="f" * 64, weights=("a" * 64,), opened=THERE[:3])
+    second = entry(1, THERE, what="audit", beyond=True, relation=Relation.REPLACE)
+    charge(second, tmp_path)
+    charge(first, tmp_path)
+    assert charges(tmp_path) == [first, second]
+    for found, wanted in zip(charges(tmp_path), [first, second], strict=True):
+        assert found.marks.tolist() == wanted.marks.tolist()
+        assert found.opened.tolist() == wanted.opened.tolist()
+    for file in (tmp_path / "account").iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert file.parent.stat().st_mode & 0o777 == 0o700  # a budget's name is made of its pictures
+
+
+def test_a_second_charge_of_a_run_replaces_the_first(tmp_path):
+    charge(entry(), tmp_path)
+    charge(entry(events=(replace(EVENT, steps=120),)), tmp_path)
+    assert [e.events[0].steps for e in charges(tmp_path)] == [120]
+
+
+def test_charges_come_oldest_first_whatever_their_names(tmp_path):
+    late, early = entry(0, at="2026-03-01T00:00:00+00:00"), entry(1, at="2026-02-01T00:00:00+00:00")
+    twin = entry(2, at=early.at)
+    for one in (late, twin, early):
+        charge(one, tmp_path)
+    assert charges(tmp_path) == [early, twin, late]
+
+
+def test_what_a_run_has_read_stays_read(tmp_path):
+    """A run that is taken up again with fewer pictures has seen the others all the same."""
+    charge(entry(0, HERE, opened=marks_of(["shown", "picture 3"])), tmp_path)
+    charge(entry(0, THERE, opened=marks_of(["shown too"])), tmp_path)
+    (found,) = charges(tmp_path)
+    assert found.marks.tolist() == sorted({*HERE.tolist(), *THERE.tolist()})
+    assert found.opened.tolist() == marks_of(["shown", "picture 3", "shown too"]).tolist()
+    assert touching([found], HERE[:1])
+    assert touching([found], THERE[:1])
+    assert touching([found], marks_of(["shown"]))[0].events == ()
+
+
+def test_a_mark_is_eight_bytes_of_a_hash_for_this_use():
+    """They stand in files that later versions read: one a picture, and always the same."""
+    digests = [
+        hashlib.blake2b(name.encode(), digest_size=8, person=b"dpose/account/1").digest()
+        for name in ("picture 0", "picture 1")
+    ]
+    wanted = sorted(int.from_bytes(digest, "little") for digest in digests)
+    found = marks_of(["picture 0", "picture 1"])
+    assert found.tolist() == wanted
+    assert found.dtype == np.uint64
+    assert marks_of([]).shape == (0,)
+
+
+def test_marks_tell_pictures_whatever_their_order_and_number():
+    names = [f"picture {i}" for i in range(20)]
+    assert (marks_of(names) == marks_of([*names[::-1], *names])).all()
+    assert not np.isin(marks_of(names), THERE).any()
+
+
+def test_runs_on_some_of_the_same_pictures_add_up():
+    some = marks_of(["picture 3"])
+    assert touching([entry(0), entry(1, THERE)], some) == [entry(0)]
+    three = [entry(i) for i in range(3)]
+    assert composed(three, 1e-5) == pytest.approx(epsilon([replace(EVENT, steps=300)], 1e-5), rel=1e-9)
+    assert composed(three, 1e-5) > composed(three[:1], 1e-5)
+    assert composed([], 1e-5) == 0
+
+
+def test_the_weakest_relation_rules():
+    mixed = [entry(0), entry(1, relation=Relation.REPLACE)]
+    both = replace(EVENT, steps=200)
+    assert composed(mixed, 1e-5) == pytest.approx(epsilon([both], 1e-5, relation=Relation.REPLACE), rel=1e-9)
+
+
+def test_a_run_without_noise_is_bounded_by_nothing_and_a_score_is_left_out():
+    assert math.isinf(composed([entry(0), entry(1, events=())], 1e-5))
+    scored = [entry(0), entry(1, events=(), what=EVALUATION)]
+    assert composed(scored, 1e-5) == composed(scored[:1], 1e-5)
+
+
+def test_groups_are_joined_by_whoever_shares_a_picture():
+    bridge = np.union1d(HERE[:1], THERE[:1])
+    a, b, c, d = entry(0), entry(1, THERE), entry(2, bridge), entry(3, marks_of(["alone"]))
+    assert groups([a, b, d]) == [[a], [b], [d]]
+    assert groups([a, b, c, d]) == [[a, b, c], [d]]
+
+
+def test_a_budget_refuses_beforehand(tmp_path):
+    one, two = composed([entry(0)], 1e-5), composed([entry(0), entry(1)], 1e-5)
+    set_budget(Budget((one + two) / 2, 1e-5, "ward", HERE), tmp_path)
+    check_budgets(entry(0), tmp_path)
+    charge(entry(0), tmp_path)
+    check_budgets(entry(0), tmp_path)  # the same run, taken up again
+    with pytest.raises(DposeError, match=f"{one:.4g} is spent, with this run {two:.4g}"):
+        check_budgets(entry(1), tmp_path)
+    check_budgets(entry(1, THERE), tmp_path)
+    with pytest.raises(DposeError, match="nothing bounds this: no noise"):
+        check_budgets(entry(2, events=()), tmp_path)
+
+
+def test_a_budget_may_be_used_up_and_not_passed(tmp_path):
+    """To the last digit of it; what is refused is refused by the budget's own number, not by one near it."""
+    both = composed([entry(0), entry(1)], 1e-5)
+    charge(entry(0), tmp_path)
+    set_budget(Budget(both, 1e-5, "ward", HERE), tmp_path)
+    check_budgets(entry(1), tmp_path)
+    set_budget(Budget(both * (1 - 1e-7), 1e-5, "ward", HERE), tmp_path)
+    with pytest.raises(DposeError, match="would be passed"):
+        check_budgets(entry(1), tmp_path)
+
+
+def test_of_runs_that_start_together_one_gets_what_is_left(tmp_path):
+    """Each alone would keep the budget."""
+    set_budget(Budget(composed([entry(0)], 1e-5) * 1.01, 1e-5, "ward", HERE), tmp_path)
+    refused = []
+
+    def start(number):
+        try:
+            claim(entry(number), tmp_path)
+        except DposeError:
+            refused.append(number)
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 3
+    assert len(charges(tmp_path)) == 1
+
+
+def test_a_run_on_one_picture_of_the_budget_is_refused_too(tmp_path):
+    set_budget(Budget(0.01, 1e-5, "ward", HERE), tmp_path)
+    with pytest.raises(DposeError, match="ward"):
+        check_budgets(entry(0, np.union1d(THERE, HERE[:1])), tmp_path)
+
+
+def test_budgets_are_replaced_and_lifted(tmp_path):
+    set_budget(Budget(1.0, 1e-5, "ward", HERE), tmp_path)
+    set_budget(Budget(2.0, 1e-6, "ward", HERE), tmp_path)
+    assert budgets(tmp_path) == [Budget(2.0, 1e-6, "ward", HERE)]
+    assert lift_budget(HERE, tmp_path)
+    assert not lift_budget(HERE, tmp_path)
+    assert budgets(tmp_path) == []
+
+
+@pytest.mark.parametrize("values", [(0.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)])
+def test_senseless_budgets_are_refused(tmp_path, values):
+    with pytest.raises(DposeError, match="a budget needs"):
+        set_budget(Budget(*values, "ward", HERE), tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}'])
+def test_a_broken_account_is_not_passed_over(tmp_path, content):
+    """Runs that it holds would be forgotten."""
+    charge(entry(), tmp_path)
+    (tmp_path / "account" / "x.json").write_text(content)
+    with pytest.raises(DposeError, match=r"x\.json"):
+        charges(tmp_path)
+
+
+def test_an_audit_counts_as_any_run_does():
+    both = composed([entry(0), entry(1, what="audit")], 1e-5)
+    assert both == pytest.approx(epsilon([replace(EVENT, steps=200)], 1e-5), rel=1e-9)
+    assert both > composed([entry(0)], 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "unit", "why"),
+    [
+        ({}, "image", ""),
+        ({"unit": "subject"}, "image", ""),
+        ({"unit": "video"}, "image", ""),
+        ({"unit": "crop"}, "crop", ""),
+        ({"unit": "crop"}, "image", "only each crop is protected, and not each image"),
+        ({"unit": "image"}, "subject", "only each image is protected, and not each subject"),
+        ({"unit": "recording"}, "image", "only each recording is protected"),
+        ({"beyond": True}, "image", "beyond their public views"),
+        ({"events": ()}, "image", "no noise"),
+        ({"events": (), "what": EVALUATION}, "image", "a score without noise"),
+    ],
+)
+def test_what_a_budget_bounds_and_what_it_does_not(tmp_path, changes, unit, why):
+    """Five runs for crops took 13.3 of a budget of 8 for pictures, and feature privacy was accepted."""
+    asked = entry(0, **changes)
+    assert unbounded(asked, unit).startswith(why) if not why else why in unbounded(asked, unit)
+    assert bool(unbounded(asked, unit)) == bool(why)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE, unit), tmp_path)
+    if not why:
+        return check_budgets(asked, tmp_path)
+    with pytest.raises(DposeError, match="nothing bounds this") as refused:
+        check_budgets(asked, tmp_path)
+    assert why in refused.value.line()
+    assert "--no-budget" in refused.value.line()
+    return None
+
+
+def test_a_budget_set_after_something_without_bound_was_read_says_so(tmp_path):
+    """It would have said that nothing is spent."""
+    charge(entry(0, events=(), what=EVALUATION), tmp_path)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE), tmp_path)
+    with pytest.raises(DposeError, match="nothing bounds what was read of them on 2026-01-01"):
+        check_budgets(entry(1), tmp_path)
+
+
+def test_pictures_taken_to_be_public_are_not_bounded(tmp_path):
+    read = entry(0, THERE, opened=HERE)
+    assert touching([read], HERE) == [replace(read, events=())]
+    assert touching([read], THERE) == [read]
+    set_budget(Budget(1e6, 1e-5, "ward", HERE), tmp_path)
+    with pytest.raises(DposeError, match="taken to be public"):
+        check_budgets(read, tmp_path)
+
+
+def test_a_budget_is_for_a_unit(tmp_path):
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, "subject"), tmp_path)
+    assert budgets(tmp_path) == [Budget(1.0, 1e-5, "ward", HERE, "subject")]
+    with pytest.raises(DposeError, match="cannot be for a unit 'person'"):
+        set_budget(Budget(1.0, 1e-5, "ward", HERE, "person"), tmp_path)
+    file = next((tmp_path / "budgets").iterdir())
+    values = json.loads(file.read_text())
+    del values["unit"]  # as it was written before
+    file.write_text(json.dumps(values))
+    assert budgets(tmp_path)[0].unit == "image"
+
+
+def test_weights_are_noted_and_stay_with_their_run(tmp_path):
+    charge(entry(0, start="f" * 64), tmp_path)
+    note_weights(entry(0).id, "a" * 64, tmp_path)
+    note_weights(entry(0).id, "b" * 64, tmp_path)
+    note_weights("0" * 31 + "9", "c" * 64, tmp_path)  # not of this account
+    charge(entry(0, events=(replace(EVENT, steps=120),), start="f" * 64), tmp_path)  # it went on
+    (found,) = charges(tmp_path)
+    assert found.weights == ("a" * 64, "b" * 64)
+    assert found.events[0].steps == 120
+
+
+def test_a_run_goes_on_from_the_first_weights_that_it_began_with(tmp_path):
+    charge(entry(0, start="f" * 64), tmp_path)
+    with pytest.raises(DposeError, match="not those that this run began with"):
+        charge(entry(0, start="e" * 64), tmp_path)
+
+
+def test_weights_are_followed_to_all_runs_they_come_from():
+    one = entry(0, weights=("a",))
+    two = entry(1, weights=("b", "c"), start="a")
+    three = entry(2, weights=("d",), start="b")
+    loop = entry(3, weights=("e",), start="e")
+    of_d, unknown = lineage(["d"], [one, two, three, loop])
+    assert {e.id for e in of_d} == {one.id, two.id, three.id}
+    assert unknown == []
+    assert lineage(["e"], [loop]) == ([loop], [])
+    assert lineage(["d"], [two, three]) == ([three, two], ["a"])
+    assert lineage(["x", ""], [one]) == ([], ["x"])
+
+
+def test_older_files_are_read_and_taken_for_the_worst(tmp_path):
+    """They say nothing of first weights; a seeded run with public views looks like one that read the views alone."""
+    charge(entry(0, beyond=True), tmp_path)
+    charge(entry(1, beyond=True, events=()), tmp_path)
+    for file in (tmp_path / "account").glob("*.json"):
+        values = json.loads(file.read_text())
+        for name in ("views", "start", "weights", "opened"):
+            del values[name]
+        file.write_text(json.dumps(values))
+    bounded, free = charges(tmp_path)
+    assert (bounded.views, bounded.start, bounded.weights, bounded.beyond) == ("", UNKNOWN, (), True)
+    assert bounded.opened.size == 0
+    assert not free.beyond
+    charge(entry(0, start="a" * 64), tmp_path)  # one that goes on may say it now
+
+
+def test_whatever_was_done_is_composed():
+    """An audit has read the same people as a training run; only a score without noise has no epsilon to add."""
+    two = epsilon([replace(EVENT, steps=200)], 1e-5)
+    for what in ("training", "audit", "release", "tuning"):
+        assert composed([entry(0), entry(1, what=what)], 1e-5) == pytest.approx(two, rel=1e-9)
+    assert composed([entry(0, what="audit")], 1e-5) == pytest.approx(epsilon([EVENT], 1e-5), rel=1e-9)
+
+
+def test_an_audit_counts_against_the_budget(tmp_path):
+    alone = composed([entry(0)], 1e-5)
+    set_budget(Budget(alone * 1.01, 1e-5, "ward", HERE), tmp_path)
+    claim(entry(0, what="audit"), tmp_path)
+    with pytest.raises(DposeError, match="would be passed"):
+        claim(entry(1), tmp_path)

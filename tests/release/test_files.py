@@ -1,0 +1,439 @@
+"""Files, folders and videos: what is written, what is left out, and that nothing half-written stays."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import av
+import cv2
+import numpy as np
+import pytest
+from PIL import Image as Pillow
+
+from dpose.errors import DposeError
+from dpose.media.images import encode_image, read_pixels
+from dpose.media.tags import embed_text
+from dpose.media.video import Frame, probe, read_frames
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.release import files as batch
+from dpose.release.archive import unpack
+from dpose.release.config import Setting
+from dpose.release.embed import read_sidecar
+from dpose.release.explain import explain
+from dpose.release.files import Job, find_jobs, release_all, remember, restore
+from dpose.release.mechanism import Plan
+from dpose.release.regions import PrivateRegions
+from dpose.release.verify import released_files, verify_release
+from dpose.release.video import release_video, released_frames, video_plan
+
+RNG = np.random.default_rng(0)
+COLOUR = cv2.GaussianBlur(RNG.integers(0, 256, (40, 56, 3)).astype(np.uint8), (0, 0), 3)
+SETTING = Setting.of(2, 4, 8)
+EXIF = b"\xff\xe1\x00\x20Exif\0\0II*\0\x08\0\0\0secret-camera-99"
+
+
+def write(path, picture=COLOUR):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode_image(picture, path.suffix))
+    return path
+
+
+def release(paths, out, setting=SETTING, **more):
+    names = {"keep_names", "suffix"} & set(more)
+    known = {"keep_names": True} | {name: more.pop(name) for name in names}
+    jobs = find_jobs([str(p) for p in paths], out, **known)
+    remember(jobs, out)
+    return [statement for _, statement in release_all(jobs, setting, **more)]
+
+
+def clip(path, frames=9, rate=6, size=(48, 32), sound=False):
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=rate)
+        stream.width, stream.height = size
+        stream.pix_fmt = "yuv420p"
+        tone = out.add_stream("aac", rate=44_100) if sound else None
+        for number in range(frames):
+            pixels = np.full((size[1], size[0], 3), 20 * number % 256, np.uint8)
+            for packet in stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")):
+                out.mux(packet)
+        for packet in stream.encode(None):
+            out.mux(packet)
+        if tone is not None:
+            for start in range(0, 44_100 * frames // rate, 1024):
+                wave = (np.sin(np.arange(start, start + 1024) / 9) * 9000).astype(np.int16)[None]
+                samples = av.AudioFrame.from_ndarray(wave, format="s16", layout="mono")
+                samples.rate, samples.pts = 44_100, start
+                for packet in tone.encode(samples):
+                    out.mux(packet)
+            for packet in tone.encode(None):
+                out.mux(packet)
+    return path
+
+
+class TestPictures:
+    def test_a_picture_an_archive_and_back(self, tmp_path):
+        source = write(tmp_path / "in" / "a.png")
+        (statement,) = release([source], tmp_path / "out")
+        assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.npz", "a.png"]
+        restore(tmp_path / "out" / "a.npz", tmp_path / "b.png")
+        assert (tmp_path / "b.png").read_bytes() == (tmp_path / "out" / "a.png").read_bytes()
+        carried, _ = verify_release(tmp_path / "b.png")
+        assert carried.events == statement.events
+
+    def test_grey_and_deep_pictures_keep_their_kind(self, tmp_path):
+        write(tmp_path / "in" / "grey.png", COLOUR[:, :, 0])
+        write(tmp_path / "in" / "deep.png", COLOUR.astype(np.uint16) * 257)
+        release([tmp_path / "in"], tmp_path / "out")
+        assert read_pixels(tmp_path / "out" / "grey.png").shape == (40, 56)
+        assert read_pixels(tmp_path / "out" / "deep.png").dtype == np.uint16
+        for name in ("grey", "deep"):
+            for suffix in (".png", ".npz"):
+                verify_release(tmp_path / "out" / f"{name}{suffix}")
+
+    @pytest.mark.parametrize("suffix", [".bmp", ".png"])
+    def test_one_pixel_does_not_decide_how_many_channels_are_released(self, tmp_path, suffix):
+        """An encoder writes the colours that occur into the palette: grey alone, or grey and one red pixel."""
+        for name, corner in (("one", (90, 90, 90)), ("other", (200, 10, 10))):
+            picture = Pillow.new("RGB", (56, 40), (90, 90, 90))
+            picture.putpixel((3, 3), corner)
+            picture.quantize(4).save(tmp_path / f"{name}{suffix}")
+            release([tmp_path / f"{name}{suffix}"], tmp_path / f"{name}-out.npz")
+        shapes = {
+            unpack((tmp_path / f"{name}-out.npz").read_bytes(), name)[0].picture().shape
+            for name in ("one", "other")
+        }
+        assert shapes == {(40, 56, 3)}
+
+    @pytest.mark.parametrize(
+        ("data", "lossy"),
+        [
+            (encode_image(COLOUR, ".jpg"), True),
+            (cv2.imencode(".webp", COLOUR, (cv2.IMWRITE_WEBP_QUALITY, 80))[1].tobytes(), True),
+            (cv2.imencode(".webp", COLOUR, (cv2.IMWRITE_WEBP_QUALITY, 101))[1].tobytes(), False),
+            (encode_image(COLOUR, ".png"), False),
+        ],
+        ids=["jpeg", "webp", "lossless webp", "png"],
+    )
+    @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.webp"])
+    def test_lossy_compression_is_told_by_content_not_by_name(self, tmp_path, data, lossy, name):
+        (tmp_path / name).write_bytes(data)
+        (statement,) = release([tmp_path / name], tmp_path / "out.png")
+        assert any("decoded picture" in line for line in statement.caveats) is lossy
+
+    def test_a_picture_whose_writing_fails_leaves_no_archive(self, tmp_path, monkeypatch):
+        source, real = write(tmp_path / "in" / "a.png"), batch.write_atomic
+
+        def full(path, data):
+            if path.suffix == ".png":
+                raise DposeError("no space left on the disk", str(path))
+            real(path, data)
+
+        monkeypatch.setattr(batch, "write_atomic", full)
+        with pytest.raises(DposeError, match="no space"):
+            release([source], tmp_path / "out")
+        assert not list((tmp_path / "out").iterdir())
+
+    def test_metadata_does_not_travel(self, tmp_path):
+        data = encode_image(COLOUR, ".jpg")
+        (tmp_path / "a.jpg").write_bytes(data[:2] + EXIF + data[2:])
+        (tmp_path / "b.png").write_bytes(
+            embed_text(encode_image(COLOUR, ".png"), "Author", "secret-camera-99")
+        )
+        release([tmp_path / "a.jpg", tmp_path / "b.png"], tmp_path / "out")
+        release([tmp_path / "a.jpg"], tmp_path / "jpeg", suffix=".jpg")
+        written = [p for folder in ("out", "jpeg") for p in (tmp_path / folder).iterdir()]
+        assert len(written) == 6
+        for path in written:
+            content = path.read_bytes()
+            assert b"secret" not in content
+            assert b"Exif" not in content
+            verify_release(path)
+
+    def test_folders_keep_their_order_and_names_may_go(self, tmp_path):
+        for name in ("one/a.png", "one/deep/b.jpg", "one/.hidden/c.png"):
+            write(tmp_path / name)
+        (tmp_path / "one" / "notes.txt").write_text("ignored")
+        release([tmp_path / "one"], tmp_path / "out")
+        names = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
+        assert names == {"a.png", "a.npz", "deep/b.png", "deep/b.npz"}
+        release(
+            [str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", keep_names=False
+        )
+        assert sorted(p.name for p in (tmp_path / "flat").glob("*.png")) == ["000001.png", "000002.png"]
+
+    def test_one_file_by_name(self, tmp_path):
+        source = write(tmp_path / "a.png")
+        for name in ("x.png", "x.jpg", "x.npz"):
+            release([source], tmp_path / name)
+            verify_release(tmp_path / name)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "x.jpg", "x.npz", "x.png"]
+
+    def test_workers_change_nothing(self, tmp_path):
+        for number in range(5):
+            write(tmp_path / "in" / f"{number}.png", np.roll(COLOUR, number, 0))
+        release([tmp_path / "in"], tmp_path / "one", seed=3)
+        release([tmp_path / "in"], tmp_path / "four", seed=3, workers=4)
+        for path in (tmp_path / "one").iterdir():
+            assert path.read_bytes() == (tmp_path / "four" / path.name).read_bytes()
+
+    def test_files_of_one_seed_have_other_noise(self, tmp_path):
+        write(tmp_path / "in" / "a.png")
+        write(tmp_path / "in" / "b.png")
+        release([tmp_path / "in"], tmp_path / "out", seed=3)
+        one, other = (read_pixels(tmp_path / "out" / f"{name}.png") for name in "ab")
+        assert not np.array_equal(one, other)
+
+    @pytest.mark.parametrize(
+        ("files", "paths", "out", "word"),
+        [
+            (["a.png", "a.jpg"], ["."], "out", "--keep-names"),
+            (["a.png"], ["a.png"], "a.png", "overwrite an original"),
+            (["a.png"], ["."], ".", "overwrite an original"),
+            (["a.png", "b.png"], ["a.png", "b.png"], "x.png", "cannot hold 2"),
+            (["a.png"], ["absent.png"], "out", "absent.png"),
+            (["a.png"], ["*.jpg"], "out", "no such"),
+            (["a.png"], ["a.png"], "x.mp4", "cannot become"),
+            (["notes.txt"], ["notes.txt"], "out", "neither"),
+            (["notes.txt"], ["."], "out", "no picture or video"),
+        ],
+    )
+    def test_what_cannot_be_done(self, tmp_path, monkeypatch, files, paths, out, word):
+        from pathlib import Path
+
+        monkeypatch.chdir(tmp_path)
+        for name in files:
+            Path(name).write_text("x") if name.endswith("txt") else write(Path(name))
+        with pytest.raises(DposeError, match=word):
+            release(paths, Path(out))
+        assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
+
+    def test_a_broken_picture_names_itself(self, tmp_path):
+        (tmp_path / "a.png").write_bytes(encode_image(COLOUR, ".png")[:-90])
+        with pytest.raises(DposeError, match=r"a\.png"):
+            release([tmp_path / "a.png"], tmp_path / "out")
+        small = write(tmp_path / "b.png", COLOUR[:4])
+        with pytest.raises(DposeError, match=r"b\.png: .*larger than the picture"):
+            release([small], tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+class TestWhatIsPassedOn:
+    """What was asked for reaches the mechanism, file by file."""
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            Setting.of("1/3", "pixels:4/frame", 5),
+            Setting.of(2, 4, 8, "1e-6"),
+            Setting.of(2, 4, 8, subdivide=2, regions=PrivateRegions()),
+            Setting.of(2, 4, 8, paper=1),
+        ],
+        ids=["frames", "gaussian", "regions", "paper"],
+    )
+    def test_to_a_picture(self, tmp_path, monkeypatch, setting):
+        asked, real = [], batch.pixelize.__globals__["bind"]
+
+        def spy(setting, *sizes):
+            asked.append(setting)
+            return real(setting, *sizes)
+
+        monkeypatch.setitem(batch.pixelize.__globals__, "bind", spy)
+        (statement,) = release([write(tmp_path / "a.png")], tmp_path / "out.png", setting)
+        assert asked == [replace(setting, per_frame=False)]  # a picture is no clip
+        assert statement.neighbours == setting.neighbours(False)
+
+    def test_to_videos(self, tmp_path, monkeypatch):
+        asked = []
+
+        def spy(source, target, setting, **more):
+            asked.append((source.name, target.name, setting, more))
+
+        def told():
+            """Called after each frame."""
+
+        monkeypatch.setattr(batch, "release_video", spy)
+        jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4") for n in "ab"]
+        more = {"workers": 3, "keep_sound": True, "progress": told}
+        assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
+        # one seed for two clips would give both the same noise
+        assert asked == [
+            (name, name, SETTING, {"seed": seed, **more}) for name, seed in (("a.mp4", 5), ("b.mp4", 6))
+        ]
+
+    @pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (4, 4)])
+    def test_what_is_not_waited_for_is_not_released(self, tmp_path, monkeypatch, workers, threads):
+        """Whoever stops after the first picture has told nobody of the others."""
+        started, cancelled, made = [], [], []
+
+        class Lazy:
+            def __init__(self, threads):
+                made.append(threads)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *error):
+                pass
+
+            def submit(self, work, job, setting, seed):
+                def result():
+                    started.append((job.source.name, seed))
+
+                return SimpleNamespace(result=result, cancel=lambda: cancelled.append(job.source.name))
+
+        monkeypatch.setattr(batch, "ThreadPoolExecutor", Lazy)
+        jobs = [Job(tmp_path / f"{n}.png", tmp_path / "out" / f"{n}.png") for n in "abc"]
+        coming = release_all(jobs, SETTING, seed=5, workers=workers)
+        next(coming)
+        coming.close()
+        assert (started, cancelled, made) == ([("a.png", 5)], ["b.png", "c.png"], [threads])
+
+
+class TestVideos:
+    def test_a_clip_keeps_its_time_and_drops_its_sound(self, tmp_path):
+        source = clip(tmp_path / "a.mp4", sound=True)
+        (statement,) = release([source], tmp_path / "out")
+        target = tmp_path / "out" / "a.mp4"
+        before, after = probe(source), probe(target)
+        assert (after.frames, after.rate, after.sound) == (before.frames, before.rate, False)
+        stamps = [[f.pts * info.time_base for f in read_frames(info)] for info in (before, after)]
+        assert stamps[0] == stamps[1]
+        carried, seal = read_sidecar(target)
+        assert carried == statement
+        assert json.loads(seal)["type"] == "seal"
+        assert statement.release["frames"] == "9"
+        assert "clip" in statement.paragraph()
+        assert not any("sound" in line for line in statement.conditional_on)
+        assert released_files(tmp_path / "out") == [target]
+        verify_release(target)
+
+    def test_sound_that_is_kept_is_named(self, tmp_path):
+        source = clip(tmp_path / "a.mp4", sound=True)
+        statement = release_video(source, tmp_path / "b.mp4", SETTING, keep_sound=True)
+        assert probe(tmp_path / "b.mp4").sound
+        assert "the sound was copied unchanged and is not protected at all" in statement.paragraph()
+
+    def test_pixels_of_every_frame_divide_the_budget(self, tmp_path):
+        source = clip(tmp_path / "a.mp4")
+        statement = release_video(source, tmp_path / "b.mp4", Setting.of(2, "pixels:4/frame", 8))
+        assert statement.events[0].scale == Fraction(255 * 3 * 4 * 9, 2)
+        verify_release(tmp_path / "b.mp4")
+
+    def test_sound_goes_frames_are_told_and_a_seed_repeats(self, tmp_path):
+        source, told, shown = clip(tmp_path / "a.mp4", frames=3, sound=True), [], []
+        for number, seed in enumerate((4, 4, 5)):
+            out = tmp_path / f"{number}.mp4"
+            statement = release_video(source, out, SETTING, seed=seed, progress=lambda: told.append(1))
+            assert statement.kind == "seeded"
+            assert not probe(out).sound
+            shown.append(np.stack([frame.pixels for frame in read_frames(probe(out))]))
+        assert len(told) == 3 * 3
+        assert np.array_equal(shown[0], shown[1])
+        assert not np.array_equal(shown[0], shown[2])
+
+    @pytest.mark.parametrize("fresh", [False, True])
+    def test_every_frame_has_the_next_key_of_one_stream(self, fresh):
+        """And what is handed on holds nothing of the original."""
+        key = Key.fresh() if fresh else Key.from_seed(1)
+        given = []
+
+        class Spy:
+            frames = 4
+
+            def release(self, pixels, noise, number):
+                given.append((number, int(pixels[0, 0, 0]), noise.key_id, noise.seeded))
+                return SimpleNamespace(picture=lambda: np.full((2, 2, 1), number, np.uint8))
+
+        frames = (Frame(np.full((2, 2, 1), 9 + n, np.uint8), n, 1) for n in range(4))
+        shown = list(released_frames(frames, Spy(), AesNoise(key), 1))
+        keys = AesNoise(key).stream(Purpose.RELEASE, 0, b"frames")
+        assert sorted(given) == [(n, 9 + n, Key(keys.bytes(32)).key_id, not fresh) for n in range(4)]
+        assert [(frame.pts, int(picture[0, 0, 0])) for frame, picture in shown] == [(n, n) for n in range(4)]
+        assert not any(frame.pixels.size for frame, _ in shown)
+
+    @pytest.mark.parametrize("setting", [SETTING, Setting.of(2, "pixels:4/frame", 8)])
+    def test_what_it_would_cost_is_what_it_costs(self, tmp_path, setting):
+        source = clip(tmp_path / "a.mp4")
+        info, plan = video_plan(source, setting)
+        assert info == probe(source)
+        assert plan == Plan.of(setting, 32, 48, 3, 255, 9)
+
+    def test_workers_and_order_change_nothing(self):
+        setting = Setting.of(2, 4, 8, subdivide=2, regions=PrivateRegions())
+        plan = Plan.of(setting, 32, 48, 3, 255, 7)
+        shown = []
+        for workers in (1, 4):
+            frames = (Frame(np.full((32, 48, 3), n, np.uint8), n, 1) for n in range(7))
+            shown.append(list(released_frames(frames, plan, AesNoise(Key.from_seed(1)), workers)))
+        for (one, first), (other, second) in zip(*shown, strict=True):
+            assert one.pts == other.pts
+            assert np.array_equal(first, second)
+        assert not np.array_equal(shown[0][0][1], shown[0][1][1])
+
+    def test_few_frames_are_held_at_a_time(self):
+        plan = Plan.of(SETTING, 32, 48, 1, 255, 200)
+        made, used = [0], [0]
+
+        def frames():
+            for n in range(200):
+                made[0] += 1
+                assert made[0] - used[0] <= 4
+                yield Frame(np.zeros((32, 48, 1), np.uint8), n, 1)
+
+        for _ in released_frames(frames(), plan, AesNoise(Key.from_seed(1)), 2):
+            used[0] += 1
+        assert used[0] == 200
+
+    def test_more_frames_than_were_paid_for_are_refused(self):
+        plan = Plan.of(SETTING, 32, 48, 1, 255, 2)
+        frames = (Frame(np.zeros((32, 48, 1), np.uint8), n, 1) for n in range(3))
+        with pytest.raises(DposeError, match="more frames"):
+            list(released_frames(frames, plan, AesNoise(Key.from_seed(1)), 1))
+
+    def test_a_stream_that_ends_early_leaves_nothing(self, tmp_path):
+        source = clip(tmp_path / "a.avi", frames=60)
+        data = source.read_bytes()
+        source.write_bytes(data[: len(data) * 6 // 10])
+        with pytest.raises(DposeError, match=r"a\.avi"):
+            release([source], tmp_path / "out")
+        assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["a.avi"]
+
+    @pytest.mark.parametrize("damage", ["file", "statement", "sidecar"])
+    def test_a_changed_clip_is_refused(self, tmp_path, damage):
+        release([clip(tmp_path / "a.mp4")], tmp_path / "out")
+        target = tmp_path / "out" / "a.mp4"
+        sidecar = tmp_path / "out" / "a.mp4.privacy.json"
+        if damage == "file":
+            target.write_bytes(target.read_bytes() + b"\0")
+        elif damage == "statement":
+            sidecar.write_text(sidecar.read_text().replace('"epsilon": "2"', '"epsilon": "1"'))
+        else:
+            sidecar.unlink()
+        with pytest.raises(DposeError, match=r"a\.mp4"):
+            verify_release(target)
+
+
+class TestExplain:
+    def test_noise_in_gray_levels_and_epsilon_for_things(self):
+        plan = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255)
+        text = "\n".join(explain(plan))
+        assert "8,160 cells" in text
+        assert "scale 2040" in text
+        assert "11.2 gray levels" in text  # sqrt(2) * 2040 / 256 = 11.27: noise is rounded down
+        assert "face of 100 x 100: 1,250" in text
+        assert "whole picture: 259,200" in text
+
+    def test_a_minute_of_a_clip(self):
+        plan = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255, 3000)
+        text = "\n".join(explain(plan, Fraction(25)))
+        assert "a face seen for a minute: 1,875,000" in text
+        short = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255, 50)
+        assert "all 2.0 seconds" in "\n".join(explain(short, Fraction(25)))
+
+    def test_both_stages_and_both_cells_are_told(self):
+        private = Setting.of(2, 16, 32, subdivide=4, regions=PrivateRegions())
+        text = "\n".join(explain(Plan.of(private, 200, 300, 3, 255)))
+        assert "stage one, all blocks of 32 x 32" in text
+        assert "stage two, complex parts of 8 x 8" in text
+        assert "little but noise is left" in text

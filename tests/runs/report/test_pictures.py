@@ -1,0 +1,122 @@
+"""Pictures: the right joints on the right picture, small enough, and only where they were given."""
+
+import base64
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from dpose.errors import DposeError
+from dpose.media.images import decode_image
+from dpose.pose.data.units import Person, Picture, PoseUnits
+from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.skeletons import MPII
+from dpose.privacy.selection import Selection
+from dpose.report import Tile, pose_tiles
+from dpose.runs.report.pictures import BUDGET, LARGEST, tile_figures
+
+SIZE = (64, 48)
+
+
+class Corner(PoseModel):
+    """Finds every joint at x = 40, y = 56."""
+
+    def forward(self, images):
+        x_logits = torch.zeros(len(images), 16, 2 * SIZE[1])
+        y_logits = torch.zeros(len(images), 16, 2 * SIZE[0])
+        x_logits[..., 80] = y_logits[..., 112] = 100.0
+        return x_logits, y_logits
+
+
+@pytest.fixture
+def corner():
+    torch.manual_seed(0)
+    return Corner(PoseConfig(preset="nano", input_size=SIZE, norm="group"))
+
+
+@pytest.fixture
+def units():
+    """Grey pictures; every labelled joint at x = 8, y = 8, the right ankle not labelled."""
+
+    def picture(name, people):
+        visible = np.arange(16) != 0
+        person = Person(
+            np.full((16, 2), 8, np.float32), visible, np.array([-0.5, -0.5, 47.5, 63.5], np.float32), 10.0
+        )
+        return Picture(name, people, lambda: (np.full((*SIZE, 3), 128, np.uint8), (person,) * people))
+
+    return PoseUnits([picture(f"p{k:02}", 1 + k % 2) for k in range(30)], input_size=SIZE, padding=1.0)
+
+
+def coloured(image):
+    """Where something was drawn: rows, columns."""
+    return np.argwhere(np.ptp(image.astype(int), axis=2) > 40)
+
+
+def test_the_truth_is_drawn_on_one_picture_and_the_prediction_on_the_other(corner, units):
+    corner.train()
+    tiles = pose_tiles(corner, units)
+    assert corner.training
+    assert len(tiles) == 12
+    assert [t.title for t in tiles] == [units.limit(Selection(12)).unit_id(k) for k in range(12)]
+    for tile in tiles:
+        assert tile.true.shape == tile.predicted.shape == (128, 96, 3)
+        assert np.abs(coloured(tile.true) - (16.5, 16.5)).max() < 8
+        assert np.abs(coloured(tile.predicted) - (112.5, 80.5)).max() < 8
+
+
+def test_a_joint_without_a_label_is_not_drawn(corner, units):
+    tile = pose_tiles(corner, units, 1)[0]
+    assert MPII.joints[0] == "r_ankle"
+    unlabelled = units.limit(Selection(1)).load(0, np.random.default_rng(0))[0].target["keypoints"][0]
+    assert tuple(unlabelled) == (0, 0)
+    assert (tile.true[:6, :6] == 128).all()
+
+
+def test_no_more_tiles_than_units(corner, units):
+    assert len(pose_tiles(corner, units.subset(range(3)))) == 3
+    with pytest.raises(DposeError, match="leaves nothing"):
+        pose_tiles(corner, units, 0)
+
+
+def decoded(figure):
+    return [
+        decode_image(base64.b64decode(data), "embedded")
+        for data in re.findall(r'src="data:image/jpeg;base64,([^"]+)"', figure)
+    ]
+
+
+def test_a_figure_holds_both_pictures_as_they_are():
+    left, right = (np.full((200, 150, 3), value, np.uint8) for value in (40, 200))
+    (figure,) = tile_figures([Tile("a <unit>", left, right)])
+    one, other = decoded(figure)
+    assert np.abs(one.astype(int) - left).max() < 4
+    assert np.abs(other.astype(int) - right).max() < 4
+    assert figure.count('width="150" height="200"') == 2
+    assert figure.count('alt="a &lt;unit&gt;: the ') == 2
+    assert "<unit>" not in figure
+
+
+def test_large_pictures_are_made_smaller():
+    (figure,) = tile_figures([Tile("x", *(np.zeros((2000, 1000, 3), np.uint8),) * 2)])
+    assert [d.shape for d in decoded(figure)] == [(LARGEST, LARGEST // 2, 3)] * 2
+
+
+def test_pictures_stay_within_their_budget(monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 256, (128, 128, 3), np.uint8)
+    tiles = [Tile(str(k), noise, noise) for k in range(12)]
+    (fine, *_) = tile_figures(tiles)
+    monkeypatch.setattr("dpose.runs.report.pictures.BUDGET", 12 * len(fine) // 2)
+    figures = tile_figures(tiles)
+    assert len(figures) == 12
+    assert sum(map(len, figures)) < 12 * (len(fine) / 2 + 300)
+    monkeypatch.setattr("dpose.runs.report.pictures.BUDGET", 1000)
+    with pytest.raises(ValueError, match="do not fit"):
+        tile_figures(tiles)
+
+
+def test_two_dozen_of_the_largest_fit():
+    assert BUDGET + 1_000_000 <= 3_000_000
+    noise = np.random.default_rng(0).integers(0, 256, (LARGEST, LARGEST * 3 // 4, 3), np.uint8)
+    assert sum(map(len, tile_figures([Tile(str(k), noise, noise) for k in range(12)]))) < BUDGET + 12_000

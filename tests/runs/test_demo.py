@@ -1,0 +1,106 @@
+"""The demo, end to end on a few pictures: two runs, a table, a statement, a report, and a run that verifies."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+import dpose.pose.data.synthetic as synthetic_module
+from dpose.errors import DposeError
+from dpose.privacy.verify import verify_run
+from dpose.runs.demo import DELTA, EPSILON, Recipe, configure, run_demo
+
+SMALL = {"train": 40, "val": 8, "test": 8, "public": 8}
+RECIPE = Recipe(epochs=1, batch_size=20)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch, tmp_path):
+    monkeypatch.setattr(synthetic_module, "SPLITS", SMALL)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_demo_runs_and_adds_up(tmp_path):
+    with (tmp_path / "printed.txt").open("w") as file:
+        run = run_demo(None, None, Console(file=file, width=60), RECIPE)
+    printed = (tmp_path / "printed.txt").read_text()
+    assert run.folder.as_posix() == "runs/demo"
+    for words in (
+        "public weights",
+        "epsilon 8",
+        "non-private",
+        "ward:test",
+        "Wrist",
+        "epsilon",
+        "dpose verify runs/demo",
+        "runs/demo/report.html",
+    ):
+        assert words in printed.replace("\n", " ")
+    found = verify_run(run.folder)
+    assert found.statement.kind == "private"
+    assert found.spent <= found.statement.epsilon <= EPSILON
+    assert found.statement.delta == DELTA
+    # the test split is read once, and the statement says so
+    (query,) = found.statement.queries
+    assert query.data.startswith("synthetic:ward:test")
+    (evaluation,) = (json.loads(p.read_text()) for p in (run.folder / "evaluations").iterdir())
+    assert [other["name"] for other in evaluation["beside"]] == ["public weights", "non-private"]
+    report = (run.folder / "report.html").read_text().lower()
+    for words in ("public weights", "non-private", "synthetic:ward:test", "data:image/"):
+        assert words in report
+    lines = [line for line in printed.splitlines() if not line.startswith(("Look at", "Check the", "The "))]
+    assert max(map(len, lines)) <= 60
+    assert "\x1b" not in printed
+
+
+def test_the_two_runs_differ_in_the_method_and_its_budget_alone():
+    private, plain = (configure(Recipe(), None, m).to_dict() for m in ("dp-sgd", "non-private"))
+    changed = {k for k in private["plan"] if private["plan"][k] != plain["plan"][k]}
+    assert changed == {"method", "epsilon", "delta"}
+    assert {k: v for k, v in private.items() if k != "plan"} == {
+        k: v for k, v in plain.items() if k != "plan"
+    }
+
+
+def test_a_seed_reproduces_it_and_says_so(tmp_path):
+    runs = [run_demo(tmp_path / name, 4, Console(quiet=True), RECIPE) for name in "ab"]
+    assert runs[0].statement.kind == "seeded"
+    a, b = ((run.folder / "model.safetensors").read_bytes() for run in runs)
+    assert a == b
+    assert "NOTHING IS GUARANTEED" in (runs[0].folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("columns", ["60", "100"])
+def test_output_to_a_pipe_without_a_display(tmp_path, columns):
+    """As a newcomer's log file gets it: no colour codes, no bars drawn over and over, no empty lines in rows."""
+    script = (
+        "import dpose.pose.data.synthetic as s, sys, dpose.runs.demo as d\n"
+        f"s.SPLITS = {SMALL!r}\n"
+        "d.Recipe.__init__.__defaults__ = (1.0, 20, 3e-3, 0.9)\n"
+        "from dpose.cli import main\n"
+        "sys.exit(main(['demo', '--out', 'piped']))\n"
+    )
+    keep = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "TERM", "BROWSER")}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**keep, "COLUMNS": columns},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert "\r" not in done.stdout
+    assert "\n\n\n" not in done.stdout
+    assert (tmp_path / "piped" / "report.html").exists()
+
+
+def test_it_never_writes_over_a_run(tmp_path):
+    (tmp_path / "mine-non-private").mkdir()
+    with pytest.raises(DposeError, match="already exists"):
+        run_demo(tmp_path / "mine", None, Console(quiet=True))
+    assert not (tmp_path / "mine").exists()

@@ -1,0 +1,124 @@
+"""What a run folder says of paths: nothing but their last part; and what this machine keeps."""
+
+import json
+import stat
+
+import pytest
+
+from dpose.errors import DposeError
+from dpose.runs.build import settled
+from dpose.runs.config import RunConfig
+from dpose.runs.places import check_begun, run_config, shown_command, shown_settings, whole_config
+from dpose.training.kept import Places, keep_places, kept_places
+
+RUN = "0123456789abcdef" * 2
+
+
+def config(**data):
+    return settled(_config(**data))
+
+
+def _config(**data):
+    return RunConfig.from_dict(
+        {
+            "data": {"private": ["lspet:/srv/Ms Ito/lspet:private", "synthetic:ward"], **data},
+            "model": {"init": "/srv/Ms Ito/runs/coco"},
+            "plan": {"method": "non-private"},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (
+            "dpose train --data mpii:/srv/a/mpii:train --out runs/x",
+            "dpose train --data mpii:mpii:train --out x",
+        ),
+        (
+            "dpose train --data=lspet:/srv/lspet/ --init ~/w/coco/",
+            "dpose train --data=lspet:lspet --init coco",
+        ),
+        ("dpose train --data 'mpii:/srv/Ms Ito/mpii'", "dpose train --data 'mpii:Ms mpii'"),
+        ("--data mpii:/a:b/c/mpii,annotations=/x/y.json", "--data mpii:y.json"),
+        ("--data synthetic:ward:train", "--data synthetic:ward:train"),
+        ("/ --out a", " --out a"),
+        ("", ""),
+    ],
+)
+def test_a_command_keeps_the_last_part_of_each_path(typed, shown):
+    assert shown_command(typed) == shown
+
+
+def test_settings_keep_the_last_part_of_each_path_and_are_settings_still():
+    full = config(watch="mpii:/srv/b/mpii:val,annotations=/srv/labels.json", public="coco:~/c/coco")
+    shown = shown_settings(full, "dpose train")
+    assert "/" not in json.dumps(shown)
+    assert shown["data"]["private"] == ["lspet:lspet:private", "synthetic:ward"]
+    assert shown["data"]["watch"] == "mpii:mpii:val,annotations=labels.json"
+    assert shown["data"]["public"] == "coco:coco"
+    del shown["command"]
+    assert RunConfig.from_dict(shown)
+
+
+def test_videos_and_none_and_names_of_weights_stay():
+    full = RunConfig.from_dict(
+        {
+            "task": "action",
+            "data": {"private": "ucf101:/srv/a/ucf:train", "watch": "none"},
+            "model": {"preset": "mvit-b", "init": "/srv/b/mvit.safetensors"},
+            "plan": {"method": "non-private"},
+        }
+    )
+    shown = shown_settings(full)
+    assert shown["data"]["private"] == "ucf101:ucf:train"
+    assert shown["data"]["watch"] == "none"
+    assert shown["model"]["init"] == "mvit.safetensors"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    values = {"task": "pose", "run_id": RUN, "run": shown_settings(config())}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    return tmp_path
+
+
+def test_what_is_kept_is_read_where_it_is_and_not_elsewhere(folder):
+    assert run_config(folder).data.sources[0] == "lspet:lspet:private"
+    with pytest.raises(DposeError, match="give --data and --init again"):
+        whole_config(folder)
+    given = {
+        "data": {"private": ["lspet:/mnt/lspet:private", "synthetic:ward"]},
+        "model": {"init": "/mnt/coco"},
+    }
+    assert whole_config(folder, given).data.sources[0] == "lspet:/mnt/lspet:private"
+    check_begun(folder, config())  # by what the folder says
+    keep_places(RUN, Places(config().to_dict(), "typed"))
+    assert whole_config(folder) == config()
+    check_begun(folder, config())
+    with pytest.raises(DposeError, match="other settings"):
+        check_begun(folder, config(limit=3))
+
+
+def test_a_folder_of_before_holds_its_paths_itself(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"run": {**config().to_dict(), "command": "typed"}}))
+    assert whole_config(tmp_path) == config()
+
+
+@pytest.mark.parametrize("found", ["../keys/x", 7, None, "0" * 31, "G" * 32])
+def test_a_name_that_is_none_opens_no_file(tmp_path, found):
+    (tmp_path / "config.json").write_text(json.dumps({"run_id": found, "run": config().to_dict()}))
+    assert whole_config(tmp_path) == config()
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema": 2}', '{"schema": 1, "settings": 3}'])
+def test_what_is_kept_and_broken_is_none(content, monkeypatch, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / f"{RUN}.json").write_text(content)
+    assert kept_places(RUN, tmp_path) is None
+
+
+def test_nobody_else_can_look_where_paths_are_kept(tmp_path):
+    keep_places("0" * 32, Places({"data": "/ward"}), tmp_path)
+    (file,) = (tmp_path / "runs").iterdir()
+    assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)

@@ -1,0 +1,123 @@
+"""Recipes: what they fill in, and their stage on public data."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+import dpose.pose.data.synthetic as synthetic
+from dpose.errors import DposeError
+from dpose.runs.config import RunConfig
+from dpose.runs.pretraining import public_stage
+from dpose.runs.recipes import RECOMMENDED, filled_in
+from dpose.runs.train import explain_task, train_task
+
+SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
+GIVEN = {
+    "recipe": "recommended",
+    "data": {"private": "synthetic:ward"},
+    "plan": {"epsilon": 8, "delta": 1e-3, "accountant": "rdp", "epochs": 1, "expected_batch_size": 20},
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch, tmp_path):
+    monkeypatch.setattr(synthetic, "SPLITS", SMALL)
+    monkeypatch.setitem(RECOMMENDED.public["plan"], "steps", 2)
+    monkeypatch.setitem(RECOMMENDED.public["plan"], "expected_batch_size", 4)
+    monkeypatch.chdir(tmp_path)
+
+
+def quiet() -> Console:
+    return Console(quiet=True)
+
+
+def test_what_the_user_says_goes_first():
+    assert filled_in({"a": {"b": 1}, "c": None}, {"a": {"b": 2, "d": 3}, "c": 4}) == {
+        "a": {"b": 1, "d": 3},
+        "c": 4,
+    }
+    config = RunConfig.from_dict({**GIVEN, "optimizer": {"lr": 5e-4}})
+    assert config.plan.expected_batch_size == 20
+    assert config.plan.ema_decay == RECOMMENDED.private["plan"]["ema_decay"]
+    assert config.optimizer.lr == 5e-4
+    assert config.optimizer.options == RECOMMENDED.private["optimizer"]["options"]
+    assert RunConfig.from_dict(config.to_dict()) == config
+
+
+def test_the_learning_rate_falls_with_the_budget():
+    rates = [
+        RunConfig.from_dict({**GIVEN, "plan": {**GIVEN["plan"], "epsilon": e}}).optimizer.lr
+        for e in (20, 8, 2, 0.8)
+    ]
+    full = RECOMMENDED.private["optimizer"]["lr"]
+    assert rates == pytest.approx([full, full, full / 2, full * 0.1**0.5])
+    assert RECOMMENDED.at(None)["optimizer"]["lr"] == full
+
+
+def test_a_recipe_for_poses_is_refused_for_actions():
+    with pytest.raises(DposeError, match="for poses"):
+        RunConfig.from_dict({**GIVEN, "task": "action", "data": {"private": "synthetic-clips"}})
+    with pytest.raises(DposeError, match="recipe"):
+        RunConfig.from_dict({**GIVEN, "recipe": "secret"})
+
+
+def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path):
+    config = RunConfig.from_dict(GIVEN)
+    train_task(config, tmp_path / "best", quiet())
+    first, private = (
+        json.loads((tmp_path / name / "config.json").read_text())["run"] for name in ("best-public", "best")
+    )
+    assert first["plan"]["method"] == "non-private"
+    assert first["data"]["private"] == "synthetic:ward:public"
+    assert private["model"]["init"] == "best-public"
+    assert private["data"]["watch"] == "none"
+    ledger = (tmp_path / "best" / "ledger.jsonl").read_text()
+    assert "reserve" in ledger
+    assert "reserve" not in (tmp_path / "best-public" / "ledger.jsonl").read_text()
+    statement = json.loads((tmp_path / "best" / "privacy.json").read_text())
+    assert "that the first weights learnt from none of the images" in statement["public"]
+    assert any("trained without a guarantee: nobody" in caveat for caveat in statement["caveats"])
+
+    # the same again into another folder of the same name's stage: what is whole is used as it is
+    (tmp_path / "best").rename(tmp_path / "moved")
+    before = (tmp_path / "best-public" / "model.safetensors").stat().st_mtime_ns
+    staged = public_stage(config, tmp_path / "best", quiet(), "")
+    assert isinstance(staged, RunConfig)
+    assert (tmp_path / "best-public" / "model.safetensors").stat().st_mtime_ns == before
+    with pytest.raises(DposeError, match="other settings"):
+        public_stage(config.model_copy(update={"seed": 3}), tmp_path / "best", quiet(), "")
+
+
+def test_a_recipe_starts_from_no_weights_that_learnt_from_the_private_pictures(tmp_path):
+    plain = {"data": {"private": "synthetic:ward"}, "plan": {"method": "non-private", "steps": 1}}
+    train_task(RunConfig.from_dict(plain), tmp_path / "plain", quiet())
+    config = RunConfig.from_dict({**GIVEN, "model": {"init": str(tmp_path / "plain")}})
+    with pytest.raises(DposeError, match="learnt from some of these images without a guarantee"):
+        train_task(config, tmp_path / "best", quiet())
+    assert not (tmp_path / "best").exists()
+
+
+def test_public_data_of_the_users_own_are_taken_and_copies_of_private_pictures_refused(tmp_path, monkeypatch):
+    config = RunConfig.from_dict(
+        {**GIVEN, "data": {"private": "synthetic:ward", "public": "synthetic:ward:val"}}
+    )
+    monkeypatch.setattr(
+        synthetic, "scene_seed", lambda look, split, index: index
+    )  # splits that share their pictures
+    with pytest.raises(DposeError, match="is a picture of"):
+        public_stage(config, tmp_path / "best", quiet(), "")
+    assert not (tmp_path / "best-public").exists()
+
+
+@pytest.mark.parametrize("change", [{"init": "nano"}, {"strategy": "scratch"}])
+def test_no_stage_where_the_first_weights_are_settled(tmp_path, change):
+    config = RunConfig.from_dict({**GIVEN, "model": change})
+    assert public_stage(config, tmp_path / "best", quiet(), "") is config
+
+
+def test_what_the_stage_would_learn_from_is_told_beforehand():
+    console = Console(width=200, record=True, quiet=False, file=io.StringIO())
+    console.print(explain_task(RunConfig.from_dict(GIVEN)))
+    assert "First its weights learn from synthetic:ward:public" in console.export_text()

@@ -1,0 +1,182 @@
+"""Several processes take one run's steps: the same sample, one noise, the same weights; and one that dies ends it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dpose.privacy.ledger import read_ledger
+from dpose.privacy.verify import verify_run
+from dpose.training.distributed import ALONE
+
+TESTS = Path(__file__).parents[1]
+PROGRAM = """
+import os, signal, sys, time
+from dataclasses import replace
+import torch
+import dpose
+from dots import Dots, DotsTask
+from rich.console import Console
+import dpose.training.gradient as updates
+from dpose.errors import DposeError
+from dpose.training import loop as loops
+from dpose.training.methods import SubspaceConfig
+from dpose.training.optim import OptimizerConfig
+from dpose.training.plan import TrainingPlan
+from dpose.training.trainer import train
+from pathlib import Path
+out, method, seed, dies, resume, odd = sys.argv[1:]
+torch.set_num_threads(1)
+loops.CHECKPOINT_UNITS = 0
+rank, calls, real = int(os.environ.get("RANK", 0)), [], updates.private_gradient
+def gradient(*given):
+    calls.append(1)
+    if dies == f"{rank}:{len(calls)}":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if dies == f"stop {rank}:{len(calls)}":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return real(*given)
+updates.private_gradient = gradient
+private = method != "non-private"
+plan = TrainingPlan(
+    method, epsilon=8.0 if private else None, delta=1e-4 if private else None, steps=12, expected_batch_size=60,
+    accountant="rdp", subspace=SubspaceConfig(rank=4, units=10, refresh=5),
+)
+task, data, state = DotsTask(), Dots(240), Path(out).with_name("state")
+public = Dots(30, seed=4 if rank == 1 and odd == "public" else 3)
+if rank == 1 and odd == "order":
+    data.views.reverse()
+if rank == 1 and odd == "labels":
+    data.views[7] = [replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in data.views[7]]
+if rank == 1 and odd == "names":
+    data.unit_id = lambda index: f"unit {index}"
+if rank == 1 and odd == "plan":
+    plan = replace(plan, clip_norm=2.0)
+if rank == 1 and odd == "settings":
+    seed = ""
+try:
+    run = train(
+        task, task.build_model(), private=data, public=public, plan=plan, out=out, views_at_once=16,
+        threads=1, optimizer=OptimizerConfig("adam", lr=0.3), seed=int(seed) if seed else None,
+        state_dir=state, console=Console(width=150), resume=bool(resume),
+    )
+except DposeError as error:
+    print(f"rank {rank} says: {error.line()}", flush=True)
+    time.sleep(2)  # the launcher ends the others when one has ended
+    raise SystemExit(2)
+print(f"rank {rank}: {run.model.classify.weight.double().sum().item()!r} after {run.steps}", flush=True)
+raise SystemExit(130 if run.interrupted else 0)
+"""
+
+
+def start(tmp_path, out, processes, method="dp-sgd", seed="3", dies="", resume="", odd=""):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable]
+    if processes > 1:
+        command += ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "0"]
+        command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    command += [str(program), str(out), method, seed, dies, resume, odd]
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("method", ["pdp-sgd", "non-private"])
+def test_two_processes_end_where_one_does(tmp_path, method):
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone, together = start(tmp_path, one, 1, method), start(tmp_path, two, 2, method)
+    assert alone.returncode == together.returncode == 0, together.stdout + together.stderr
+    for name, value in weights(one).items():
+        assert torch.allclose(value, weights(two)[name], atol=1e-4), (value, weights(two)[name])
+        # what is noised is a sum of integers, which knows nothing of who took which share
+        assert method == "non-private" or torch.equal(value, weights(two)[name])
+    said = sorted(line[8:] for line in together.stdout.splitlines() if line.startswith("rank"))
+    assert len(said) == 2
+    assert said[0] == said[1], "both processes hold the same weights"
+    mine, theirs = (json.loads((f / "privacy.json").read_text()) for f in (one, two))
+    for statement in (mine, theirs):
+        for name in ("ledger_head", "seal"):  # each run's own
+            statement.pop(name, None)
+    assert mine == theirs
+    if method != "non-private":
+        verify_run(two, tmp_path / "state")
+
+
+def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
+    out = tmp_path / "run"
+    died = start(tmp_path, out, 2, seed="", dies="1:7")
+    assert died.returncode != 0
+    assert "another process of this run ended" in died.stdout + died.stderr
+    assert not (out / "model.safetensors").exists()
+    done = start(tmp_path, out, 1, seed="", resume="yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed: the number of processes" in " ".join(done.stdout.split())
+    assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 2
+    verify_run(out, tmp_path / "state")
+
+
+def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
+    out = tmp_path / "run"
+    stopped = start(tmp_path, out, 2, seed="", dies="stop 1:5")
+    assert "after 5" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert (out / "checkpoints" / "step-5").exists()
+    done = start(tmp_path, out, 2, seed="", resume="yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "after 12" in done.stdout
+    assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 1
+    found = verify_run(out, tmp_path / "state")
+    assert found.statement.epsilon == pytest.approx(found.spent)
+
+
+@pytest.mark.parametrize(
+    ("odd", "method", "named"),
+    [
+        ("order", "dp-sgd", "the data"),
+        ("labels", "dp-sgd", "the data"),
+        ("names", "dp-sgd", "the data"),
+        ("public", "pdp-sgd", "the data"),
+        ("plan", "dp-sgd", "the plan"),
+        ("settings", "dp-sgd", "the settings"),
+    ],
+)
+def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, odd, method, named):
+    """The same numbers for other units, and one unit enters a sum twice."""
+    out = tmp_path / "run"
+    refused = start(tmp_path, out, 2, method, odd=odd)
+    assert refused.returncode != 0
+    for rank in (0, 1):  # two processes may write on one line
+        told = f"rank {rank} says: process {rank} of 2: the processes of this run differ in {named}"
+        assert refused.stdout.count(told) == 1, refused.stdout + refused.stderr
+    assert not out.exists()
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_account_gets_all_pictures_of_a_run_of_two(tmp_path):
+    from dots import Dots
+    from dpose.privacy.odometer import charges, marks_of
+
+    done = start(tmp_path, tmp_path / "run", 2, seed="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (entry,) = charges(tmp_path / "state")
+    data = Dots(240)
+    assert (entry.marks == marks_of({h for i in range(240) for h in data.content_hashes(i)})).all()
+
+
+def test_alone_everything_is_its_own():
+    values = {"a": torch.ones(2)}
+    assert ALONE.first
+    assert torch.equal(ALONE.sum_to_first(values)["a"], values["a"])
+    assert torch.equal(ALONE.from_first(values)["a"], values["a"])
+    assert ALONE.bytes_from_first(b"x") == b"x"
+    assert ALONE.highest(3) == 3
+    ALONE.agree({"anything": b"x" * 32})
