@@ -14,6 +14,7 @@ FLOORS = {
     "units": 0,
     "files": 0,
     "jit": 0,
+    "stats": 0,
     "privacy": 1,
     "media": 1,
     "scene": 1,

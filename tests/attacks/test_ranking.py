@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dpose.attacks.ranking import chance_precision, chance_within, mean_over_people, over_people, search
+from dpose.attacks.ranking import chance_precision, chance_within, search
+from dpose.stats import mean_over_people, over_people
 
 
 def brute_force(similarity, gallery, query):

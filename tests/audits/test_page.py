@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpose.report import Attacked, AuditRecord, Blind, Rates, Share, write_audit
-from dpose.report.tradeoff import LEAST, tradeoff_chart
+from dpose.audits.page import write_audit
+from dpose.audits.record import Attacked, AuditRecord, Blind, Rates, Share
+from dpose.audits.tradeoff_chart import LEAST, tradeoff_chart
 
 HOSTILE = "<script>document.title='taken'</script>"
 GRID = np.geomspace(1e-4, 1, 60)

@@ -11,13 +11,14 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.papers import reproduce
 from dpose.papers.cells import claim_folder, run_cells
-from dpose.papers.experiment import Cell, Drawing, Experiment, Findings, Request, Table
+from dpose.papers.experiment import Cell, Experiment, Findings, Request
 from dpose.papers.pixelization import sweep
 from dpose.papers.pixelization.measure import Point, dice, iou, mse, released, ssim, true_epsilon
 from dpose.papers.pixelization.segmenting import grabcut, open_segmenter
 from dpose.papers.reference import read_paper
 from dpose.papers.registry import EXPERIMENTS
 from dpose.release.photos.photo import Photo
+from dpose.report.results import Drawing, Table
 
 PIXELIZATION = [name for name in EXPERIMENTS if name.startswith("002/")]
 

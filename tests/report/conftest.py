@@ -18,7 +18,7 @@ import pytest
 
 from dpose.pose.metrics import PCKh
 from dpose.privacy.statement import Query
-from dpose.report import write_report
+from dpose.runs.report.page import write_report
 from dpose.training.plan import TrainingPlan
 from dpose.training.statement import statement_of
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpose.report import Tile, write_report
+from dpose.runs.report.page import write_report
+from dpose.runs.report.pictures import Tile
 
 WIDTHS = (1280, 768, 360)
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"

@@ -12,9 +12,9 @@ from dpose.errors import DposeError
 from dpose.privacy.odometer import EVALUATION, budgets, charges
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
-from dpose.report import read_run
 from dpose.runs.budget import change_budget
 from dpose.runs.config import RunConfig
+from dpose.runs.report.reading import read_run
 from dpose.runs.train import evaluate_task, explain_task, task_of, train_task
 
 QUIET = Console(quiet=True)

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from dpose.attacks.discriminant import Projection, Scorer, learn_attributes, learn_people
 from dpose.attacks.identities import Album, Crowd, Progress
 from dpose.attacks.learners import Restorer, learn_restoring, resized, steps_of
-from dpose.attacks.ranking import Floats
 from dpose.attacks.transforms import RAW, Shown
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.release.regions import IMAGENET
+from dpose.stats import Floats
 
 RECIPE = 1
 """Raised where a change of the code makes other attackers of the same settings."""

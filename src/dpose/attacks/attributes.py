@@ -13,16 +13,16 @@ from rich.console import Console
 
 from dpose.action.metrics import average_precision, f1_score
 from dpose.attacks.context import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
+from dpose.attacks.drawing import bars, samples
 from dpose.attacks.identities import Album
-from dpose.attacks.ranking import Floats, Interval, Ints, over_people
 from dpose.attacks.reid import percent, spread
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
 from dpose.attacks.transforms import RAW, Shown
 from dpose.attacks.witness import ATTRIBUTES, labels_of
-from dpose.attacks.drawing import bars, samples
 from dpose.files import folder_beside
-from dpose.papers.experiment import Table
+from dpose.report.results import Table
+from dpose.stats import Floats, Interval, Ints, over_people
 
 PICTURES = 2
 """Of each person who is attacked."""

@@ -17,9 +17,9 @@ from dpose.attacks.report import AttackReport
 from dpose.attacks.sweep import Attacked
 from dpose.attacks.transforms import RAW, Shown, all_shown, epsilon_of_all
 from dpose.errors import DposeError
-from dpose.papers.experiment import Drawing, Table
 from dpose.privacy.rounding import upper
 from dpose.release.config import Setting, parse_neighbours
+from dpose.report.results import Drawing, Table
 
 R = TypeVar("R")
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.attacks.appearance import Descriptors
-from dpose.attacks.ranking import Floats, Ints
+from dpose.stats import Floats, Ints
 
 DIRECTIONS = 30
 RIDGE = 0.1

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpose.attacks.identities import Album, Picture
 from dpose.attacks.transforms import Shown
-from dpose.papers.experiment import Drawing
-from dpose.papers.pixelization.drawing import INK, finish, pictures, png, sheet
+from dpose.report.plots import INK, finish, pictures, png, sheet
+from dpose.report.results import Drawing
 
 COLOURS = ("#22303c", "#c2410c", "#2563eb", "#0d9488", "#7c3aed", "#b45309", "#be185d", "#4d7c0f")
 CHANCE = "#9ca3af"

@@ -13,17 +13,17 @@ from rich.console import Console
 
 from dpose.attacks.adversary import Embedder, adaptive_embedder, plain_embedder
 from dpose.attacks.context import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
+from dpose.attacks.drawing import curves, samples
 from dpose.attacks.identities import FRAME, Album
 from dpose.attacks.pairs import Pairs
-from dpose.attacks.ranking import Floats, Interval
 from dpose.attacks.reid import percent, spread
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
 from dpose.attacks.transforms import Shown, private_grid
-from dpose.attacks.drawing import curves, samples
 from dpose.errors import DposeError
 from dpose.files import folder_beside
-from dpose.papers.experiment import Drawing, Table
+from dpose.report.results import Drawing, Table
+from dpose.stats import Floats, Interval
 
 PLACES = 2
 FALSE_POSITIVES = (0.01, 0.001)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.attacks.ranking import Floats, Interval, Ints, over_people
+from dpose.stats import Floats, Interval, Ints, over_people
 
 PAIR_RESAMPLES = 200
 

@@ -12,17 +12,17 @@ from rich.console import Console
 
 from dpose.attacks.adversary import plain_embedder
 from dpose.attacks.context import Ask, Bench, opened
+from dpose.attacks.drawing import SAMPLES, short_title
 from dpose.attacks.identities import Album, Picture
 from dpose.attacks.learners import each, psnr, resized, restored, ssim
-from dpose.attacks.ranking import Interval, mean_over_people
 from dpose.attacks.reid import Chance, Row, percent, searched, spread
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
 from dpose.attacks.transforms import RAW, Shown
-from dpose.attacks.drawing import SAMPLES, short_title
 from dpose.files import folder_beside
-from dpose.papers.experiment import Drawing, Table
-from dpose.papers.pixelization.drawing import pictures
+from dpose.report.plots import pictures
+from dpose.report.results import Drawing, Table
+from dpose.stats import Interval, mean_over_people
 
 GALLERY, QUERIES = 1, 1
 

@@ -12,24 +12,17 @@ from rich.console import Console
 
 from dpose.attacks.adversary import Embedder, adaptive_embedder, plain_embedder
 from dpose.attacks.context import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
+from dpose.attacks.drawing import curves, samples
 from dpose.attacks.identities import Album
-from dpose.attacks.ranking import (
-    Found,
-    Interval,
-    Ints,
-    chance_precision,
-    chance_within,
-    mean_over_people,
-    search,
-)
+from dpose.attacks.ranking import Found, chance_precision, chance_within, search
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
 from dpose.attacks.transforms import Shown
-from dpose.attacks.drawing import curves, samples
 from dpose.errors import DposeError
 from dpose.files import folder_beside
-from dpose.papers.experiment import Table
 from dpose.privacy.rounding import between
+from dpose.report.results import Table
+from dpose.stats import Interval, Ints, mean_over_people
 
 RANKS = (1, 5, 10)
 DRAWN = 20

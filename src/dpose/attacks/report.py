@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dpose.files import write_atomic
-from dpose.papers.experiment import Drawing, Table
-from dpose.papers.output import drawn, markdown_table
 from dpose.privacy.statement import software_versions
 from dpose.report.document import document, facts
 from dpose.report.markup import bullets, paragraphs, scrolling_table, tag, together
+from dpose.report.results import Drawing, Table, drawn, markdown_table
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from dpose.attacks.transforms import RAW, Shown
 from dpose.errors import DposeError
-from dpose.papers.experiment import Table
+from dpose.report.results import Table
 
 T = TypeVar("T")
 STOPPED = "stopped"

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpose.audits.record import Attacked, AuditRecord, Share
+from dpose.audits.tradeoff_chart import tradeoff_chart
 from dpose.files import write_atomic
 from dpose.privacy.rounding import between
 from dpose.report.document import document, facts
 from dpose.report.markup import Html, bullets, figure, paragraphs, scrolling_table, tag, together
 from dpose.report.numbers import MISSING, at_least, at_most, day
-from dpose.report.tradeoff import tradeoff_chart
 
 FILE = "audit.html"
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from dpose.audits.drawing import picture
 from dpose.audits.findings import AuditReport, Findings
+from dpose.audits.page import write_audit
+from dpose.audits.record import Attacked, AuditRecord, Blind, Rates, Share
 from dpose.audits.tradeoff import TradeOff, approximate
 from dpose.audits.trials import OperatingPoint, Trials
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.files import write_atomic
-from dpose.report import Attacked, AuditRecord, Blind, Rates, Share, write_audit
 from dpose.report.numbers import at_most
 
 GRID = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 161)])

@@ -235,7 +235,7 @@ def _whole(texts: list[str], option: str) -> tuple[int, ...]:
 
 def _show(report: AttackReport, out: Path, console: Console) -> None:
     """Print what was found; then end with 130 where Ctrl-C left releases out, with 1 where one could not be made."""
-    from dpose.papers.terminal import print_table
+    from dpose.report.terminal import print_table
 
     for found in report.tables:
         print_table(found, console)

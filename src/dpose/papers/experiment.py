@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from dpose.report.results import Drawing, Table
+
 Values = Mapping[str, Any]
 Status = Literal["done", "failed", "not run"]
 
@@ -123,36 +125,6 @@ class Outcome:
     status: Status = "not run"
     values: Values = field(default_factory=dict)
     error: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text.
-
-    Attributes:
-        title: What it shows.
-        head: A title for each column.
-        rows: Cells; the first of a row names it.
-    """
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure.
-
-    Attributes:
-        name: Of its file, without suffix.
-        png: Its content.
-        caption: What it shows.
-    """
-
-    name: str
-    png: bytes = field(repr=False)
-    caption: str
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dpose.files import write_atomic
-from dpose.media.images import decode_image
-from dpose.papers.experiment import Drawing, Experiment, Findings, Outcome, Table, Values
+from dpose.papers.experiment import Experiment, Findings, Outcome, Values
 from dpose.privacy.statement import software_versions
 from dpose.report.document import head
-from dpose.report.markup import Html, bullets, figure, scrolling_table, tag, together
+from dpose.report.markup import Html, bullets, scrolling_table, tag, together
+from dpose.report.results import Table, drawn, markdown_table
 
 
 def write_results(
@@ -45,12 +44,6 @@ def markdown(experiment: Experiment, findings: Findings) -> str:
     return "\n".join(parts) + "\n"
 
 
-def markdown_table(table: Table) -> list[str]:
-    """A table with its title, as lines of Markdown."""
-    head = ["", f"## {table.title}", "", _row(table.head), _row(("---",) * len(table.head))]
-    return [*head, *(_row(row) for row in table.rows)]
-
-
 def page(experiment: Experiment, findings: Findings) -> str:
     """One HTML file that needs no other and loads nothing."""
     top = tag(
@@ -73,16 +66,6 @@ def _table(table: Table) -> Html:
     return together([tag("h2", table.title), scrolling_table("", table.head, table.rows)])
 
 
-def drawn(drawing: Drawing) -> Html:
-    """A figure with its caption, the picture within the page."""
-    height, width = decode_image(drawing.png, drawing.name).shape[:2]
-    uri = "data:image/png;base64," + base64.b64encode(drawing.png).decode("ascii")
-    # as large as the column lets it be: figures are drawn at twice a screen's resolution
-    style = "max-width:100%;height:auto"
-    image = tag("img", src=uri, alt=drawing.caption, width=width, height=height, style=style)
-    return figure(image, drawing.caption)
-
-
 def _json(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], computed: Values) -> str:
     cells: list[dict[str, Any]] = []
     for outcome in outcomes:
@@ -100,7 +83,3 @@ def _json(experiment: Experiment, settings: Values, outcomes: Sequence[Outcome],
         "cells": cells,
     }
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -14,7 +14,7 @@ from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Req
 from dpose.papers.output import write_results
 from dpose.papers.parallel import run_parallel
 from dpose.papers.registry import EXPERIMENTS
-from dpose.papers.terminal import print_table
+from dpose.report.terminal import print_table
 
 
 def experiment_named(name: str) -> Experiment:

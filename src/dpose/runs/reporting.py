@@ -11,9 +11,10 @@ from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.skeletons import SKELETONS
-from dpose.report import Tile, pose_tiles, write_report
 from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
+from dpose.runs.report.page import write_report
+from dpose.runs.report.pictures import Tile, pose_tiles
 
 PICTURES = 12
 WATCHED = 200

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.report import Tile, write_report
+from dpose.runs.report.page import write_report
+from dpose.runs.report.pictures import Tile
 
 HOSTILE = "</title></style><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800&amp;"
 ORDER = ["guarantee", "scores", "curves", "joints", "pictures", "diagnostics", "settings", "check"]

@@ -13,8 +13,7 @@ from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection
-from dpose.report import Tile, pose_tiles
-from dpose.runs.report.pictures import BUDGET, LARGEST, tile_figures
+from dpose.runs.report.pictures import BUDGET, LARGEST, Tile, pose_tiles, tile_figures
 
 SIZE = (64, 48)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpose.errors import DposeError
-from dpose.report import read_run
+from dpose.runs.report.reading import read_run
 
 PRIVATE = ["dp-sgd", "pdp-sgd", "fdp-sgd", "fpdp-sgd"]
 LEAKS = {

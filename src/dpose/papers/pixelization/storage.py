@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpose.media.images import encode_image
-from dpose.papers.experiment import Cell, Drawing, Findings, Outcome, Request, Table, Values
-from dpose.papers.pixelization import drawing
+from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose.papers.pixelization.data import (
     PETS,
     PORTRAIT,
@@ -30,6 +29,8 @@ from dpose.release.mechanism import Released
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.regions import mirrored
+from dpose.report import plots as drawing
+from dpose.report.results import Drawing, Table
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
 FORMATS = {

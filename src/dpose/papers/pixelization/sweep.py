@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpose.papers.experiment import Cell, Drawing, Findings, Outcome, Request, Table, Values
-from dpose.papers.pixelization import drawing
+from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose.papers.pixelization.data import (
     ORIGINALS,
     PAPER_MODE,
@@ -23,6 +22,8 @@ from dpose.papers.pixelization.data import (
 )
 from dpose.papers.pixelization.measure import MECHANISMS, ORIGINAL, Point, measure
 from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
+from dpose.report import plots as drawing
+from dpose.report.results import Drawing, Table
 
 UNIFORM = ("dpose", "paper")
 REGIONAL = ("private", "public", "paper")

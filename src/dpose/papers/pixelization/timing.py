@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dpose.papers.experiment import Cell, Drawing, Findings, Outcome, Request, Table, Values
-from dpose.papers.pixelization import drawing
+from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose.papers.pixelization.data import PETS, VENICE, Data, Shown, brief, cell_of, counted, paper_of
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
 from dpose.release.config import Setting
 from dpose.release.photos.photo import Photo
+from dpose.report import plots as drawing
+from dpose.report.results import Drawing, Table
 
 METHODS = {
     "loop": ("Algorithm 1, a loop", 1),

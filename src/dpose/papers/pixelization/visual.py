@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.papers.experiment import Cell, Drawing, Findings, Outcome, Request, Table, Values
-from dpose.papers.pixelization import drawing
+from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose.papers.pixelization.data import (
     ORIGINALS,
     PAPER_MODE,
@@ -27,6 +26,8 @@ from dpose.papers.pixelization.measure import MECHANISMS, Point, measure, painte
 from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
+from dpose.report import plots as drawing
+from dpose.report.results import Drawing, Table
 
 AXES: Mapping[str, tuple[Any, ...]] = {
     "b": (8, 12, 16, 20),

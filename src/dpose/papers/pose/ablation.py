@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.papers.experiment import GridRequest, Table
+from dpose.papers.experiment import GridRequest
 from dpose.papers.pose.cells import RECOMMENDED, Setup, Training
 from dpose.papers.pose.variants import VARIANTS, changes
 from dpose.pose.data import SOURCES, DataSpec
 from dpose.privacy.rounding import as_given
+from dpose.report.results import Table
 from dpose.runs.build import shown_spec
 from dpose.runs.recipes import RECIPES
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.papers.experiment import Outcome, Table
-from dpose.papers.paired import RESAMPLES, Counts, Difference, differences
+from dpose.papers.experiment import Outcome
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.run import PEOPLE
 from dpose.papers.pose.tables import Ours, by_setting, named
 from dpose.papers.pose.testing import read_people
+from dpose.report.results import Table
+from dpose.stats import RESAMPLES, Counts, Difference, differences
 
 SEED = 0
 COVERS = (

@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 
-from dpose.papers.experiment import Drawing, Outcome
-from dpose.papers.pixelization.drawing import INK, finish, png, sheet
+from dpose.papers.experiment import Outcome
 from dpose.papers.pose.benchmarks import STRATEGIES, Design
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.tables import SHARP, VIEWS, Ours, by_setting
 from dpose.privacy.rounding import as_given
+from dpose.report.plots import INK, finish, png, sheet
+from dpose.report.results import Drawing
 
 COLOURS = {
     "dp-sgd": "#1d4ed8",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.papers.experiment import Cell, Drawing, Findings, GridRequest, Outcome, Request, Table, Values
+from dpose.papers.experiment import Cell, Findings, GridRequest, Outcome, Request, Values
 from dpose.papers.pose.ablation import (
     ablation_settings,
     check_options,
@@ -27,6 +27,7 @@ from dpose.papers.pose.tables import grid_tables
 from dpose.pose.data import SOURCES, DataSpec
 from dpose.pose.folder import find_model, weights_digest
 from dpose.privacy.rounding import upper
+from dpose.report.results import Drawing, Table
 from dpose.runs.recipes import RECIPES
 from dpose.training.methods import METHODS
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpose.media.drawing import draw_skeleton, grid
 from dpose.media.images import encode_image
-from dpose.papers.experiment import Drawing, Outcome
+from dpose.papers.experiment import Outcome
 from dpose.papers.pose.cells import START, Setup, Training
 from dpose.papers.pose.run import PEOPLE, model_of
 from dpose.papers.pose.tables import Ours, by_setting, named
@@ -23,6 +23,7 @@ from dpose.pose.folder import WEIGHTS, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
+from dpose.report.results import Drawing
 from dpose.runs.build import shown_spec
 from dpose.units import View
 

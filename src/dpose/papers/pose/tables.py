@@ -6,12 +6,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpose.papers.experiment import Outcome, Table
+from dpose.papers.experiment import Outcome
 from dpose.papers.pose.benchmarks import STRATEGIES, Design, references_of
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.printed import Line, Printed
 from dpose.papers.pose.variants import VARIANTS
 from dpose.privacy.rounding import as_given, upper
+from dpose.report.results import Table
 
 PCKH_COLUMNS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")
 AP_COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.papers.paired import Counts
 from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
@@ -27,6 +26,7 @@ from dpose.runs.evaluate import evaluate_run, record_score
 from dpose.runs.places import run_config
 from dpose.runs.scored import reserve_reading
 from dpose.runs.scoring import score_boxes
+from dpose.stats import Counts
 from dpose.training.folder import read_statement
 from dpose.training.public_view import PublicViews
 from dpose.units import UnitDataset

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpose.action.data import ActionSpec, VideoSet, open_videos
 from dpose.errors import DposeError
-from dpose.papers.experiment import Cell, Findings, Outcome, Request, Table, Values
+from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose.papers.reference import Paper, read_paper
 from dpose.papers.video.measure import STEPS, measure
 from dpose.papers.video.methods import (
@@ -27,6 +27,7 @@ from dpose.papers.video.methods import (
     parse_external,
 )
 from dpose.release.clip_config import SPLIT
+from dpose.report.results import Table
 
 RUNS = 3
 _EPS = [str(e) for e in EPSILONS]

@@ -1,23 +1,89 @@
-"""How much better one group of runs is than another on the same people, with an interval by a paired bootstrap."""
+"""Intervals: bootstraps over people, and over the images that several runs were tested on."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpose.attacks.ranking import Interval, drawn
-
-RESAMPLES = 10_000
+RESAMPLES = 1000
+PAIRED_RESAMPLES = 10_000
 AT_ONCE = 500
 """Resamples that are held in memory together."""
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number with its 95 % interval.
+
+    Attributes:
+        value: As measured.
+        low: Lower end.
+        high: Upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, float]:
+        """As JSON."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def mean_over_people(values: Floats, people: Ints, seed: int = 0) -> Interval:
+    """A mean over pictures, with a bootstrap over people: pictures of one person stand or fall together.
+
+    Args:
+        values: (N,) one a picture.
+        people: (N,) who is shown.
+        seed: Of the resampling.
+    """
+    _, index = np.unique(people, return_inverse=True)
+    sums, counts = np.bincount(index, values), np.bincount(index)
+
+    def mean(weights: Floats) -> float:
+        return float((sums * weights).sum() / (counts * weights).sum())
+
+    return over_people(mean, len(sums), seed, span=(float(values.min()), float(values.max())))
+
+
+def drawn(rng: np.random.Generator, count: int, resamples: int) -> Floats:
+    """How often each of `count` was drawn when as many are drawn with replacement, (resamples, count)."""
+    return rng.multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
+
+
+def over_people(
+    statistic: Callable[[Floats], float],
+    people: int,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    span: tuple[float, float] = (0.0, 1.0),
+) -> Interval:
+    """A percentile bootstrap over people, centred: a statistic that grows when people repeat does not move it.
+
+    Args:
+        statistic: From how often each person was drawn, (people,), to the number.
+        people: How many there are.
+        seed: Of the resampling.
+        resamples: How often to draw.
+        span: What the statistic may be; a draw on which it has no value gives nan.
+    """
+    draws = drawn(np.random.default_rng(seed), people, resamples)
+    values = [value for value in map(statistic, draws) if not np.isnan(value)]
+    measured = statistic(np.ones(people))
+    if not values:
+        return Interval(measured, *span)
+    low, high = np.clip(np.percentile(values, [2.5, 97.5]) + measured - np.mean(values), *span)
+    return Interval(measured, float(low), float(high))
 
 
 @dataclass(frozen=True)
@@ -61,7 +127,7 @@ def differences(
     runs: Mapping[Key, Counts],
     pairs: Sequence[tuple[Sequence[Key], Sequence[Key]]],
     *,
-    resamples: int = RESAMPLES,
+    resamples: int = PAIRED_RESAMPLES,
     seed: int = 0,
 ) -> list[Difference]:
     """The difference between the groups of each pair, by a paired percentile bootstrap (Efron and Tibshirani 1993).

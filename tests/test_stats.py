@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpose.papers.paired import Counts, differences
 from dpose.pose.metrics import SCORED, PCKh
+from dpose.stats import Counts, differences
 
 RNG = np.random.default_rng(5)
 

@@ -8,7 +8,7 @@ from io import StringIO
 from rich.console import Console, OverflowMethod
 from rich.table import Table as Printed
 
-from dpose.papers.experiment import Table
+from dpose.report.results import Table
 
 BESIDE = 3
 """Characters that a column takes besides its text."""
