@@ -27,14 +27,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dpose.audits.canaries import CanaryUnits, GradientCanaries, toss
+from dpose.audits.canaries import CanaryUnits, GradientCanaries, toss_coins
 from dpose.audits.canary_run import canary_run
 from dpose.audits.faults import FAULTS, planted
 from dpose.audits.findings import code_version, weigh
 from dpose.audits.mechanism_audit import audit_named_mechanism
 from dpose.audits.mechanisms import MECHANISMS
 from dpose.audits.noise_family import Family
-from dpose.audits.toy_task import PIXEL, NoTask, NoUnits
+from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
 from dpose.audits.trials import Trials
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.privacy.rounding import as_given, lower
@@ -93,9 +93,9 @@ class Runner:
         }
 
     def _training(self, fault: str | None, seed: int) -> dict[str, Any]:
-        included = toss(CANARIES, np.random.default_rng(seed))
-        task = NoTask()
-        units = CanaryUnits(NoUnits(REAL), GradientCanaries(included, PIXEL, PLAN.clip_norm))
+        included = toss_coins(CANARIES, np.random.default_rng(seed))
+        task = ToyTask()
+        units = CanaryUnits(ToyUnits(REAL), GradientCanaries(included, PIXEL, PLAN.clip_norm))
         with tempfile.TemporaryDirectory(prefix="dpose-bench-") as folder, planted(fault):
             _, adversaries = canary_run(
                 task,

@@ -33,15 +33,17 @@ from torch import Tensor
 
 from dpose.training.allocator import keep_freed_memory
 from dpose.training.arithmetic import products_repeat
-from dpose.training.bookkeeping import Book, at_least_float32
+from dpose.training.bookkeeping import Bookkeeping, at_least_float32
 from dpose.training.grid import Grid
 
 MODES = ("OFF", "AUTO", "AVX2", "COMPATIBLE")
 DIRECTIONS, NUMBERS = 50, 1 << 20
 
 
-def float32_sums(self: Book, scales: Tensor, grid: Grid, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`Book.sums` as it was before there was a grid."""
+def float32_sums(
+    self: Bookkeeping, scales: Tensor, grid: Grid, like: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """`Bookkeeping.sums` as it was before there was a grid."""
     sums = {}
     for name, parameter in like.items():
         if name in self._whole:
@@ -57,11 +59,11 @@ def float32_sums(self: Book, scales: Tensor, grid: Grid, like: Mapping[str, Tens
 
 def in_float32(step: Callable[[], object]) -> Callable[[], object]:
     def run() -> object:
-        real, Book.sums = Book.sums, float32_sums
+        real, Bookkeeping.sums = Bookkeeping.sums, float32_sums
         try:
             return step()
         finally:
-            Book.sums = real
+            Bookkeeping.sums = real
 
     return run
 

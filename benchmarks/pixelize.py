@@ -31,7 +31,7 @@ from dpose.media.video import open_writer, probe, read_frames
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release.api import pixelize
-from dpose.release.archive import pack
+from dpose.release.archive import pack_archive
 from dpose.release.config import Setting
 from dpose.release.embed import stamped_picture
 from dpose.release.mechanism import Plan
@@ -155,7 +155,7 @@ def compare_storage(table):
     for block in (1, 2, 4, 8, 16, 32, 64, 128):
         made = pixelize(frame, EPSILON, M, block)
         png = len(stamped_picture(made.frames[0], ".png", made.statement))
-        archive = len(pack(made.frames[0], made.statement))
+        archive = len(pack_archive(made.frames[0], made.statement))
         table.add_row(
             f"archive, b = {block}", f"{archive:,} bytes", f"PNG {png:,}: {png / archive:.2f} times as large"
         )

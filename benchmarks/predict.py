@@ -35,7 +35,7 @@ from dpose.pose.export import INPUT, export_onnx
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import predict_image
-from dpose.scene import render, scene_seed
+from dpose.scene import render_person, scene_seed
 
 Image = NDArray[np.uint8]
 
@@ -44,7 +44,9 @@ def frames_of(video: str | None, count: int) -> list[Image]:
     if video:
         with VideoReader(video) as reader:
             return [image for (image, _), _ in zip(reader, range(count), strict=False)]
-    return [render("studio", scene_seed("studio", "test", i), size=(256, 192)).image for i in range(count)]
+    return [
+        render_person("studio", scene_seed("studio", "test", i), size=(256, 192)).image for i in range(count)
+    ]
 
 
 def by_onnx(session: onnxruntime.InferenceSession, model: PoseModel, image: Image) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose, add_gaussian
 from dpose.training.allocator import keep_freed_memory
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
 from dpose.training.methods import SubspaceConfig
-from dpose.training.subspace import fit_subspace, project
+from dpose.training.subspace import fit_subspace, project_onto
 from dpose.units import Precision, UnitBatch
 
 BATCH = {"nano": 32, "5m": 8, "11m": 8, "21m": 4}
@@ -140,8 +140,8 @@ def projection(case: Case, subspace: SubspaceConfig, clock: str) -> tuple[float,
     fitted = timed(fit, clock)
     basis = bases[0]
     gradient = {name: torch.randn_like(p) for name, p in params.items()}
-    project(gradient, basis)
-    return statistics.median(timed(lambda: project(gradient, basis), clock) for _ in range(7)), fitted
+    project_onto(gradient, basis)
+    return statistics.median(timed(lambda: project_onto(gradient, basis), clock) for _ in range(7)), fitted
 
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

@@ -16,7 +16,7 @@ import numba
 from rich.console import Console
 from rich.table import Table
 
-from dpose.scene import LOOKS, render, scene_seed
+from dpose.scene import LOOKS, render_person, scene_seed
 
 COUNT, SIZE = 2000, (128, 96)
 
@@ -30,12 +30,12 @@ def main() -> None:
         table.add_column(f"{name}, pictures/s", justify="right")
     for look in LOOKS:
         for i in range(50):  # compiles
-            render(look, scene_seed(look, "val", i), SIZE)
+            render_person(look, scene_seed(look, "val", i), SIZE)
         row = []
         for number in range(len(rounds)):
             started = time.process_time()
             for i in range(number * COUNT, (number + 1) * COUNT):
-                render(look, scene_seed(look, "train", i), SIZE)
+                render_person(look, scene_seed(look, "train", i), SIZE)
             row.append(f"{COUNT / (time.process_time() - started):.0f}")
         table.add_row(look, *row)
     console = Console(width=110)

@@ -39,7 +39,7 @@ def tried(kind: dict[str, str]) -> tuple[int, str, float]:
     return done.returncode, done.stdout + done.stderr, time.perf_counter() - started
 
 
-BITS = [f"tests/training/test_{name}.py" for name in ("arithmetic", "grid", "mixed", "resume")]
+BITS = [f"tests/training/test_{name}.py" for name in ("arithmetic", "grid", "mixed_precision", "resume")]
 """Where those tests are: collecting all others takes longer than they do (`tests/test_kinds.py` sees to it)."""
 
 

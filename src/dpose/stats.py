@@ -56,7 +56,7 @@ def mean_over_people(values: Floats, people: Ints, seed: int = 0) -> Interval:
     return over_people(mean, len(sums), seed, span=(float(values.min()), float(values.max())))
 
 
-def drawn(rng: np.random.Generator, count: int, resamples: int) -> Floats:
+def draw_counts(rng: np.random.Generator, count: int, resamples: int) -> Floats:
     """How often each of `count` was drawn when as many are drawn with replacement, (resamples, count)."""
     return rng.multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
 
@@ -77,7 +77,7 @@ def over_people(
         resamples: How often to draw.
         span: What the statistic may be; a draw on which it has no value gives nan.
     """
-    draws = drawn(np.random.default_rng(seed), people, resamples)
+    draws = draw_counts(np.random.default_rng(seed), people, resamples)
     values = [value for value in map(statistic, draws) if not np.isnan(value)]
     measured = statistic(np.ones(people))
     if not values:
@@ -192,7 +192,7 @@ def _resampled(runs: Sequence[Counts], resamples: int, seed: int) -> tuple[int, 
     rng = np.random.default_rng([seed, 0])
     parts = []
     for start in range(0, resamples, AT_ONCE):
-        draws = drawn(rng, len(found), min(AT_ONCE, resamples - start))
+        draws = draw_counts(rng, len(found), min(AT_ONCE, resamples - start))
         parts.append(_percent(draws @ found, draws @ scored))
     return len(found), np.concatenate(parts)
 
@@ -202,7 +202,7 @@ def _over_runs(means: Floats, rng: np.random.Generator) -> Floats:
     resamples, count = means.shape
     if count == 1:
         return means[:, 0]
-    result: Floats = (means * drawn(rng, count, resamples)).sum(1) / count
+    result: Floats = (means * draw_counts(rng, count, resamples)).sum(1) / count
     return result
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dpose.action.data import ActionSpec, Video, VideoSet, VideoUnits, open_videos
 from dpose.action.data.folders import HUMAN
-from dpose.action.data.sources import Held, VideoFile, whole
+from dpose.action.data.sources import Held, VideoFile, whole_clip
 from dpose.action.model import ActionConfig
 from dpose.errors import DposeError
 from dpose.media.images import write_image
@@ -124,7 +124,10 @@ def encoded(path, frames, size, bit_rate=600_000):
 def test_a_clip_saved_again_is_no_public_one(tmp_path, size):
     (first, second, third), actions = clips(0, 1, 2)
     copy = replace(
-        first, name="public.mp4", subject="", source=encoded(tmp_path / "v.mp4", whole(first.source), size)
+        first,
+        name="public.mp4",
+        subject="",
+        source=encoded(tmp_path / "v.mp4", whole_clip(first.source), size),
     )
     assert copy.source.digest() != first.source.digest()
     with pytest.raises(DposeError, match=r"public unit public\.mp4 looks like a picture of private unit"):

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from dpose.action.model import (
     ActionConfig,
     ActionModel,
-    apply_strategy,
+    apply_action_strategy,
     fresh_model,
     headless,
     load_pretrained,
@@ -101,7 +101,7 @@ def test_attributes_that_are_not_known_are_not_learnt_from():
 
 def test_finetuning_trains_the_end_and_the_norms_only():
     model = fresh_model(small(), 0)
-    trained = apply_strategy(model, "finetune")
+    trained = apply_action_strategy(model, "finetune")
     assert "net.spatial.0.weight" not in trained
     assert {"net.norms.0.weight", "net.spatial.3.weight", "head.weight"} <= set(trained)
 

@@ -6,12 +6,18 @@ import pytest
 from scipy.stats import binom
 
 from dpose import pixelize
-from dpose.attacks.adversary import Effort, School, adaptive_embedder, onnx_embedder, plain_embedder
+from dpose.attacks.adversary import (
+    AttackerEffort,
+    AttackerTraining,
+    adaptive_embedder,
+    onnx_embedder,
+    plain_embedder,
+)
 from dpose.attacks.appearance import SIZE as SIZE_OF_DESCRIPTOR
-from dpose.attacks.context import Ask, strongest
-from dpose.attacks.identities import FRAME, open_crowd
+from dpose.attacks.context import AttackConfig, strongest
+from dpose.attacks.identities import FRAME, open_identities
 from dpose.attacks.ranking import search
-from dpose.attacks.transforms import RAW, all_shown, pixelated, private, public_view
+from dpose.attacks.transforms import RAW, all_transforms, pixelated, private, public_view
 from dpose.attacks.witness import ATTRIBUTES, labels_of
 from dpose.errors import DposeError
 from dpose.training.public_view import PublicView
@@ -27,8 +33,8 @@ def quiet(*_):
 def bench(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        crowd = open_crowd("synthetic:ward", SIZE).chosen(PEOPLE, 1 + QUERIES)
-        school = School(crowd, Effort(people=120, pictures=4), quiet)
+        crowd = open_identities("synthetic:ward", SIZE).chosen(PEOPLE, 1 + QUERIES)
+        school = AttackerTraining(crowd, AttackerEffort(people=120, pictures=4), quiet)
         yield school, crowd.album(0, 1, quiet()), crowd.album(1, QUERIES, quiet())
 
 
@@ -52,14 +58,16 @@ def test_strong_noise_brings_them_to_chance(bench, adaptive):
 
 
 def test_who_learnt_from_blurred_pictures_recognises_more_in_them(bench):
-    (_, blur) = all_shown(["gaussian-blur"], blocks=[], subdivisions=[], epsilons=[], neighbours="pixels:1")
+    (_, blur) = all_transforms(
+        ["gaussian-blur"], blocks=[], subdivisions=[], epsilons=[], neighbours="pixels:1"
+    )
     plain, adaptive = (found(bench, blur, adaptive).precision.mean() for adaptive in (False, True))
     assert adaptive > plain + 0.02
 
 
 def test_who_attacks_which_release():
     coarse = pixelated(16)
-    both, adaptive = Ask("synthetic:ward"), Ask("synthetic:ward", attackers=("adaptive",))
+    both, adaptive = AttackConfig("synthetic:ward"), AttackConfig("synthetic:ward", attackers=("adaptive",))
     assert both.attackers_of(coarse) == ("plain", "adaptive")
     assert adaptive.attackers_of(coarse) == ("adaptive",)
     assert both.attackers_of(RAW) == adaptive.attackers_of(RAW) == ("plain",)
@@ -74,10 +82,10 @@ def test_attackers_are_kept_and_taught_by_others(bench):
     school, gallery, _ = bench
     assert not set(school.album.people) & set(gallery.people)
     first = school.embedder(RAW)
-    again = School(school.crowd, school.effort, quiet)
+    again = AttackerTraining(school.crowd, school.effort, quiet)
     np.testing.assert_array_equal(again.embedder(RAW).matrix, first.matrix)
     assert "album" not in vars(again)  # nothing was rendered for it
-    other = School(school.crowd, Effort(people=20, pictures=2), quiet)
+    other = AttackerTraining(school.crowd, AttackerEffort(people=20, pictures=2), quiet)
     assert not np.array_equal(other.embedder(RAW).matrix, first.matrix)
     assert "album" in vars(other)
 
@@ -117,7 +125,7 @@ def test_noise_differs_by_picture_and_purpose_and_repeats_by_seed(bench):
 
 
 def test_every_attribute_is_true_of_some_and_not_of_all():
-    crowd = open_crowd("synthetic:ward:test", (64, 64))
+    crowd = open_identities("synthetic:ward:test", (64, 64))
     labels = labels_of(crowd.album(0, 1, quiet()))
     assert labels.shape == (200, len(ATTRIBUTES))
     assert labels.any(0).all()
@@ -139,12 +147,12 @@ def folder(tmp_path):
 
 def test_a_folder_of_people(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert any("keep it where" in line for line in Ask(f"folder:{folder}").caveats())
-    assert Ask(f"folder:{folder}").folder_mode == 0o700  # the report shows some of them
-    assert Ask("synthetic:ward").folder_mode == 0o755
-    crowd = open_crowd(f"folder:{folder}", SIZE, in_grey=True).chosen(3, 2)
+    assert any("keep it where" in line for line in AttackConfig(f"folder:{folder}").caveats())
+    assert AttackConfig(f"folder:{folder}").folder_mode == 0o700  # the report shows some of them
+    assert AttackConfig("synthetic:ward").folder_mode == 0o755
+    crowd = open_identities(f"folder:{folder}", SIZE, in_grey=True).chosen(3, 2)
     assert (crowd.people, crowd.public) == ((0, 1, 2), tuple(range(3, 14)))
-    school = School(crowd, Effort(people=11, pictures=3), quiet)
+    school = AttackerTraining(crowd, AttackerEffort(people=11, pictures=3), quiet)
     assert school.embedder(RAW).matrix.shape[0] == SIZE_OF_DESCRIPTOR
     assert not list(tmp_path.rglob("*.safetensors"))  # what was learnt from files is not kept
     album = crowd.album(1, 5, quiet())
@@ -154,9 +162,9 @@ def test_a_folder_of_people(folder, tmp_path, monkeypatch):
     with pytest.raises(DposeError, match="what its people look like"):
         labels_of(album)
     with pytest.raises(DposeError, match="leaves 2 people"):
-        open_crowd(f"folder:{folder}", SIZE).chosen(12, 2).teaching(500, 5, quiet())
+        open_identities(f"folder:{folder}", SIZE).chosen(12, 2).teaching(500, 5, quiet())
     with pytest.raises(DposeError, match="fewer than two people"):
-        open_crowd(f"folder:{folder}", SIZE).chosen(12, 4)
+        open_identities(f"folder:{folder}", SIZE).chosen(12, 4)
 
 
 def test_celeba_is_grey_and_goes_by_its_list(tmp_path):
@@ -166,7 +174,7 @@ def test_celeba_is_grey_and_goes_by_its_list(tmp_path):
         cv2.imwrite(str(tmp_path / "img_align_celeba" / f"{k}.png"), np.full((30, 20, 3), 20 * k, np.uint8))
         lines.append(f"{k}.png {7 - k % 4}")
     (tmp_path / "identity_CelebA.txt").write_text("\n".join(lines))
-    crowd = open_crowd(f"celeba:{tmp_path}", SIZE).chosen(2, 3)
+    crowd = open_identities(f"celeba:{tmp_path}", SIZE).chosen(2, 3)
     album = crowd.album(0, 3, quiet())
     assert album.people.tolist() == [7, 7, 7, 6, 6, 6]
     assert [int(picture[0, 0]) for picture in album.pictures] == [0, 80, 160, 20, 100, 180]
@@ -185,7 +193,7 @@ def test_an_embedder_of_ones_own(tmp_path, folder, suffix):
     graph = helper.make_graph([node], "mean", [given], [made])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.save(model, tmp_path / "mean.onnx")
-    album = open_crowd(f"folder:{folder}", SIZE).chosen(2, 2).album(0, 1, quiet())
+    album = open_identities(f"folder:{folder}", SIZE).chosen(2, 2).album(0, 1, quiet())
     vectors = onnx_embedder(f"{tmp_path / 'mean.onnx'}{suffix}").embed(album)
     means = np.stack([picture.reshape(-1, 3).mean(0) for picture in album.pictures])
     mean, deviation = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]) if suffix else (0.5, 0.5)

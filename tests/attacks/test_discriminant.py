@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from dpose.action.metrics import f1_score
-from dpose.attacks.appearance import SIZE, described
-from dpose.attacks.discriminant import Projection, Scorer, best_threshold, learn_attributes, learn_people
+from dpose.attacks.appearance import SIZE, describe_appearance
+from dpose.attacks.discriminant import (
+    DescriptorProjection,
+    Scorer,
+    best_threshold,
+    learn_attributes,
+    learn_people,
+)
 
 
 def crowd(people, first=0, pictures=4):
@@ -27,7 +33,7 @@ def test_people_nobody_learnt_from_come_to_lie_together():
 
     assert hits(project(descriptors)) > 12
     assert hits(descriptors / np.linalg.norm(descriptors, axis=1, keepdims=True)) < 6
-    again = Projection.of(project.arrays())
+    again = DescriptorProjection.of(project.arrays())
     np.testing.assert_array_equal(project(descriptors), again(descriptors))
 
 
@@ -57,11 +63,16 @@ def test_descriptors_do_not_mind_the_lamp_nor_the_direction():
     picture = np.kron(rng.integers(40, 120, (16, 12, 3)), np.ones((8, 8, 1))).astype(np.uint8)
     box = np.array([[16, 8, 80, 120]])
     mirrored = np.array([[96 - 80, 8, 96 - 16, 120]])
-    plain = described([picture], box)
+    plain = describe_appearance([picture], box)
     lamp = np.round(picture * np.array([1.5, 1.1, 0.8])).astype(np.uint8)
     assert plain.shape == (1, SIZE)
     grid = slice(0, 432)
-    other = described([np.roll(picture, 24, axis=0)], box)[:, grid]
-    assert np.abs(described([lamp], box) - plain)[:, grid].max() < 0.3 * np.abs(other - plain[:, grid]).max()
-    np.testing.assert_allclose(described([picture[:, ::-1]], mirrored)[:, grid], plain[:, grid], atol=1e-4)
-    assert np.isfinite(described([np.zeros((16, 16), np.uint8)], np.array([[0, 0, 16, 16]]))).all()
+    other = describe_appearance([np.roll(picture, 24, axis=0)], box)[:, grid]
+    assert (
+        np.abs(describe_appearance([lamp], box) - plain)[:, grid].max()
+        < 0.3 * np.abs(other - plain[:, grid]).max()
+    )
+    np.testing.assert_allclose(
+        describe_appearance([picture[:, ::-1]], mirrored)[:, grid], plain[:, grid], atol=1e-4
+    )
+    assert np.isfinite(describe_appearance([np.zeros((16, 16), np.uint8)], np.array([[0, 0, 16, 16]]))).all()

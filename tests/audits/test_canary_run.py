@@ -9,13 +9,20 @@ import torch
 from rich.console import Console
 
 import dpose.training.step as step
-from dpose.audits.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, PresentUnits, toss
+from dpose.audits.canaries import (
+    PARAMETER,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    PresentUnits,
+    toss_coins,
+)
 from dpose.audits.canary_run import canary_run
 from dpose.audits.faults import FAULTS, VISIBLE, planted
 from dpose.audits.findings import weigh
 from dpose.audits.noise_family import Family, NoiseBound
-from dpose.audits.toy_task import PIXEL, NoTask, NoUnits
-from dpose.audits.undetected_faults import UNSEEN, told
+from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
+from dpose.audits.undetected_faults import UNSEEN, undetected_words
 from dpose.errors import DposeError
 from dpose.training.plan import TrainingPlan
 
@@ -36,9 +43,9 @@ def family():
 
 
 def audited(folder, fault, seed, plan=PLAN):
-    included = toss(CANARIES, np.random.default_rng(seed))
-    units = CanaryUnits(NoUnits(REAL), GradientCanaries(included, PIXEL, plan.clip_norm, plan.relation))
-    task = NoTask()
+    included = toss_coins(CANARIES, np.random.default_rng(seed))
+    units = CanaryUnits(ToyUnits(REAL), GradientCanaries(included, PIXEL, plan.clip_norm, plan.relation))
+    task = ToyTask()
     with planted(fault):
         run, adversaries = canary_run(
             task,
@@ -60,7 +67,7 @@ def test_faults_are_flagged_and_nothing_else(fault, family, tmp_path):
         done.adversaries, done.included, family, PLAN.bind(CANARIES + REAL).epsilon, 0.05 / (len(FAULTS) + 1)
     )
     assert found.flagged == (fault in VISIBLE), fault
-    assert bool(told(fault)) == (fault in UNSEEN)
+    assert bool(undetected_words(fault)) == (fault in UNSEEN)
 
 
 def test_a_fixed_order_is_seen_by_the_adversary_who_supposes_it_and_its_rates_are_shown(family, tmp_path):
@@ -146,6 +153,6 @@ def test_what_cannot_be_planted_says_where_it_is_caught():
 
 def test_other_methods_are_refused(dots, tmp_path):
     plan = TrainingPlan("non-private", steps=1, expected_batch_size=4)
-    units = CanaryUnits(NoUnits(3), GradientCanaries(np.ones(20, bool), PIXEL, 1.0))
+    units = CanaryUnits(ToyUnits(3), GradientCanaries(np.ones(20, bool), PIXEL, 1.0))
     with pytest.raises(DposeError, match="cannot be audited"):
-        canary_run(NoTask(), NoTask().build_model(), units, plan, tmp_path / "run")
+        canary_run(ToyTask(), ToyTask().build_model(), units, plan, tmp_path / "run")

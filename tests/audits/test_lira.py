@@ -7,7 +7,7 @@ from rich.console import Console
 from scipy.stats import norm
 
 from dots import Dots, DotsTask
-from dpose.audits.canaries import toss
+from dpose.audits.canaries import toss_coins
 from dpose.audits.lira import MANY, Scored, adversaries, logit_scaled, offline, online
 from dpose.audits.one_run import epsilon_bound, guess
 from dpose.audits.shadow_run import shadow_run, unit_losses
@@ -110,7 +110,7 @@ def test_positive_control_an_overfitted_model_gives_its_few_units_away(tmp_path)
     plan = TrainingPlan("non-private", epochs=24, expected_batch_size=25)
     rows, coins = [], []
     for k in range(7):
-        coins.append(toss(len(data), rng))
+        coins.append(toss_coins(len(data), rng))
         _, scores = shadow_run(
             task,
             task.build_model(),

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
-from dpose.audits.membership import MembershipAudit, audit_membership, together
+from dpose.audits.membership import MembershipAudit, audit_membership, epsilon_together
 from dpose.audits.shadow_runs import ShadowJob, run_jobs
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
@@ -86,7 +86,7 @@ def test_the_report_counts_each_unit_in_each_attacked_run(done):
 
 def test_runs_cost_more_together_than_one():
     bound = configured().plan.bind(UNITS)
-    costs = [together(bound, runs) for runs in (1, 2, 20)]
+    costs = [epsilon_together(bound, runs) for runs in (1, 2, 20)]
     assert costs[0] == pytest.approx(bound.epsilon)
     assert costs[0] < costs[1] < costs[2] < 20 * costs[0]
 

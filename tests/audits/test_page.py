@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpose.audits.page import write_audit
-from dpose.audits.record import Attacked, AuditRecord, Blind, Rates, Share
+from dpose.audits.record import AttackedRun, AuditRecord, Blind, Rates, Share
 from dpose.audits.tradeoff_chart import LEAST, tradeoff_chart
 
 HOSTILE = "<script>document.title='taken'</script>"
@@ -25,7 +25,7 @@ def attacked(name, flagged=False, bound=1.5):
         for t in (0.001, 0.01)
     )
     by = ("trade-off curve",) if flagged else ()
-    return Attacked(name, "what was done", flagged, by, {"a test": bound, "another": None}, rates, FOUND)
+    return AttackedRun(name, "what was done", flagged, by, {"a test": bound, "another": None}, rates, FOUND)
 
 
 def record(**changes):

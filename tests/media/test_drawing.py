@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpose.media.drawing import draw_skeleton, grid
+from dpose.media.drawing import draw_skeleton, picture_grid
 
 BLANK = np.full((100, 120, 3), 128, np.uint8)
 POINTS = np.array([[20.0, 50.0], [100.0, 50.0], [60.0, 20.0]])
@@ -66,7 +66,7 @@ def test_numbers_that_do_not_match_are_refused():
 
 def test_grid_places_pictures_in_rows_on_white():
     pictures = [np.full((10, 20, 3), v, np.uint8) for v in (10, 20, 30)]
-    sheet = grid(pictures, columns=2, pad=3)
+    sheet = picture_grid(pictures, columns=2, pad=3)
     assert sheet.shape == (3 + 2 * 13, 3 + 2 * 23, 3)
     assert (sheet[3:13, 3:23] == 10).all()
     assert (sheet[3:13, 26:46] == 20).all()
@@ -75,7 +75,7 @@ def test_grid_places_pictures_in_rows_on_white():
 
 
 def test_grid_centres_smaller_pictures_and_narrows_to_what_there_is():
-    sheet = grid([np.zeros((10, 10, 3), np.uint8), np.zeros((4, 6, 3), np.uint8)], columns=5, pad=0)
+    sheet = picture_grid([np.zeros((10, 10, 3), np.uint8), np.zeros((4, 6, 3), np.uint8)], columns=5, pad=0)
     assert sheet.shape == (10, 20, 3)
     assert (sheet[3:7, 12:18] == 0).all()
     assert (sheet[:3, 10:] == 255).all()
@@ -83,7 +83,7 @@ def test_grid_centres_smaller_pictures_and_narrows_to_what_there_is():
 
 def test_labels_are_written_above_and_stay_in_their_cell():
     plain = [np.full((20, 40, 3), 90, np.uint8)] * 2
-    sheet = grid(plain, columns=2, pad=4, labels=["a label far too long for forty pixels", ""])
+    sheet = picture_grid(plain, columns=2, pad=4, labels=["a label far too long for forty pixels", ""])
     assert (sheet[4:22, 4:44] < 255).any()
     assert (sheet[4:22, 44:] == 255).all()
     assert (sheet[22:42, 4:44] == 90).all()
@@ -91,6 +91,6 @@ def test_labels_are_written_above_and_stay_in_their_cell():
 
 def test_a_grid_of_nothing_is_refused():
     with pytest.raises(ValueError, match="at least one"):
-        grid([], 3)
+        picture_grid([], 3)
     with pytest.raises(ValueError, match="labels"):
-        grid([BLANK], 1, labels=["a", "b"])
+        picture_grid([BLANK], 1, labels=["a", "b"])

@@ -124,7 +124,7 @@ NAMED = (
         "release/mechanism.py",
         (
             Edit(
-                "Stage.noised",
+                "NoiseStage.noised",
                 "discrete_laplace(self.event.scale, sums.size, stream)",
                 "np.repeat(discrete_laplace(self.event.scale, len(sums), stream), sums.shape[1])",
             ),
@@ -135,7 +135,7 @@ NAMED = (
         "release/mechanism.py",
         (
             Edit(
-                "Stage.noised",
+                "NoiseStage.noised",
                 "discrete_gaussian(self.event.variance, sums.size, stream)",
                 "np.repeat(discrete_gaussian(self.event.variance, len(sums), stream), sums.shape[1])",
             ),
@@ -223,7 +223,7 @@ NAMED = (
     Named(
         "a constant key for every released file: videos",
         "release/video.py",
-        (Edit("release_video", "Key.fresh()", CONSTANT),),
+        (Edit("pixelize_video", "Key.fresh()", CONSTANT),),
     ),
     Named(
         "a constant key for every released file: videos by projection",

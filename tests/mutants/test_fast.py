@@ -57,7 +57,7 @@ def a_unit_that_is_not_finite_is_dropped(name, monkeypatch):
 def a_small_clip_keeps_the_bound(name, monkeypatch):
     """On a grid of four steps, where a step too many is a quarter of C."""
     coarse = grid.Grid.of(SMALL, bits=2)
-    monkeypatch.setattr(gradients, "grid", lambda clip_norm, normalise: coarse)
+    monkeypatch.setattr(gradients, "grid_of", lambda clip_norm, normalise: coarse)
     task, model, params, batch = batch_of(name)
     for u in range(len(batch)):
         assert norm(clipped_sum(task, model, params, only(batch, u), SMALL)) <= SMALL
@@ -67,7 +67,7 @@ def opposite_places_are_bounded(name, monkeypatch):
     """Two places whose gradients cancel to rounding: what rounding leaves in the sum is bounded as well."""
     torch.manual_seed(0)
     a, b = torch.randn(1, 1, 4096).repeat(1, 2, 1), torch.randn(1, 1, 64)
-    found = book.Book({"w": torch.Size((64, 4096))}, 1, products=True)
+    found = book.Bookkeeping({"w": torch.Size((64, 4096))}, 1, products=True)
     found.add_products("w", a, torch.cat([b, -b * (1 + 3e-7)], 1))
     scales = gradients._scales(found.norms(), 1e-9, False)
     exact = (found._pairs["w"][1].double().mT @ found._pairs["w"][0].double()).norm()
@@ -118,7 +118,7 @@ def rows_by_a_guess(monkeypatch):
 
 
 def no_bias_table(monkeypatch):
-    monkeypatch.setattr(layers.Table, "backward", lambda *arguments: None)
+    monkeypatch.setattr(layers.LookupTable, "backward", lambda *arguments: None)
 
 
 def no_bias(monkeypatch):
@@ -130,15 +130,15 @@ def no_bias(monkeypatch):
 
 def uses_measured_apart(monkeypatch):
     """A weight that is used twice, as if it were two weights."""
-    real = book.Book.add
+    real = book.Bookkeeping.add
 
     def add(self, name, value):
         self.__dict__.setdefault("squares", []).append(book.square_norms(value.flatten(1)))
         real(self, name, value)
 
-    monkeypatch.setattr(book.Book, "add", add)
+    monkeypatch.setattr(book.Bookkeeping, "add", add)
     monkeypatch.setattr(book, "ghost_pays", lambda *sizes: False)
-    monkeypatch.setattr(book.Book, "norms", lambda self: torch.stack(self.squares).sum(0).sqrt())
+    monkeypatch.setattr(book.Bookkeeping, "norms", lambda self: torch.stack(self.squares).sum(0).sqrt())
 
 
 def half_of_the_gradients(first):
@@ -172,8 +172,8 @@ def nobody_looks_at_the_grid(monkeypatch):
 
 
 def half_norms(monkeypatch):
-    real = book.Book.norms
-    monkeypatch.setattr(book.Book, "norms", lambda self: real(self) / 2)
+    real = book.Bookkeeping.norms
+    monkeypatch.setattr(book.Bookkeeping, "norms", lambda self: real(self) / 2)
 
 
 def half_norms_unseen(monkeypatch):

@@ -44,22 +44,22 @@ def a_unit_that_goes_takes_its_own_share(name):
 
 def sums_in_bfloat16(monkeypatch):
     """The sum over units as a product in bfloat16, rounded when all are in it."""
-    real = bookkeeping.Book.sums
+    real = bookkeeping.Bookkeeping.sums
 
     def rounded(self, *given):
         return {n: v.bfloat16().double() for n, v in real(self, *given).items()}
 
-    monkeypatch.setattr(bookkeeping.Book, "sums", rounded)
+    monkeypatch.setattr(bookkeeping.Bookkeeping, "sums", rounded)
 
 
 def factors_scaled_in_bfloat16(monkeypatch):
     """What is summed is rounded after it was measured."""
-    real = bookkeeping.Book.sums
+    real = bookkeeping.Bookkeeping.sums
 
     def rounded(self, scales, *given):
         return real(self, (scales * (1 + 2**-7)).bfloat16().float(), *given)
 
-    monkeypatch.setattr(bookkeeping.Book, "sums", rounded)
+    monkeypatch.setattr(bookkeeping.Bookkeeping, "sums", rounded)
 
 
 def norms_in_bfloat16(monkeypatch):

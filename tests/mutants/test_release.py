@@ -16,7 +16,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release import mechanism, operators
 from dpose.release.api import as_regions
 from dpose.release.config import Setting
-from dpose.release.mechanism import Plan, Stage
+from dpose.release.mechanism import NoiseStage, Plan
 from dpose.release.operators import BlockSums
 from dpose.release.regions import PrivateRegions
 
@@ -35,7 +35,7 @@ def sums_of(chosen, picture):
     """What a release adds its noise to."""
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stage, "noised", lambda stage, sums, stream: seen.append(sums.copy()) or sums)
+        patch.setattr(NoiseStage, "noised", lambda stage, sums, stream: seen.append(sums.copy()) or sums)
         chosen.release(picture, noise())
     return [one.astype(np.int64) for one in seen]
 
@@ -121,7 +121,7 @@ def check_regions():
             return target[:, None].copy() if stage.name == b"coarse" else sums
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Stage, "noised", coupled)
+            patch.setattr(NoiseStage, "noised", coupled)
             masks.append(chosen.release(picture, noise()).cells.mask)
     assert all(np.array_equal(mask, masks[0]) for mask in masks)
 
@@ -139,13 +139,13 @@ def check_post_processing():
                 return np.random.default_rng(len(stage.name)).integers(0, 2000, sums.shape)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Stage, "noised", coupled)
+                patch.setattr(NoiseStage, "noised", coupled)
                 shown.append(chosen.release(picture, noise()).values)
         assert all(np.array_equal(values, shown[0]) for values in shown)
 
 
 def check_noise():
-    """What `Stage.noised` adds is whole numbers with the discrete Laplace law of the event's scale."""
+    """What `NoiseStage.noised` adds is whole numbers with the discrete Laplace law of the event's scale."""
     stage = plan(4, 4, 4, epsilon=255).stages[0]
     assert stage.event.scale == 1
     drawn = stage.noised(np.zeros((200_000, 1), np.int64), noise().stream(Purpose.RELEASE))
@@ -162,7 +162,7 @@ def check_streams():
     """Frames, stages and cells have noise of their own."""
     chosen = Plan.of(Setting.of("0.01", 1, 4, subdivide=2, regions=REGIONS), 64, 64, 1, 255, 2)
     added = []
-    real = Stage.noised
+    real = NoiseStage.noised
 
     def watched(stage, sums, stream):
         noisy = real(stage, sums, stream)
@@ -171,7 +171,7 @@ def check_streams():
 
     source = noise()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stage, "noised", watched)
+        patch.setattr(NoiseStage, "noised", watched)
         for frame in range(2):
             chosen.release(np.zeros((64, 64), np.uint8), source, frame)
     for one, other in itertools.combinations(added, 2):
@@ -202,14 +202,14 @@ def mirror_padding(patch):
 
 def partial_cells(patch):
     """Seed 002, Algorithm 1: the mean of a partial cell gets the noise of a whole one."""
-    real = Stage.noised
+    real = NoiseStage.noised
     areas = np.array([4, 2])
 
     def thinner(stage, sums, stream):
         noisy = real(stage, sums, stream) - sums
         return sums + noisy * areas[: len(sums), None] // 4
 
-    patch.setattr(Stage, "noised", thinner)
+    patch.setattr(NoiseStage, "noised", thinner)
 
 
 def raw_mask(patch):
@@ -312,13 +312,13 @@ def whole_budget_for_each_stage(patch):
 
 def check_cost():
     """The statement's own arithmetic: two stages, a clip, m pixels in every frame."""
-    from dpose.release.statements import statement_of
+    from dpose.release.statements import release_statement
 
     for frames, neighbours in ((None, "pixels:4"), (7, "pixels:4"), (7, "pixels:4/frame")):
         for delta in (0, 1e-5):
             for regions in ({}, {"subdivide": 2, "regions": REGIONS}):
                 chosen = Plan.of(Setting.of("0.7", neighbours, 4, delta, **regions), 9, 13, 3, 255, frames)
-                spent = statement_of(chosen, seeded=False).verify()
+                spent = release_statement(chosen, seeded=False).verify()
                 assert 0.699 < spent <= 0.7
 
 

@@ -31,7 +31,7 @@ import dpose.training.trainer as trainer
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
 from dpose.privacy.noise import AesNoise, Key
-from dpose.scene import render, scene_seed
+from dpose.scene import render_person, scene_seed
 from dpose.training.checkpoint import checkpoints, load_checkpoint
 from dpose.training.gradients import trainable_params
 from dpose.training.loader import Loader
@@ -41,7 +41,7 @@ from dpose.training.public_view import PublicView, PublicViews
 from dpose.training.step import Engine
 from dpose.training.subspace import fit_subspace
 from dpose.training.trainer import train
-from dpose.training.validation import Watch
+from dpose.training.validation import Validation
 from dpose.units import View
 
 N, BATCH = 200, 60
@@ -191,7 +191,7 @@ def nothing_is_stored_of_a_batch(dots, folder, monkeypatch):
 
 
 def the_last_average_is_what_is_released(dots, folder, monkeypatch):
-    watch = Watch(dots.data(9, seed=9), "held-out dots", public=False)
+    watch = Validation(dots.data(9, seed=9), "held-out dots", public=False)
     done = a_run(dots, folder, a_plan(ema_decay=0.5), watch=watch)
     last = load_checkpoint(checkpoints(folder / "run")[-1])
     assert last.step == done.steps
@@ -209,7 +209,7 @@ def units_are_drawn_as_often_as_is_counted(dots, folder, monkeypatch):
 
 def the_public_view_cannot_be_undone(dots, folder, monkeypatch):
     """Regularised inversion of the blur, which restores a picture from its blur in floating point, gains nothing."""
-    image = render("studio", scene_seed("studio", "val", 3)).image
+    image = render_person("studio", scene_seed("studio", "val", 3)).image
     view = PublicView()
     low = view.low(image)
     rows, columns = (

@@ -187,7 +187,7 @@ def colour_counted_once(patch):
 
 def linear_where_pixels_share_a_cell(patch):
     """m pixels in one cell move one sum m times as far, not sqrt(m) times."""
-    patch.setattr(projections, "fill", lambda sizes, m: m)
+    patch.setattr(projections, "largest_fill", lambda sizes, m: m)
 
 
 def parallel_composition(patch):

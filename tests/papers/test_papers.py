@@ -13,7 +13,7 @@ from dpose.papers import reproduce
 from dpose.papers.cells import claim_folder, run_cells
 from dpose.papers.experiment import Cell, Experiment, Findings, Request
 from dpose.papers.pixelization import sweep
-from dpose.papers.pixelization.measure import Point, dice, iou, mse, released, ssim, true_epsilon
+from dpose.papers.pixelization.measure import Point, dice, grey_ssim, iou, mse, release_photo, true_epsilon
 from dpose.papers.pixelization.segmenting import grabcut, open_segmenter
 from dpose.papers.reference import read_paper
 from dpose.papers.registry import EXPERIMENTS
@@ -214,8 +214,8 @@ class TestMeasures:
         assert (iou(nobody, nobody), dice(nobody, nobody), iou(one, nobody)) == (1, 1, 0)
         black, grey = np.zeros((9, 9), np.uint8), np.full((9, 9), 16, np.uint8)
         assert mse(black, grey) == 256
-        assert ssim(grey, grey) == pytest.approx(1)
-        assert ssim(black, grey) < 0.1
+        assert grey_ssim(grey, grey) == pytest.approx(1)
+        assert grey_ssim(black, grey) < 0.1
 
     def test_what_the_paper_mode_really_costs(self):
         photo = Photo("x", np.zeros((576, 768), np.uint8), np.zeros((576, 768), bool))
@@ -226,15 +226,15 @@ class TestMeasures:
             Point("dpose", b=20),
             Point("paper", b=32, n=4),
         ):
-            costs[point.key] = true_epsilon(point, released(point, photo, 0)[1])
+            costs[point.key] = true_epsilon(point, release_photo(point, photo, 0)[1])
         assert list(costs.values()) == [2, 0.5, 0.5, None]
 
     def test_a_release_is_the_same_when_it_is_drawn_again(self):
         photo = Photo("x", np.zeros((40, 40), np.uint8))
-        first, again = (released(Point("dpose"), photo, 1)[0].values for _ in range(2))
+        first, again = (release_photo(Point("dpose"), photo, 1)[0].values for _ in range(2))
         assert np.array_equal(first, again)
-        assert not np.array_equal(first, released(Point("dpose"), photo, 2)[0].values)
-        assert not np.array_equal(first, released(Point("dpose"), Photo("y", photo.pixels), 1)[0].values)
+        assert not np.array_equal(first, release_photo(Point("dpose"), photo, 2)[0].values)
+        assert not np.array_equal(first, release_photo(Point("dpose"), Photo("y", photo.pixels), 1)[0].values)
 
 
 class TestSegmenters:
@@ -252,7 +252,7 @@ class TestSegmenters:
         """Nothing of the picture is left but which cells are fine, and the person is found."""
         truth = cv2.ellipse(np.zeros((256, 192), np.uint8), (96, 128), (45, 80), 0, 0, 360, 1, -1) > 0
         flat = Photo("flat", np.full((256, 192), 128, np.uint8), truth)
-        shown = released(Point("paper", b=32, n=8, m=32), flat, 0)[0].picture()[:, :, 0]
+        shown = release_photo(Point("paper", b=32, n=8, m=32), flat, 0)[0].picture()[:, :, 0]
         assert iou(grabcut(shown), truth) > 0.5
 
     def test_an_onnx_file(self, tmp_path):

@@ -19,7 +19,7 @@ from dpose.papers.pose import grid as grids
 from dpose.papers.pose import run as running
 from dpose.papers.pose.catalogue import DESIGNS
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
-from dpose.papers.pose.grid import Grid, told
+from dpose.papers.pose.grid import TrainingGrid, told_cell
 from dpose.papers.pose.tables import by_setting
 from dpose.papers.pose.testing import People
 from dpose.papers.registry import EXPERIMENTS
@@ -512,8 +512,8 @@ class TestShown:
 
     def test_a_cell_is_told_when_it_ends(self):
         cell = Cell("dp-sgd-finetune-C0.1-eps0.8-run1", Training("dp-sgd", "finetune", 0.1, 0.8).values)
-        assert told(fake(cell)) == "dp-sgd-finetune-C0.1-eps0.8-run1: 50.00, epsilon 0.8, 2 s"
-        assert told(Outcome(cell, "failed", error="why")).endswith("failed: why")
+        assert told_cell(fake(cell)) == "dp-sgd-finetune-C0.1-eps0.8-run1: 50.00, epsilon 0.8, 2 s"
+        assert told_cell(Outcome(cell, "failed", error="why")).endswith("failed: why")
 
 
 @pytest.fixture(scope="module")
@@ -626,5 +626,5 @@ def test_joints_found_are_counted_person_by_person():
 
 
 def test_a_grid_is_bound_without_opening_pictures(monkeypatch):
-    monkeypatch.setattr(synthetic_module, "render", lambda *_, **__: pytest.fail("rendered"))
-    assert isinstance(bound("000/table2"), Grid)
+    monkeypatch.setattr(synthetic_module, "render_person", lambda *_, **__: pytest.fail("rendered"))
+    assert isinstance(bound("000/table2"), TrainingGrid)

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from clips import write
-from dpose.action.data.sources import VideoFile, whole
+from dpose.action.data.sources import VideoFile, whole_clip
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.media.images import write_image
@@ -15,8 +15,8 @@ from dpose.papers.experiment import Outcome, Request
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
 from dpose.papers.video import measure, tables
-from dpose.papers.video.methods import METHODS, parse_external, released
-from dpose.papers.video.tables import COLUMNS, QUICK, ROWS, Study, paper_of
+from dpose.papers.video.methods import METHODS, parse_external, released_videos
+from dpose.papers.video.tables import COLUMNS, QUICK, ROWS, Study, video_table_of
 from dpose.privacy.selection import Selection
 
 QUIET = Console(quiet=True)
@@ -42,8 +42,8 @@ def test_every_table_is_there_with_the_papers_numbers():
     for name in ("table1", "table2", "table3", "table4", "table5"):
         assert f"004/{name}" in EXPERIMENTS
         assert set(QUICK[name]) <= set(ROWS[name]) <= set(METHODS)
-        assert paper_of(name).readings
-    raw = next(r for r in paper_of("table1").readings if r.settings["row"].startswith("Raw"))
+        assert video_table_of(name).readings
+    raw = next(r for r in video_table_of("table1").readings if r.settings["row"].startswith("Raw"))
     assert raw.values["UCF101 Top-1, raw"] == "85.77±0.18"
 
 
@@ -82,9 +82,10 @@ def test_three_runs_give_mean_and_variance():
 def test_a_video_is_released_once_and_otherwise_for_another_seed(key, tmp_path):
     videos = study().train.limit(Selection(1))
     first, again, other = (
-        whole(released(videos, METHODS[key], seed, {}, tmp_path).videos[0].source) for seed in (0, 0, 1)
+        whole_clip(released_videos(videos, METHODS[key], seed, {}, tmp_path).videos[0].source)
+        for seed in (0, 0, 1)
     )
-    raw = whole(videos.videos[0].source)
+    raw = whole_clip(videos.videos[0].source)
     assert first.shape == raw.shape
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, raw)
@@ -99,14 +100,14 @@ def test_external_videos_fill_their_row(tmp_path):
     bound = study(quick=True, external=(f"deepprivacy:{tmp_path}",))
     assert "deepprivacy" in {c.settings["method"] for c in bound.cells}
     with pytest.raises(DposeError, match="missing"):
-        released(bound.train, METHODS["deepprivacy"], 0, bound.external, tmp_path)
+        released_videos(bound.train, METHODS["deepprivacy"], 0, bound.external, tmp_path)
 
 
 @pytest.mark.parametrize("key", ["block-8", "paper-8-b0.2", "pixelate"])
 def test_files_are_released_to_files_with_their_statements(key, tmp_path):
     path = write(tmp_path / "clap.avi", size=(64, 48))
     videos = VideoSet((Video("wave/clap.avi", VideoFile(path)),), ("wave",))
-    shown = released(videos, METHODS[key], 3, {}, tmp_path / "released").videos[0].source
+    shown = released_videos(videos, METHODS[key], 3, {}, tmp_path / "released").videos[0].source
     out = tmp_path / "released" / "wave" / "clap.mp4"
     assert shown == VideoFile(out)
     assert shown.count() == videos.videos[0].source.count()
@@ -115,7 +116,7 @@ def test_files_are_released_to_files_with_their_statements(key, tmp_path):
     if key == "paper-8-b0.2":
         assert "0.2" in json.dumps(statement)
     before = out.stat().st_mtime_ns
-    released(videos, METHODS[key], 3, {}, tmp_path / "released")
+    released_videos(videos, METHODS[key], 3, {}, tmp_path / "released")
     assert out.stat().st_mtime_ns == before
 
 

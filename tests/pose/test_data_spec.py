@@ -130,7 +130,7 @@ def test_an_empty_split_is_refused_with_its_reasons(monkeypatch):
     def nobody(root, split, *, input_size, augment, unit):
         return PoseUnits([], input_size=input_size, report=["3 left out: people without a visible joint"])
 
-    source = module.Source("a folder", ("private",), {"train": "private", "evaluate": "private"}, nobody)
+    source = module.DataKind("a folder", ("private",), {"train": "private", "evaluate": "private"}, nobody)
     monkeypatch.setitem(module.SOURCES, "lspet", source)
     with pytest.raises(DposeError, match="no labelled person; 3 left out"):
         open_data("lspet:/d", purpose="train", input_size=SIZE)

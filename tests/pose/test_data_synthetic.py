@@ -3,7 +3,7 @@ import pytest
 
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.synthetic import open_synthetic
-from dpose.scene import LOOKS, SPLITS, render, scene_seed
+from dpose.scene import LOOKS, SPLITS, render_person, scene_seed
 
 SIZE = (64, 48)
 
@@ -17,7 +17,7 @@ def test_the_plain_view_is_the_rendered_picture_exactly(look):
     units = open_synthetic(look, "val", input_size=SIZE)
     for index in (0, 7):
         (view,) = units.load(index, rng())
-        scene = render(look, scene_seed(look, "val", index), size=SIZE)
+        scene = render_person(look, scene_seed(look, "val", index), size=SIZE)
         assert np.array_equal(view.image, scene.image)
         seen = np.asarray(scene.visible, bool)
         assert np.array_equal(view.target["labelled"] > 0, seen)
@@ -27,7 +27,9 @@ def test_the_plain_view_is_the_rendered_picture_exactly(look):
 
 def test_the_head_length_is_mpiis():
     units = open_synthetic("studio", "val", input_size=SIZE)
-    x0, y0, x1, y1 = (float(v) for v in render("studio", scene_seed("studio", "val", 3), size=SIZE).head_box)
+    x0, y0, x1, y1 = (
+        float(v) for v in render_person("studio", scene_seed("studio", "val", 3), size=SIZE).head_box
+    )
     assert units.load(3, rng())[0].target["head_length"] == pytest.approx(0.6 * np.hypot(x1 - x0, y1 - y0))
 
 

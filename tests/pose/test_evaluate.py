@@ -10,7 +10,7 @@ from dpose.pose import evaluate as module
 from dpose.pose.data import open_labels
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import read_mpii
-from dpose.pose.evaluate import average_precision, label_boxes, score_mpii_predictions, score_results
+from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Prediction
 from dpose.pose.skeletons import COCO, MPII, joint_map
@@ -47,13 +47,13 @@ def model_of(skeleton):
 class TestModels:
     def test_a_model_that_finds_the_labels_scores_one(self, monkeypatch, labels):
         oracle(monkeypatch, labels, COCO)
-        result = average_precision(model_of("coco"), labels, label_boxes(labels))
+        result = keypoint_ap(model_of("coco"), labels, label_boxes(labels))
         assert result.scores["AP"] == pytest.approx(1.0)
         assert result.left_out == ()
 
     def test_a_model_of_other_joints_is_scored_on_those_they_share(self, monkeypatch, labels):
         oracle(monkeypatch, labels, MPII)
-        result = average_precision(model_of("mpii"), labels, label_boxes(labels))
+        result = keypoint_ap(model_of("mpii"), labels, label_boxes(labels))
         assert result.scores["AP"] == pytest.approx(1.0)
         assert result.left_out == COCO.joints[:5]
 
@@ -62,7 +62,7 @@ class TestModels:
         path = pose_fixtures / "coco" / "test_coco_det_AP_H_56.json"
         boxes, problems = read_detections(path, {i.id: i for i in labels.images})
         assert (sum(map(len, boxes.values())), len(problems)) == (118, 0)
-        result = average_precision(model_of("coco"), labels, boxes)
+        result = keypoint_ap(model_of("coco"), labels, boxes)
         # every box of a person gives that person's labels: all but one of them are suppressed
         assert result.predictions <= 12
         assert result.scores["AR"] == pytest.approx(1.0)
@@ -71,7 +71,7 @@ class TestModels:
         torch.manual_seed(0)
         seen = []
         boxes = label_boxes(labels.limit(2))
-        result = average_precision(model_of("coco"), labels.limit(2), boxes, advance=lambda: seen.append(1))
+        result = keypoint_ap(model_of("coco"), labels.limit(2), boxes, advance=lambda: seen.append(1))
         assert len(seen) == result.pictures == 2
         assert 0 <= result.scores["AP"] < 0.5
 

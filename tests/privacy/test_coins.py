@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.privacy.coins import WORD, Coins, decay, draw_words, exp_bounds, logistic, toss
+from dpose.privacy.coins import WORD, Coins, decay, draw_words, exp_bounds, logistic, toss_alike
 from dpose.privacy.noise import AesNoise, Key, Purpose
 
 fractions = st.fractions(min_value=Fraction(1, 10**9), max_value=500)
@@ -92,7 +92,7 @@ def test_packed_tosses_are_the_same_tosses():
 def test_frequencies():
     n = 400_000
     for coin, p in ((decay(Fraction(1, 7)), np.exp(-1 / 7)), (logistic(Fraction(3)), 1 / (1 + np.exp(3)))):
-        heads = toss(coin, n, stream()).sum()
+        heads = toss_alike(coin, n, stream()).sum()
         assert abs(heads - n * p) < 5 * np.sqrt(n * p * (1 - p))
 
 

@@ -18,9 +18,9 @@ from dpose.privacy.odometer import (
     Charge,
     budgets,
     charge,
+    charge_account,
     charges,
     check_budgets,
-    claim,
     composed,
     groups,
     lift_budget,
@@ -174,7 +174,7 @@ def test_of_runs_that_start_together_one_gets_what_is_left(tmp_path):
 
     def start(number):
         try:
-            claim(entry(number), tmp_path)
+            charge_account(entry(number), tmp_path)
         except DposeError:
             refused.append(number)
 
@@ -339,6 +339,6 @@ def test_whatever_was_done_is_composed():
 def test_an_audit_counts_against_the_budget(tmp_path):
     alone = composed([entry(0)], 1e-5)
     set_budget(Budget(alone * 1.01, 1e-5, "ward", HERE), tmp_path)
-    claim(entry(0, what="audit"), tmp_path)
+    charge_account(entry(0, what="audit"), tmp_path)
     with pytest.raises(DposeError, match="would be passed"):
-        claim(entry(1), tmp_path)
+        charge_account(entry(1), tmp_path)

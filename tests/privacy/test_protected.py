@@ -11,13 +11,13 @@ from dpose.errors import DposeError
 from dpose.pose.data.subjects import SubjectUnits
 from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.privacy.accounting import Relation
-from dpose.privacy.merged import groups_of, merge
+from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.protected import Protected, declared_copies, label_digest, protect
 from dpose.privacy.selection import Selection
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.trainer import train
-from dpose.training.validation import Watch
+from dpose.training.validation import Validation
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset
 
 QUIET = Console(quiet=True)
@@ -132,7 +132,7 @@ class TestUnit:
         with pytest.raises(DposeError, match="recording-7 is among the protected units"):
             train(
                 dots.task, dots.task.build_model(), private=dots.data(60),
-                **settings(tmp_path, watch=Watch(other, "others", public=True)),
+                **settings(tmp_path, watch=Validation(other, "others", public=True)),
             )  # fmt: skip
         assert not (tmp_path / "run").exists()
 
@@ -228,8 +228,8 @@ class TestCopies:
         assert len(merged.data.canonical(3)) == 11 * len(data.views[3])
         assert isinstance(merged.data, CanonicalUnits)
         assert protect(merged.data).identity.merged == 0
-        assert isinstance(merge(Bare(data), [[0, 1], *([i] for i in range(2, 30))]), UnitDataset)
-        assert not isinstance(merge(Bare(data), [[0, 1], *([i] for i in range(2, 30))]), CanonicalUnits)
+        assert isinstance(merge_units(Bare(data), [[0, 1], *([i] for i in range(2, 30))]), UnitDataset)
+        assert not isinstance(merge_units(Bare(data), [[0, 1], *([i] for i in range(2, 30))]), CanonicalUnits)
 
     def test_pictures_and_people(self):
         once, again = picture("a", 1, subject="ann"), picture("b", 1, subject="bob", order=-1)

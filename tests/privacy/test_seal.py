@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dpose.errors import DposeError
-from dpose.privacy.seal import Seal, opened, sealed_alone
+from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import Kind, PrivacyStatement
 
 STATEMENT = PrivacyStatement(
@@ -36,20 +36,20 @@ def test_a_seal_reads_back():
 @pytest.mark.parametrize("name", CHANGES)
 def test_every_field_of_the_statement_is_bound(name):
     statement, line = sealed_alone(STATEMENT, SUMS)
-    assert opened(statement, line, "a.png").digests == SUMS
+    assert open_seal(statement, line, "a.png").digests == SUMS
     with pytest.raises(DposeError, match=f"^a.png: {name} is not what was sealed"):
-        opened(replace(statement, **CHANGES[name]), line, "a.png")
+        open_seal(replace(statement, **CHANGES[name]), line, "a.png")
 
 
 def test_a_statement_that_names_a_seal_fails_without_it():
     statement, line = sealed_alone(STATEMENT, SUMS)
     with pytest.raises(DposeError, match="the seal that its statement names is missing"):
-        opened(statement, b"", "a.png")
+        open_seal(statement, b"", "a.png")
     with pytest.raises(DposeError, match="does not match its own hash"):
-        opened(statement, line.replace(b'"crop"', b'"crib"').replace(b"image", b"crops"), "a.png")
+        open_seal(statement, line.replace(b'"crop"', b'"crib"').replace(b"image", b"crops"), "a.png")
     _, other = sealed_alone(STATEMENT, {"sums": "00" * 32})
     with pytest.raises(DposeError, match="another seal than its statement names"):
-        opened(statement, other, "a.png")
+        open_seal(statement, other, "a.png")
 
 
 def test_digests_are_compared_by_name():

@@ -18,7 +18,7 @@ from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release import mechanism
 from dpose.release.api import pixelize
 from dpose.release.config import Setting
-from dpose.release.mechanism import Plan, Stage
+from dpose.release.mechanism import NoiseStage, Plan
 from dpose.release.once import GIVEN
 from dpose.release.operators import BlockSums, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
@@ -158,7 +158,7 @@ def test_what_is_added_is_the_events_own_noise(event, draw, parameter):
     def stream():
         return AesNoise(Key.from_seed(1)).stream(Purpose.RELEASE)
 
-    stage = Stage(event, b"coarse")
+    stage = NoiseStage(event, b"coarse")
     assert np.array_equal(stage.noised(sums, stream()), sums + draw(parameter, 600, stream()).reshape(200, 3))
     assert stage.variance == (2 * 25.5**2 if event is LAPLACE else 900)
 

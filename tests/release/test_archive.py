@@ -15,7 +15,7 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.exact import LaplaceEvent
 from dpose.release.api import pixelize
-from dpose.release.archive import pack, unpack
+from dpose.release.archive import pack_archive, unpack
 from dpose.release.embed import read_stamp, stamp
 from dpose.release.verify import verify_release
 
@@ -37,7 +37,7 @@ def test_every_release_is_restored_bit_for_bit(height, width, colour, deep, regi
     picture = RNG.integers(0, 65536 if deep else 256, (height, width, 3) if colour else (height, width))
     picture = picture.astype(np.uint16 if deep else np.uint8)
     made = pixelize(picture, 3, 4, 8, subdivide=n if regions else 1, regions=regions)
-    released, statement = unpack(pack(made.frames[0], made.statement), "x")
+    released, statement = unpack(pack_archive(made.frames[0], made.statement), "x")
     assert np.array_equal(released.picture().reshape(picture.shape), made.picture)
     assert released.picture().dtype == picture.dtype
     assert replace(statement, artefact_sha256="", seal="") == made.statement
@@ -49,12 +49,12 @@ def test_archives_are_smaller_than_pngs(block, regions):
     picture = np.add.outer(np.arange(256), np.arange(320)).astype(np.uint8)
     made = pixelize(picture, 0.5, 16, block, subdivide=2 if regions else 1, regions=regions)
     png = stamp(encode_image(made.picture, ".png"), made.statement)
-    assert len(pack(made.frames[0], made.statement)) < len(png)
+    assert len(pack_archive(made.frames[0], made.statement)) < len(png)
 
 
 def archive(**more) -> bytes:
     made = pixelize(GREY, 2, 4, 8, **more)
-    return pack(made.frames[0], made.statement)
+    return pack_archive(made.frames[0], made.statement)
 
 
 def values(data: bytes):
@@ -138,7 +138,7 @@ class TestVerify:
     def write(self, folder, name, made):
         path = folder / name
         if path.suffix == ".npz":
-            path.write_bytes(pack(made.frames[0], made.statement))
+            path.write_bytes(pack_archive(made.frames[0], made.statement))
         else:
             path.write_bytes(stamp(encode_image(made.picture, path.suffix), made.statement))
         return path

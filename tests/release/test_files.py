@@ -20,12 +20,12 @@ from dpose.release import files as batch
 from dpose.release.archive import unpack
 from dpose.release.config import Setting
 from dpose.release.embed import read_sidecar
-from dpose.release.explain import explain
-from dpose.release.files import Job, find_jobs, release_all, remember, restore
+from dpose.release.explain import explain_picture
+from dpose.release.files import Job, find_jobs, record_names, release_all, restore
 from dpose.release.mechanism import Plan
 from dpose.release.regions import PrivateRegions
 from dpose.release.verify import released_files, verify_release
-from dpose.release.video import release_video, released_frames, video_plan
+from dpose.release.video import pixelize_video, released_frames, video_plan
 
 RNG = np.random.default_rng(0)
 COLOUR = cv2.GaussianBlur(RNG.integers(0, 256, (40, 56, 3)).astype(np.uint8), (0, 0), 3)
@@ -43,7 +43,7 @@ def release(paths, out, setting=SETTING, **more):
     names = {"keep_names", "suffix"} & set(more)
     known = {"keep_names": True} | {name: more.pop(name) for name in names}
     jobs = find_jobs([str(p) for p in paths], out, **known)
-    remember(jobs, out)
+    record_names(jobs, out)
     return [statement for _, statement in release_all(jobs, setting, **more)]
 
 
@@ -252,7 +252,7 @@ class TestWhatIsPassedOn:
         def told():
             """Called after each frame."""
 
-        monkeypatch.setattr(batch, "release_video", spy)
+        monkeypatch.setattr(batch, "pixelize_video", spy)
         jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4") for n in "ab"]
         more = {"workers": 3, "keep_sound": True, "progress": told}
         assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
@@ -310,13 +310,13 @@ class TestVideos:
 
     def test_sound_that_is_kept_is_named(self, tmp_path):
         source = clip(tmp_path / "a.mp4", sound=True)
-        statement = release_video(source, tmp_path / "b.mp4", SETTING, keep_sound=True)
+        statement = pixelize_video(source, tmp_path / "b.mp4", SETTING, keep_sound=True)
         assert probe(tmp_path / "b.mp4").sound
         assert "the sound was copied unchanged and is not protected at all" in statement.paragraph()
 
     def test_pixels_of_every_frame_divide_the_budget(self, tmp_path):
         source = clip(tmp_path / "a.mp4")
-        statement = release_video(source, tmp_path / "b.mp4", Setting.of(2, "pixels:4/frame", 8))
+        statement = pixelize_video(source, tmp_path / "b.mp4", Setting.of(2, "pixels:4/frame", 8))
         assert statement.events[0].scale == Fraction(255 * 3 * 4 * 9, 2)
         verify_release(tmp_path / "b.mp4")
 
@@ -324,7 +324,7 @@ class TestVideos:
         source, told, shown = clip(tmp_path / "a.mp4", frames=3, sound=True), [], []
         for number, seed in enumerate((4, 4, 5)):
             out = tmp_path / f"{number}.mp4"
-            statement = release_video(source, out, SETTING, seed=seed, progress=lambda: told.append(1))
+            statement = pixelize_video(source, out, SETTING, seed=seed, progress=lambda: told.append(1))
             assert statement.kind == "seeded"
             assert not probe(out).sound
             shown.append(np.stack([frame.pixels for frame in read_frames(probe(out))]))
@@ -417,7 +417,7 @@ class TestVideos:
 class TestExplain:
     def test_noise_in_gray_levels_and_epsilon_for_things(self):
         plan = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255)
-        text = "\n".join(explain(plan))
+        text = "\n".join(explain_picture(plan))
         assert "8,160 cells" in text
         assert "scale 2040" in text
         assert "11.2 gray levels" in text  # sqrt(2) * 2040 / 256 = 11.27: noise is rounded down
@@ -426,14 +426,14 @@ class TestExplain:
 
     def test_a_minute_of_a_clip(self):
         plan = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255, 3000)
-        text = "\n".join(explain(plan, Fraction(25)))
+        text = "\n".join(explain_picture(plan, Fraction(25)))
         assert "a face seen for a minute: 1,875,000" in text
         short = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255, 50)
-        assert "all 2.0 seconds" in "\n".join(explain(short, Fraction(25)))
+        assert "all 2.0 seconds" in "\n".join(explain_picture(short, Fraction(25)))
 
     def test_both_stages_and_both_cells_are_told(self):
         private = Setting.of(2, 16, 32, subdivide=4, regions=PrivateRegions())
-        text = "\n".join(explain(Plan.of(private, 200, 300, 3, 255)))
+        text = "\n".join(explain_picture(Plan.of(private, 200, 300, 3, 255)))
         assert "stage one, all blocks of 32 x 32" in text
         assert "stage two, complex parts of 8 x 8" in text
         assert "little but noise is left" in text

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from dpose.privacy.accounting import Relation
 from dpose.privacy.statement import Neighbours
-from dpose.release.clip_cells import ClipShape, blend, blend_gain, centre, counted, edge, even_edges, fill
+from dpose.release.clip_cells import (
+    ClipShape,
+    blend,
+    blend_gain,
+    centre,
+    count_lengths,
+    edge,
+    even_edges,
+    largest_fill,
+)
 from dpose.release.clip_config import ClipSetting
 from dpose.release.clip_plan import ClipPlan
 from dpose.release.projections import ONE_FRAME, Separable, make_operator
@@ -217,7 +226,7 @@ def test_filling_the_largest_first_is_the_worst(sizes, m):
             for k in range(size + 1)
             if used + k <= m
         }
-    assert fill(sizes, m) == max(best.values())
+    assert largest_fill(sizes, m) == max(best.values())
 
 
 @given(length=st.integers(1, 60), data=st.data())
@@ -226,7 +235,7 @@ def test_pieces_differ_by_at_most_one(length, data):
     sizes = np.diff(even_edges(length, parts))
     assert sizes.min() >= 1
     assert sizes.max() - sizes.min() <= 1
-    assert dict(counted(length, parts)) == {int(s): int((sizes == s).sum()) for s in set(sizes)}
+    assert dict(count_lengths(length, parts)) == {int(s): int((sizes == s).sum()) for s in set(sizes)}
     for group in range(parts):
         for frame in range(edge(group, length, parts), edge(group + 1, length, parts)):
             first, weight = blend(frame, group, length, parts)

@@ -20,7 +20,7 @@ from dpose.release.clips import release_clip, release_file
 from dpose.release.config import Setting
 from dpose.release.files import find_jobs, release_all
 from dpose.release.regions import PrivateRegions
-from dpose.release.video import release_video
+from dpose.release.video import pixelize_video
 
 SIDE, BLOCK, FRAMES = 128, 4, 6
 GREY = np.full((SIDE, SIDE, 3), 128, np.uint8)
@@ -94,7 +94,7 @@ def test_both_stages_have_noise_of_their_own():
     from dpose.release import mechanism
 
     drawn = []
-    real = mechanism.Stage.noised
+    real = mechanism.NoiseStage.noised
     with pytest.MonkeyPatch.context() as patch:
 
         def spy(self, sums, stream):
@@ -102,7 +102,7 @@ def test_both_stages_have_noise_of_their_own():
             drawn.append((self.name, (noisy - sums).astype(float)))
             return noisy
 
-        patch.setattr(mechanism.Stage, "noised", spy)
+        patch.setattr(mechanism.NoiseStage, "noised", spy)
         pixelize(np.stack([GREY, GREY]), EPSILON, 1, BLOCK, regions=PrivateRegions(quantile=0.0), subdivide=2)
     assert [name for name, _ in drawn] == [b"coarse", b"fine"] * 2
     size = min(noise.size for _, noise in drawn)
@@ -148,7 +148,7 @@ def test_frames_of_a_video_and_videos_of_two_releases(tmp_path):
     source = a_video(tmp_path / "a.mp4")
     shown, names = [], []
     for out in ("one.mp4", "two.mp4"):
-        statement = release_video(source, tmp_path / out, Setting.of(EPSILON, 1, BLOCK))
+        statement = pixelize_video(source, tmp_path / out, Setting.of(EPSILON, 1, BLOCK))
         assert statement.kind == "private"
         shown += luma(tmp_path / out)
         names += [f"{out} {k}" for k in range(FRAMES)]

@@ -22,7 +22,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, follows
 from dpose.release.api import pixelize
-from dpose.release.archive import pack
+from dpose.release.archive import pack_archive
 from dpose.release.clip_cells import ClipShape
 from dpose.release.clip_config import ClipSetting
 from dpose.release.clip_plan import ClipPlan
@@ -31,10 +31,10 @@ from dpose.release.config import Setting
 from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.files import find_jobs, release_all, restore
 from dpose.release.obfuscate import obfuscate_file
-from dpose.release.recompute import plan_of
+from dpose.release.recompute import recorded_plan
 from dpose.release.sealing import sealed as seal_of
 from dpose.release.verify import verify_release
-from dpose.release.video import release_video
+from dpose.release.video import pixelize_video
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (48, 64)).astype(np.uint8)
@@ -46,7 +46,7 @@ def bare(folder, name, picture, statement):
     """As files were before seals, and as a forger writes them: the digest is of content and statement."""
     path = folder / name
     if path.suffix == ".npz":
-        path.write_bytes(pack(picture, statement))
+        path.write_bytes(pack_archive(picture, statement))
     else:
         path.write_bytes(stamp(encode_image(picture, path.suffix), replace(statement, seal="")))
     return path
@@ -88,7 +88,7 @@ class TestForgedNumbers:
         for name in ("b.mp4", "c.mkv"):
             dpose.release_video(source, tmp_path / name, 8, "1e-5", 4)
             verify_release(tmp_path / name)
-        release_video(source, tmp_path / "d.mp4", Setting.of(2, 4, 8))
+        pixelize_video(source, tmp_path / "d.mp4", Setting.of(2, 4, 8))
         verify_release(tmp_path / "d.mp4")
 
     @pytest.mark.parametrize("release", ["projection", "pixelization"])
@@ -98,7 +98,7 @@ class TestForgedNumbers:
         if release == "projection":
             made = dpose.release_video(source, target, 8, "1e-5", 4)
         else:
-            made = release_video(source, target, Setting.of(2, "pixels:4", 8))
+            made = pixelize_video(source, target, Setting.of(2, "pixels:4", 8))
         (event,) = made.events
         # nine frames' worth of noise on one release: it adds up, and is not what was done
         forged = replace(made, events=(replace(event, steps=9),), epsilon=made.epsilon * 9, seal="")
@@ -187,7 +187,7 @@ class TestSound:
 
         def run(target, keep):
             if request.param == "pixelize":
-                return release_video(source, target, Setting.of(2, 4, 8), keep_sound=keep)
+                return pixelize_video(source, target, Setting.of(2, 4, 8), keep_sound=keep)
             if request.param == "obfuscate":
                 return obfuscate_file(probe(source), target, "blur", keep_sound=keep)
             return dpose.release_video(source, target, 8, "1e-5", 4, keep_sound=keep)
@@ -230,7 +230,7 @@ class TestSeal:
         """A sealed release as dpose writes it: its path, statement, and a function that writes an edited one."""
         path = folder / f"a{suffix}"
         if suffix == ".mp4":
-            release_video(write_clip(folder / "source.mp4"), path, Setting.of(2, 4, 8), **more)
+            pixelize_video(write_clip(folder / "source.mp4"), path, Setting.of(2, 4, 8), **more)
             statement, line = embed.read_sidecar(path)
 
             def edit(changed, line=line):
@@ -241,7 +241,7 @@ class TestSeal:
             return path, statement, edit
         release = pixelize(COLOUR, 2, 4, 16, **more)
         path.write_bytes(
-            pack(release.frames[0], release.statement)
+            pack_archive(release.frames[0], release.statement)
             if suffix == ".npz"
             else embed.stamped_picture(release.frames[0], suffix, release.statement)
         )
@@ -303,7 +303,7 @@ class TestSeal:
         release = pixelize(COLOUR, 2, 4, 16, delta=1e-5)
         forged, path = EDITS[edit](release.statement), tmp_path / f"a{suffix}"
         path.write_bytes(
-            pack(release.frames[0], forged)
+            pack_archive(release.frames[0], forged)
             if suffix == ".npz"
             else stamped_picture(release.frames[0], suffix, forged)
         )
@@ -352,7 +352,7 @@ class TestOlder:
 
     def test_an_archive_of_version_one(self, tmp_path):
         made = pixelize(COLOUR, 2, 4, 16)
-        data = pack(made.frames[0], made.statement)
+        data = pack_archive(made.frames[0], made.statement)
         with np.load(io.BytesIO(data)) as file:
             about, values = json.loads(file["about"].tobytes()), file["values"]
         about["version"] = 1
@@ -378,7 +378,7 @@ class TestOlder:
             cells.sensitivity(made.statement.neighbours).l2_squared
             < made.statement.events[0].sensitivity_squared
         )
-        events = plan_of(made.statement, "a").calibrated_to(cells)
+        events = recorded_plan(made.statement, "a").calibrated_to(cells)
         older = replace(made.statement, events=events)
         verify_release(bare(tmp_path, "a.npz", made.frames[0], older))
         refused(bare(tmp_path, "b.png", made.picture, older), "smaller sensitivity")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpose.runs.report.page import write_report
+from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import Tile
 
 WIDTHS = (1280, 768, 360)
@@ -43,9 +43,9 @@ def seen(inspect, make_run_in, steps, tmp_path_factory):
     plain = make_run_in(folder, "non-private", name="plain")
     plain.log(*({"type": "step", "step": k, "lr": 1e-3, "loss": 3.0 / k} for k in range(1, 500)))
     bare = make_run_in(folder, name="bare", statement=False)
-    write_report(full.path, tiles=tiles, pictures_of="synthetic:ward:public")
+    write_run_report(full.path, tiles=tiles, pictures_of="synthetic:ward:public")
     for run in (hostile, plain, bare):
-        write_report(run.path)
+        write_run_report(run.path)
     planted = (
         (plain.path / "report.html")
         .read_text()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.report.numbers import MINUS, MISSING, brief, change, day, score, ticks
+from dpose.report.numbers import MINUS, MISSING, brief, change, day, percentage, ticks
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_brief(value, shown):
 
 
 def test_scores_and_changes():
-    assert score(None) == MISSING
-    assert score(0.0) == "0.0"
+    assert percentage(None) == MISSING
+    assert percentage(0.0) == "0.0"
     assert change(33.2, 36.0) == "+2.8"
     assert change(36.0, 33.2) == f"{MINUS}2.8"
     assert change(None, 1.0) == change(1.0, None) == MISSING
@@ -41,8 +41,8 @@ def test_scores_and_changes():
 @given(st.floats(0, 100), st.floats(0, 100))
 def test_a_change_is_the_difference_of_the_numbers_beside_it(before, after):
     shown = change(before, after).replace(MINUS, "-")
-    assert float(shown) == pytest.approx(float(score(after)) - float(score(before)), abs=0.051)
-    assert (shown == "0.0") == (score(before) == score(after))
+    assert float(shown) == pytest.approx(float(percentage(after)) - float(percentage(before)), abs=0.051)
+    assert (shown == "0.0") == (percentage(before) == percentage(after))
 
 
 def test_day():

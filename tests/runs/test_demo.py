@@ -11,10 +11,10 @@ from rich.console import Console
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.errors import DposeError
 from dpose.privacy.verify import verify_run
-from dpose.runs.demo import DELTA, EPSILON, Recipe, configure, run_demo
+from dpose.runs.demo import DELTA, EPSILON, DemoRecipe, configure, run_demo
 
 SMALL = {"train": 40, "val": 8, "test": 8, "public": 8}
-RECIPE = Recipe(epochs=1, batch_size=20)
+RECIPE = DemoRecipe(epochs=1, batch_size=20)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def test_the_demo_runs_and_adds_up(tmp_path):
 
 
 def test_the_two_runs_differ_in_the_method_and_its_budget_alone():
-    private, plain = (configure(Recipe(), None, m).to_dict() for m in ("dp-sgd", "non-private"))
+    private, plain = (configure(DemoRecipe(), None, m).to_dict() for m in ("dp-sgd", "non-private"))
     changed = {k for k in private["plan"] if private["plan"][k] != plain["plan"][k]}
     assert changed == {"method", "epsilon", "delta"}
     assert {k: v for k, v in private.items() if k != "plan"} == {
@@ -79,7 +79,7 @@ def test_output_to_a_pipe_without_a_display(tmp_path, columns):
     script = (
         "import dpose.pose.data.synthetic as s, sys, dpose.runs.demo as d\n"
         f"s.SPLITS = {SMALL!r}\n"
-        "d.Recipe.__init__.__defaults__ = (1.0, 20, 3e-3, 0.9)\n"
+        "d.DemoRecipe.__init__.__defaults__ = (1.0, 20, 3e-3, 0.9)\n"
         "from dpose.cli import main\n"
         "sys.exit(main(['demo', '--out', 'piped']))\n"
     )

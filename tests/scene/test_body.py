@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpose.scene import render
+from dpose.scene import render_person
 from dpose.scene.body import HAIRS, SKINS, body_of
 from dpose.scene.materials import FIRST_OBJECT, SKIN, TOP
 from dpose.scene.skeleton import BONE
@@ -17,7 +17,7 @@ def test_an_identity_is_the_same_person_every_time():
 
 def test_attributes_are_stable_over_pictures_of_a_look():
     for look in ("studio", "ward"):
-        scenes = [render(look, seed, (24, 18), identity=77) for seed in range(6)]
+        scenes = [render_person(look, seed, (24, 18), identity=77) for seed in range(6)]
         assert all(s.attributes == scenes[0].attributes for s in scenes)
         assert {s.identity for s in scenes} == {77}
 

@@ -4,7 +4,7 @@ import pytest
 from dpose.scene.camera import Camera, axes_looking, frame_person
 from dpose.scene.draws import Draws
 from dpose.scene.mesh import add_boxes, empty_mesh
-from dpose.scene.raster import SAMPLES, fill, project
+from dpose.scene.raster import SAMPLES, fill_quads, project_vertices
 
 SIZE = (128, 96)
 
@@ -20,10 +20,10 @@ def draw(box_rows, view):
     mesh = empty_mesh(24 * len(box_rows), 6 * len(box_rows))
     add_boxes(mesh, np.array(box_rows, float), 0)
     screen = np.empty_like(mesh.points)
-    project(mesh, view.array(), screen)
+    project_vertices(mesh, view.array(), screen)
     depth = np.zeros((SAMPLES * SIZE[0], SAMPLES * SIZE[1]), np.float32)
     ids = np.full(depth.shape, -1, np.int32)
-    fill(mesh, screen, depth, ids)
+    fill_quads(mesh, screen, depth, ids)
     return depth, ids
 
 

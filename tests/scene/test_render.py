@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import ACTIONS, LOOKS, clip, identity_of, render, scene_seed
+from dpose.scene import ACTIONS, LOOKS, clip, identity_of, render_person, scene_seed
 from dpose.scene.skeleton import BONE, JOINT
 from dpose.scene.stage import build_stage, posed
 
@@ -32,18 +32,22 @@ def equal(a, b):
 @pytest.fixture(scope="module", params=LOOKS)
 def some(request):
     """A look and 120 of its pictures."""
-    return request.param, [render(request.param, scene_seed(request.param, "val", i)) for i in range(120)]
+    return request.param, [
+        render_person(request.param, scene_seed(request.param, "val", i)) for i in range(120)
+    ]
 
 
 def test_the_same_arguments_give_the_same_picture_whatever_was_drawn_before():
-    first = render("ward", 17, SMALL, frame=3)
+    first = render_person("ward", 17, SMALL, frame=3)
     np.random.default_rng(0).random(5)
-    render("studio", 18, SMALL)
-    assert equal(first, render("ward", 17, SMALL, frame=3))
+    render_person("studio", 18, SMALL)
+    assert equal(first, render_person("ward", 17, SMALL, frame=3))
 
 
 def test_another_process_draws_the_same_pictures_with_kernels_compiled_for_another_processor(tmp_path):
-    scenes = [render(look, seed, (96, 72), frame=2) for look in ("studio", "ward") for seed in range(20)]
+    scenes = [
+        render_person(look, seed, (96, 72), frame=2) for look in ("studio", "ward") for seed in range(20)
+    ]
     here = hashlib.sha256(b"".join(s.image.tobytes() + s.keypoints.tobytes() for s in scenes)).hexdigest()
     path = [p for p in sys.path if p]
     there = subprocess.run(
@@ -61,12 +65,12 @@ def test_another_process_draws_the_same_pictures_with_kernels_compiled_for_anoth
 )
 def test_every_argument_matters(change):
     base = {"look": "ward", "seed": 17, "size": SMALL, "action": "walk", "identity": 4}
-    assert not np.array_equal(render(**base).image, render(**{**base, **change}).image)
+    assert not np.array_equal(render_person(**base).image, render_person(**{**base, **change}).image)
 
 
 @pytest.mark.parametrize("size", [(33, 21), (97, 131), (256, 192), (16, 16)])
 def test_any_size_and_labels_scale_with_it(size):
-    scene, twice = render("studio", 40, size), render("studio", 40, (2 * size[0], 2 * size[1]))
+    scene, twice = render_person("studio", 40, size), render_person("studio", 40, (2 * size[0], 2 * size[1]))
     assert scene.image.shape == (*size, 3)
     assert scene.image.dtype == np.uint8
     assert scene.mask.shape == size
@@ -142,7 +146,7 @@ def test_left_and_right_are_the_persons_own():
     for seed in range(100):
         stage = build_stage("studio", seed, SMALL, None, "stand")
         turn = abs((np.degrees(stage.motion.heading) + 180) % 360 - 180)
-        scene = render("studio", seed, SMALL, action="stand")
+        scene = render_person("studio", seed, SMALL, action="stand")
         across = scene.keypoints[[L_SHOULDER, L_HIP], 0] - scene.keypoints[[R_SHOULDER, R_HIP], 0]
         if turn < 40:
             seen["front"] += 1
@@ -174,18 +178,18 @@ def test_the_head_box_is_as_large_as_the_head():
             joints, _ = posed(stage.body, stage.motion, stage.support, 0)
             _, depth = stage.camera.project(joints[[JOINT["upper_neck"]]])
             height = stage.body.bones[BONE["head"]] * stage.camera.focal / depth[0]
-            x0, y0, x1, y1 = render(look, seed, SMALL).head_box
+            x0, y0, x1, y1 = render_person(look, seed, SMALL).head_box
             assert 0.85 < np.hypot(x1 - x0, y1 - y0) / height < 1.75
 
 
 def test_heads_of_upright_people_are_on_top():
     for seed in range(12):
-        scene = render("studio", seed, SMALL, action="walk")
+        scene = render_person("studio", seed, SMALL, action="walk")
         assert scene.keypoints[TOP, 1] < scene.keypoints[NECK, 1] < scene.keypoints[6, 1]
 
 
 def test_the_looks_differ():
-    studio, ward = ([render(look, s, SMALL) for s in range(40)] for look in LOOKS)
+    studio, ward = ([render_person(look, s, SMALL) for s in range(40)] for look in LOOKS)
     brightness = [np.mean([s.image.mean() for s in scenes]) for scenes in (studio, ward)]
     assert brightness[0] > brightness[1] + 25
     colour = [
@@ -202,7 +206,7 @@ def test_the_looks_differ():
 
 
 def test_bedding_hides_legs_in_the_ward():
-    scenes = [render("ward", s, SMALL, action="lie") for s in range(30)]
+    scenes = [render_person("ward", s, SMALL, action="lie") for s in range(30)]
     legs = np.array([s.visible[[0, 1, 4, 5]].mean() for s in scenes])
     heads = np.array([s.visible[[8, 9]].mean() for s in scenes])
     assert (legs < 0.5).sum() >= 5
@@ -231,7 +235,7 @@ def test_clips_are_smooth_and_keep_the_person_and_the_room(action):
 def test_a_clip_is_its_frames():
     frames = clip("studio", 31, "wave", 4, SMALL, identity=9)
     for k, scene in enumerate(frames):
-        assert equal(scene, render("studio", 31, SMALL, identity=9, action="wave", frame=k))
+        assert equal(scene, render_person("studio", 31, SMALL, identity=9, action="wave", frame=k))
 
 
 def test_sitting_down_ends_lower_and_standing_up_higher():
@@ -255,7 +259,7 @@ def test_sitting_down_ends_lower_and_standing_up_higher():
 )
 def test_mistakes_are_told(arguments, named):
     with pytest.raises(DposeError) as error:
-        render(**{"look": "studio", "seed": 0, "size": SMALL, **arguments})
+        render_person(**{"look": "studio", "seed": 0, "size": SMALL, **arguments})
     assert named in str(error.value)
     assert error.value.fix
 
@@ -267,9 +271,9 @@ def test_a_clip_needs_frames():
 
 def test_threads_draw_the_same_pictures():
     seeds = range(24)
-    alone = [render("ward", s, SMALL) for s in seeds]
+    alone = [render_person("ward", s, SMALL) for s in seeds]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda s: render("ward", s, SMALL), seeds))
+        together = list(pool.map(lambda s: render_person("ward", s, SMALL), seeds))
     assert all(equal(a, b) for a, b in zip(alone, together, strict=True))
 
 
@@ -277,4 +281,4 @@ def test_who_a_picture_shows_is_known_without_drawing_it():
     for look in LOOKS:
         for i in range(6):
             seed = scene_seed(look, "train", i)
-            assert identity_of(look, seed) == render(look, seed, (32, 24)).identity
+            assert identity_of(look, seed) == render_person(look, seed, (32, 24)).identity

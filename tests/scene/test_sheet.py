@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import contact_sheet, render
+from dpose.scene import contact_sheet, render_person
 
 
 @pytest.fixture(scope="module")
 def scenes():
-    return [render("studio", seed, (40, 30)) for seed in range(5)]
+    return [render_person("studio", seed, (40, 30)) for seed in range(5)]
 
 
 def test_shape_and_order(scenes):
@@ -39,6 +39,6 @@ def test_mistakes_are_told(scenes):
     with pytest.raises(DposeError, match="no scenes"):
         contact_sheet([])
     with pytest.raises(DposeError, match="sizes"):
-        contact_sheet([scenes[0], render("studio", 1, (32, 24))])
+        contact_sheet([scenes[0], render_person("studio", 1, (32, 24))])
     with pytest.raises(DposeError, match="at least one"):
         contact_sheet(scenes, columns=0)

@@ -1,7 +1,7 @@
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import LOOKS, SPLITS, render, scene_seed
+from dpose.scene import LOOKS, SPLITS, render_person, scene_seed
 from dpose.scene.splits import IDENTITIES, people_of
 
 
@@ -27,11 +27,11 @@ def test_pictures_show_their_splits_people(split):
             seed = scene_seed(look, split, i)
             people = IDENTITIES["train" if split == "large" else split]
             assert people_of(seed) == people
-            assert render(look, seed, (32, 24)).identity in people
+            assert render_person(look, seed, (32, 24)).identity in people
 
 
 def test_a_split_shows_many_people():
-    shown = {render("studio", scene_seed("studio", "public", i), (16, 16)).identity for i in range(60)}
+    shown = {render_person("studio", scene_seed("studio", "public", i), (16, 16)).identity for i in range(60)}
     assert len(shown) > 35
 
 

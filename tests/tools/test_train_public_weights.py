@@ -38,9 +38,9 @@ class TestShipped:
         model = load_model(shipped_weights()["nano"])
         units = open_data("synthetic:studio:val", purpose="evaluate", input_size=model.config.input_size)
         from dpose.pose.task import PoseTask
-        from dpose.training.score import score
+        from dpose.training.score import metric_of_views
 
-        result = score(PoseTask(), model, units.limit(Selection(60)), console=Console(quiet=True))
+        result = metric_of_views(PoseTask(), model, units.limit(Selection(60)), console=Console(quiet=True))
         assert result.columns()["Mean"] > 75
 
 

@@ -14,14 +14,14 @@ from dpose.training import step as steps
 from dpose.training.arithmetic import (
     PRECISIONS,
     SETTINGS,
-    described,
+    arithmetic_in_force,
     exact_arithmetic,
     products_repeat,
     shifted,
 )
-from dpose.training.distributed import Ranks
+from dpose.training.distributed import ProcessGroup
 from dpose.training.plan import TrainingPlan
-from dpose.training.reproducibility import check_alike, repeatable, surroundings
+from dpose.training.reproducibility import check_alike, environment, repeatable
 from dpose.training.trainer import train
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -72,7 +72,7 @@ def test_the_mode_is_asked_for_unless_the_user_did(given):
 
 
 def around():
-    return surroundings(CPU, 8, 1)
+    return environment(CPU, 8, 1)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -110,7 +110,7 @@ def in_force():
         torch.backends.cudnn.allow_tf32,
         torch.backends.cuda.matmul.allow_tf32,
         torch.get_float32_matmul_precision(),
-        described(CPU)["float32 products"],
+        arithmetic_in_force(CPU)["float32 products"],
     )
 
 
@@ -154,7 +154,7 @@ def test_on_a_gpu_kernels_are_deterministic_and_are_not_taken_to_be(given):
         torch.use_deterministic_algorithms(False)
 
 
-class Second(Ranks):
+class Second(ProcessGroup):
     """The second of two processes, of which the first tells `told`."""
 
     told = b""
@@ -167,9 +167,11 @@ class Second(Ranks):
 
 
 def test_processes_that_compute_differently_are_refused(monkeypatch):
-    first = Ranks(0, 1)
+    first = ProcessGroup(0, 1)
     sent = []
-    monkeypatch.setattr(Ranks, "bytes_from_first", lambda self, content: sent.append(content) or content)
+    monkeypatch.setattr(
+        ProcessGroup, "bytes_from_first", lambda self, content: sent.append(content) or content
+    )
     check_alike(around(), first)
     monkeypatch.undo()
     other = Second(1, 2)

@@ -11,7 +11,7 @@ from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.odometer import charges
 from dpose.privacy.statement import BEYOND, Kind
 from dpose.privacy.verify import verify_run
-from dpose.training.first_weights import FirstWeights, weights_digest
+from dpose.training.first_weights import FirstWeights, digest_of_weights
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 from dpose.training.trainer import train
@@ -208,7 +208,7 @@ def test_a_file_of_weights_and_fetched_ones(run, dots, tmp_path):
 def test_account_and_seal_know_the_weights_by_their_digest(run, tmp_path):
     done = run("first")
     (first,) = charges()
-    assert first.weights == (weights_digest_of(done.folder),) == (weights_digest(done.model),)
+    assert first.weights == (weights_digest_of(done.folder),) == (digest_of_weights(done.model),)
     run("second", start="first")
     (second,) = (entry for entry in charges() if entry.id != first.id)  # both may be of one second
     assert second.start == first.weights[0]

@@ -16,7 +16,7 @@ from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.projection import Projection
 from dpose.training.public_view import PublicView
-from dpose.training.subspace import project
+from dpose.training.subspace import project_onto
 from dpose.training.trainer import train
 
 N = 120
@@ -92,7 +92,7 @@ def test_projection_acts_on_the_noised_sum_alone(dots, monkeypatch):
     for k in range(3):
         before, after, subspace = seen[k]
         assert torch.equal(flat(before), flat(private[k][0]))
-        assert torch.allclose(flat(after), flat(project(before, subspace)[0]), atol=1e-6)
+        assert torch.allclose(flat(after), flat(project_onto(before, subspace)[0]), atol=1e-6)
         assert torch.equal(flat(after), flat(projected[k][0]))
         assert torch.allclose(flat(projected[k][0]) + flat(public[k][0]), flat(both[k][0]), atol=1e-5)
     assert float(flat(projected[0][0]).norm()) < float(flat(private[0][0]).norm())

@@ -7,7 +7,7 @@ from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
     clipped_sum,
-    grid,
+    grid_of,
     mean_gradient,
     per_unit_gradients,
     sensitivity,
@@ -61,7 +61,7 @@ def test_clipped_sum_equals_a_loop_that_clips(dots):
     for normalise in (False, True):
         expected = {name: torch.zeros_like(p) for name, p in params.items()}
         steps = {name: torch.zeros_like(p) for name, p in params.items()}
-        step = grid(clip, normalise).step
+        step = grid_of(clip, normalise).step
         for g in gradients:
             scale = min(1.0, clip * (1 - CLIP_MARGIN) / norm(g)) / (clip if normalise else 1)
             for name, value in g.items():

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from dpose.training.gradients import clipped_sum, grid, trainable_params
+from dpose.training.gradients import clipped_sum, grid_of, trainable_params
 from dpose.training.grid import BITS, UNITS, Grid, _add_anywhere
 from dpose.units import UnitBatch
 
@@ -187,5 +187,5 @@ def test_values_and_steps_are_inverse():
     assert on.steps(torch.tensor([1.4]) * on.step).tolist() == [1]
     assert BITS == 24
     assert UNITS << BITS == 2**53
-    assert grid(0.05, False) == on
-    assert grid(0.05, True) == Grid.of(1.0)
+    assert grid_of(0.05, False) == on
+    assert grid_of(0.05, True) == Grid.of(1.0)

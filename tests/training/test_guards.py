@@ -9,7 +9,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.media.fingerprint import fingerprint
 from dpose.privacy.protected import protect
-from dpose.scene import render, scene_seed
+from dpose.scene import render_person, scene_seed
 from dpose.training.guards import check_disjoint, check_model, only_gradients
 
 
@@ -57,7 +57,7 @@ class Plain:
 
 @pytest.fixture(scope="module")
 def images():
-    return [render("ward", scene_seed("ward", "train", i)).image for i in range(30)]
+    return [render_person("ward", scene_seed("ward", "train", i)).image for i in range(30)]
 
 
 def check(public, private):
@@ -65,7 +65,7 @@ def check(public, private):
 
 
 def others(count=20):
-    return [render("ward", scene_seed("ward", "public", i)).image for i in range(count)]
+    return [render_person("ward", scene_seed("ward", "public", i)).image for i in range(count)]
 
 
 def test_pictures_of_others_pass(images):

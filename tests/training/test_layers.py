@@ -11,13 +11,13 @@ from torch.func import functional_call
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.training import grad_sample, gradients
-from dpose.training.bookkeeping import Book, ghost_pays
+from dpose.training.bookkeeping import Bookkeeping, ghost_pays
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     CLIP_MARGIN,
     clip_scales,
     clipped_sum,
-    grid,
+    grid_of,
     measured_gradients,
     per_unit_gradients,
     trainable_params,
@@ -47,7 +47,7 @@ def same(task, model, params, batch, dtype, normalised=(False, True)):
         assert {name: v.shape for name, v in a.items()} == {name: p.shape for name, p in params.items()}
         assert not any(v.requires_grad for v in a.values())
         # numbers that differ by rounding may be truncated to neighbouring points of the grid, one for each unit
-        points = len(batch) * grid(clip, normalise).step
+        points = len(batch) * grid_of(clip, normalise).step
         assert all(
             float((a[n] - v).abs().max()) <= TOLERANCE[dtype] * float(v.norm()) + points for n, v in b.items()
         )
@@ -146,7 +146,10 @@ def test_both_ways_of_a_convolution_agree(groups):
     weight = torch.randn(12, 6 // groups, 3, 3, dtype=torch.float64)
     x = torch.randn(3, 2, 6, 5, 4, dtype=torch.float64)
     conv = Conv(
-        Book({"w": weight.shape}, 3, products=False), "w", None, Convolution((2, 1), (1, 0), (1, 1), groups)
+        Bookkeeping({"w": weight.shape}, 3, products=False),
+        "w",
+        None,
+        Convolution((2, 1), (1, 0), (1, 1), groups),
     )
     gradient = torch.randn_like(conv.forward(x, weight, None)[0])
     both = conv.in_groups(x, weight, gradient), conv.one_by_one(x, weight, gradient)
@@ -157,7 +160,7 @@ def test_both_ways_of_a_convolution_agree(groups):
 def test_both_ways_of_a_layer_norm_agree(shape):
     torch.manual_seed(0)
     weight, x = torch.randn(shape, dtype=torch.float64), torch.randn(3, 2, 4, 5, 6, dtype=torch.float64) + 3
-    book = Book({"w": weight.shape, "b": weight.shape}, 3, products=False)
+    book = Bookkeeping({"w": weight.shape, "b": weight.shape}, 3, products=False)
     layer = LayerNorm(book, "w", "b", shape, 1e-5)
     saved = layer.forward(x, weight, torch.zeros_like(weight))[1]
     gradient = torch.randn_like(x)
@@ -224,7 +227,7 @@ def test_norms_from_products_err_far_less_than_the_margin():
     for places, inputs, outputs in [(1, 300, 200), (16, 192, 256), (48, 160, 640)]:
         assert ghost_pays(places, inputs, outputs)
         a, b = torch.randn(4, places, inputs), torch.randn(4, places, outputs)
-        book = Book({"w": torch.Size((outputs, inputs))}, 4, products=True)
+        book = Bookkeeping({"w": torch.Size((outputs, inputs))}, 4, products=True)
         book.add_products("w", a, b)
         exact = (b.double().mT @ a.double()).flatten(1).norm(dim=1)
         ratio = book.norms().double() / exact
@@ -322,13 +325,13 @@ def test_products_are_not_kept_where_their_sum_is_rounded(monkeypatch):
     """Or the gradient that is summed is another than the one that was measured."""
     task, model, params, batch = setup(MODELS["linear, ghost"](), torch.float32)
     asked = []
-    real = Book.__init__
+    real = Bookkeeping.__init__
 
     def watched(self, shapes, units, *, products):
         asked.append(products)
         real(self, shapes, units, products=products)
 
-    monkeypatch.setattr(Book, "__init__", watched)
+    monkeypatch.setattr(Bookkeeping, "__init__", watched)
     try:
         clipped_sum(task, model, params, batch, 1.0)
         torch.set_float32_matmul_precision("medium")

@@ -21,7 +21,7 @@ from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     clip_scales,
     clipped_sum,
-    grid,
+    grid_of,
     measured_gradients,
     per_unit_gradients,
     trainable_params,
@@ -106,7 +106,7 @@ def test_the_sum_is_that_of_the_gradients_that_were_measured(name):
     """Per-unit gradients as they are, scaled by the factors of their own norms: no sum is taken in bfloat16."""
     task, model, params, batch = in_bfloat16(name, 3)
     whole = track(unit_loss(task, model), params, batch, products=False).gradients(params)
-    scales, on = clip_scales(whole, 0.05), grid(0.05, False)
+    scales, on = clip_scales(whole, 0.05), grid_of(0.05, False)
     expected = {}
     for n, g in whole.items():
         rows = g.flatten(1) * (scales / on.step)[:, None]

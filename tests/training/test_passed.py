@@ -18,7 +18,7 @@ from dpose.privacy.accounting import Event
 from dpose.privacy.entries import EntryType, read_ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training import step
-from dpose.training.distributed import Ranks
+from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import sensitivity, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.multiplicity import Copies
@@ -257,16 +257,16 @@ def test_another_past_gives_another_sample_and_noise(dots):
 def test_processes_share_the_sample_and_one_adds_the_noise(dots, monkeypatch):
     """Each unit is one process's; what another process hands back is no gradient of anybody."""
     sample = np.arange(3, 20)
-    shares = [step._share(sample, Ranks(index, 3)) for index in range(3)]
+    shares = [step._share(sample, ProcessGroup(index, 3)) for index in range(3)]
     assert sorted(i for share in shares for i in share) == sample.tolist()
     assert [len(share) for share in shares] == [6, 6, 5]
     noised = []
     monkeypatch.setattr(step, "add_gaussian", lambda *a: noised.append(a) or a[0])
     monkeypatch.setattr(
-        Ranks, "sum_to_first", lambda self, sums: {n: torch.zeros_like(v) for n, v in sums.items()}
+        ProcessGroup, "sum_to_first", lambda self, sums: {n: torch.zeros_like(v) for n, v in sums.items()}
     )
     engine = an_engine(dots, a_plan())
-    other = replace(engine, ranks=Ranks(1, 2))
+    other = replace(engine, ranks=ProcessGroup(1, 2))
     got = private_gradient(other, trainable_params(engine.model), 0)
     assert not noised
     assert all((value == 0).all() for value in got.values())

@@ -10,7 +10,7 @@ import torch
 from torch.func import functional_call
 
 from dpose.errors import DposeError
-from dpose.scene import render
+from dpose.scene import render_person
 from dpose.training.gradients import per_unit_gradients, trainable_params
 from dpose.training.public_view import PUBLIC, REACH, PublicView, PublicViews, Residual, ResidualViews
 from dpose.units import MAX_VIEWS, View, pad_views
@@ -80,7 +80,7 @@ def test_what_happens_within_a_block_stays_there():
 
 
 def test_a_blur_can_be_undone_in_floating_point_and_this_one_cannot():
-    image = render("ward", 3, size=(64, 48)).image.astype(float)
+    image = render_person("ward", 3, size=(64, 48)).image.astype(float)
     rows, columns = float_blur(64, 2.5), float_blur(48, 2.5)
     blurred = both_axes(rows, columns, image)
     undo_y, undo_x = np.linalg.inv(rows), np.linalg.inv(columns)
@@ -121,7 +121,7 @@ def test_pictures_too_small_to_lose_anything_are_refused(kind):
 
 
 def test_the_blurred_grid_is_the_blur_it_stands_for():
-    image = render("ward", 1, size=(128, 96)).image
+    image = render_person("ward", 1, size=(128, 96)).image
     blurred = both_axes(float_blur(128, 5.0), float_blur(96, 5.0), image.astype(float))
     assert psnr(PublicView()(image), blurred) > 40
 
@@ -160,7 +160,7 @@ def test_a_clip_is_treated_frame_by_frame(kind):
 
 
 def test_every_thread_and_layout_gives_the_same_bits():
-    image = render("studio", 5, size=(128, 96)).image
+    image = render_person("studio", 5, size=(128, 96)).image
     view = PublicView()
     expected = view(image)
     with ThreadPoolExecutor(8) as pool:

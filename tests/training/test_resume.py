@@ -35,7 +35,7 @@ from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
-from dpose.training.session import Attempt
+from dpose.training.session import TrainingSession
 from dpose.training.trainer import train
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
@@ -66,7 +66,7 @@ def quiet(tmp_path):
 @pytest.fixture
 def same_key(monkeypatch):
     """Every run of the test begins with the same key, so that runs can be compared; a second key is a new one."""
-    fresh, forsake = Key.fresh, Attempt.forsake_key
+    fresh, forsake = Key.fresh, TrainingSession.forsake_key
     monkeypatch.setattr(Key, "fresh", classmethod(lambda cls: KEY))
 
     def forsaking(self, why):
@@ -74,7 +74,7 @@ def same_key(monkeypatch):
             patch.setattr(Key, "fresh", fresh)
             forsake(self, why)
 
-    monkeypatch.setattr(Attempt, "forsake_key", forsaking)
+    monkeypatch.setattr(TrainingSession, "forsake_key", forsaking)
 
 
 @pytest.fixture

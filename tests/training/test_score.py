@@ -2,7 +2,7 @@
 
 import torch
 
-from dpose.training.score import score
+from dpose.training.score import metric_of_views
 
 
 def test_every_view_counts_once(dots, monkeypatch):
@@ -13,7 +13,7 @@ def test_every_view_counts_once(dots, monkeypatch):
     monkeypatch.setattr(metric, "update", lambda self, o, t: seen.append(len(o)) or real(self, o, t))
     model = dots.task.build_model()
     model.train()
-    result = score(dots.task, model, data, views_at_once=7)
+    result = metric_of_views(dots.task, model, data, views_at_once=7)
     assert sum(seen) == sum(len(v) for v in data.views)
     assert model.training
 
@@ -34,4 +34,4 @@ def test_weights_that_changed_are_the_ones_scored(dots):
         model.classify.weight.zero_()
         model.classify.bias.copy_(torch.tensor([1.0, 0, 0, 0]))
     share = sum(int(v.target["way"]) == 0 for views in data.views for v in views) / sum(map(len, data.views))
-    assert score(dots.task, model, data).accuracy == share
+    assert metric_of_views(dots.task, model, data).accuracy == share

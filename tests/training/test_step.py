@@ -6,7 +6,7 @@ import torch
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.sampling import poisson_batch
-from dpose.training.gradients import clipped_sum, grid, per_unit_gradients, trainable_params
+from dpose.training.gradients import clipped_sum, grid_of, per_unit_gradients, trainable_params
 from dpose.training.grid import Grid
 from dpose.training.loader import Loader
 from dpose.training.plan import TrainingPlan
@@ -109,7 +109,7 @@ def test_rounding_is_last_and_once(dots, monkeypatch):
 
     monkeypatch.setattr("dpose.training.step.add_gaussian", spy)
     got = private_gradient(engine, params, 1)
-    step = grid(engine.bound.plan.clip_norm, engine.bound.plan.normalise).step
+    step = grid_of(engine.bound.plan.clip_norm, engine.bound.plan.normalise).step
     for name, value in seen.items():
         assert value.dtype == torch.float64
         assert torch.equal(value / step, (value / step).round())

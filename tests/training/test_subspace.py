@@ -12,7 +12,7 @@ from torch.func import functional_call
 from dpose.errors import DposeError
 from dpose.training import subspace as subspace_module
 from dpose.training.gradients import trainable_params
-from dpose.training.subspace import fit_subspace, project, random_subspace
+from dpose.training.subspace import fit_subspace, project_onto, random_subspace
 from dpose.units import UnitBatch
 
 
@@ -166,7 +166,7 @@ def test_projection_is_v_v_transposed(dots):
     task, model, params, batches = setup(dots)
     subspace = fit_subspace(task, model, params, batches, 6)
     gradient = some_gradient(params)
-    got, share = project(gradient, subspace)
+    got, share = project_onto(gradient, subspace)
     expected = projector(subspace) @ flat(gradient)
     torch.testing.assert_close(flat(got), expected, atol=1e-5, rtol=0)
     assert share == pytest.approx(float(expected.norm() / flat(gradient).norm()), rel=1e-5)
@@ -177,14 +177,14 @@ def test_what_lies_within_stays_and_what_lies_outside_goes(dots):
     task, model, params, batches = setup(dots)
     subspace = fit_subspace(task, model, params, batches, 6)
     gradient = some_gradient(params)
-    within, _ = project(gradient, subspace)
-    again, share = project(within, subspace)
+    within, _ = project_onto(gradient, subspace)
+    again, share = project_onto(within, subspace)
     assert share == pytest.approx(1.0, abs=1e-5)
     torch.testing.assert_close(flat(again), flat(within), atol=1e-5, rtol=0)
     outside = {name: gradient[name] - within[name] for name in gradient}
-    assert project(outside, subspace)[1] < 1e-5
+    assert project_onto(outside, subspace)[1] < 1e-5
     zero = {name: torch.zeros_like(g) for name, g in gradient.items()}
-    assert project(zero, subspace)[1] == 0.0
+    assert project_onto(zero, subspace)[1] == 0.0
 
 
 def test_a_subspace_of_another_model_is_refused(dots):
@@ -196,7 +196,7 @@ def test_a_subspace_of_another_model_is_refused(dots):
         {n: p.flatten() for n, p in params.items()},
     ):
         with pytest.raises(DposeError, match="does not fit"):
-            project(bad, subspace)
+            project_onto(bad, subspace)
 
 
 def test_random_directions_are_the_same_for_the_same_seed_and_orthonormal(dots):
@@ -216,7 +216,7 @@ def test_random_directions_are_the_same_for_the_same_seed_and_orthonormal(dots):
 def test_noise_keeps_the_square_root_of_k_over_p():
     params = {"a": torch.zeros(30, 40), "b": torch.zeros(800)}
     subspace = random_subspace(params, 50, np.random.default_rng(0))
-    shares = [project(some_gradient(params, seed), subspace)[1] for seed in range(30)]
+    shares = [project_onto(some_gradient(params, seed), subspace)[1] for seed in range(30)]
     assert np.mean(shares) == pytest.approx((50 / 2000) ** 0.5, rel=0.1)
 
 

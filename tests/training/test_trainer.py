@@ -17,7 +17,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.score import score
+from dpose.training.score import metric_of_views
 from dpose.training.trainer import train
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
@@ -43,7 +43,7 @@ def run(dots, out, console, plan=None, n=240, **options):
 
 
 def accuracy(dots, model):
-    return score(dots.task, model, dots.data(100, seed=9)).accuracy
+    return metric_of_views(dots.task, model, dots.data(100, seed=9)).accuracy
 
 
 def test_a_private_run_learns_and_adds_up(dots, tmp_path, quiet):

@@ -11,9 +11,9 @@ from dpose.privacy.ledger import read_ledger
 from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.score import score
+from dpose.training.score import metric_of_views
 from dpose.training.trainer import train
-from dpose.training.validation import Watch, moments
+from dpose.training.validation import Validation, moments
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 PRIVATE = TrainingPlan(
@@ -45,18 +45,18 @@ def scores(folder):
 @pytest.mark.parametrize("plan", [PRIVATE, PLAIN], ids=["private", "plain"])
 def test_the_scores_are_those_of_the_weights_that_would_be_released(dots, tmp_path, plan):
     seen = dots.data(50, seed=9)
-    first = score(dots.task, dots.task.build_model(), seen).to_dict()
-    done = run(dots, tmp_path / "run", plan, Watch(seen, "dots, 50 units", public=True))
+    first = metric_of_views(dots.task, dots.task.build_model(), seen).to_dict()
+    done = run(dots, tmp_path / "run", plan, Validation(seen, "dots, 50 units", public=True))
     lines = scores(tmp_path / "run")
     assert [line["step"] for line in lines] == [0, *range(4, 41, 4)]
     assert lines[0]["result"] == first
-    assert lines[-1]["result"] == score(dots.task, done.model, seen).to_dict()
+    assert lines[-1]["result"] == metric_of_views(dots.task, done.model, seen).to_dict()
     assert lines[-1]["result"]["accuracy"] > 0.9 > first["accuracy"]
     assert {line["data"] for line in lines} == {"dots, 50 units"}
 
 
 def test_epsilon_stands_beside_each_score(dots, tmp_path):
-    done = run(dots, tmp_path / "run", PRIVATE, Watch(dots.data(9, seed=9), "dots", public=True))
+    done = run(dots, tmp_path / "run", PRIVATE, Validation(dots.data(9, seed=9), "dots", public=True))
     (event,) = done.statement.events
     for line in scores(tmp_path / "run")[1:]:
         part = type(event)(event.q, event.sigma, line["step"], event.sensitivity)
@@ -65,19 +65,21 @@ def test_epsilon_stands_beside_each_score(dots, tmp_path):
 
 
 def test_a_run_that_claims_nothing_spends_nothing(dots, tmp_path):
-    run(dots, tmp_path / "run", PLAIN, Watch(dots.data(9, seed=9), "dots", public=True))
+    run(dots, tmp_path / "run", PLAIN, Validation(dots.data(9, seed=9), "dots", public=True))
     assert {line["epsilon"] for line in scores(tmp_path / "run")} == {None}
 
 
 @pytest.mark.parametrize("plan", [PRIVATE, PLAIN], ids=["private", "plain"])
 def test_watching_changes_no_weight(dots, tmp_path, plan):
-    watched = run(dots, tmp_path / "a", plan, Watch(dots.data(9, seed=9), "dots", public=True), seed=3)
+    watched = run(dots, tmp_path / "a", plan, Validation(dots.data(9, seed=9), "dots", public=True), seed=3)
     alone = run(dots, tmp_path / "b", plan, seed=3)
     assert torch.equal(watched.model.classify.weight, alone.model.classify.weight)
 
 
 def test_held_out_private_data_are_a_query_that_the_ledger_and_the_statement_hold(dots, tmp_path):
-    done = run(dots, tmp_path / "run", PRIVATE, Watch(dots.data(9, seed=9), "held-out dots", public=False))
+    done = run(
+        dots, tmp_path / "run", PRIVATE, Validation(dots.data(9, seed=9), "held-out dots", public=False)
+    )
     (query,) = done.statement.queries
     assert (query.data, query.covered) == ("held-out dots", False)
     assert "NOT covered by epsilon" in (tmp_path / "run" / "README.md").read_text()
@@ -87,7 +89,7 @@ def test_held_out_private_data_are_a_query_that_the_ledger_and_the_statement_hol
 
 
 def test_public_data_are_no_query(dots, tmp_path):
-    done = run(dots, tmp_path / "run", PRIVATE, Watch(dots.data(9, seed=9), "dots", public=True))
+    done = run(dots, tmp_path / "run", PRIVATE, Validation(dots.data(9, seed=9), "dots", public=True))
     assert done.statement.queries == ()
 
 

@@ -174,7 +174,7 @@ def load_pretrained(model: ActionModel, path: Path) -> None:
     model.net.load_state_dict(body)
 
 
-def apply_strategy(model: ActionModel, strategy: ActionStrategy) -> list[str]:
+def apply_action_strategy(model: ActionModel, strategy: ActionStrategy) -> list[str]:
     """Set which parameters train, and name them.
 
     * "finetune": the last two blocks of MViT (of nano: the last halving), every norm layer and the head train.

@@ -17,10 +17,10 @@ import safetensors.numpy
 import torch
 from numpy.typing import NDArray
 
-from dpose.attacks.discriminant import Projection, Scorer, learn_attributes, learn_people
-from dpose.attacks.identities import Album, Crowd, Progress
+from dpose.attacks.discriminant import DescriptorProjection, Scorer, learn_attributes, learn_people
+from dpose.attacks.identities import Identities, PersonPictures, Progress
 from dpose.attacks.learners import Restorer, learn_restoring, resized, steps_of
-from dpose.attacks.transforms import RAW, Shown
+from dpose.attacks.transforms import RAW, Transform
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.statement import software_versions
@@ -34,7 +34,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Effort:
+class AttackerEffort:
     """What the attacker puts into it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Effort:
 
 
 @dataclass
-class School:
+class AttackerTraining:
     """Public people, and what is learnt from them; their pictures are loaded when something first needs them.
 
     Attributes:
@@ -68,12 +68,12 @@ class School:
         note: Called with a line when something long begins, and how many steps it has; gives what counts them.
     """
 
-    crowd: Crowd
-    effort: Effort
+    crowd: Identities
+    effort: AttackerEffort
     note: Callable[[str, int], Progress] = field(repr=False)
 
     @cached_property
-    def album(self) -> Album:
+    def album(self) -> PersonPictures:
         """The public people's pictures."""
         count = min(self.effort.people, len(self.crowd.public)) * self.effort.pictures
         note = self.note("the attacker's own pictures", count)
@@ -88,16 +88,16 @@ class School:
             digest.update(picture.tobytes())
         return digest.hexdigest()
 
-    def embedder(self, shown: Shown) -> Projection:
+    def embedder(self, shown: Transform) -> DescriptorProjection:
         """Who is it, learnt from pictures shown in this way."""
 
         def learn() -> Arrays:
             return learn_people(self._taught(shown).described(), self.album.people).arrays()
 
-        return Projection.of(self._kept("people", shown, learn))
+        return DescriptorProjection.of(self._kept("people", shown, learn))
 
     def scorer(
-        self, shown: Shown, label: Callable[[Album], NDArray[np.bool_]], names: Sequence[str]
+        self, shown: Transform, label: Callable[[PersonPictures], NDArray[np.bool_]], names: Sequence[str]
     ) -> Scorer:
         """What do they look like, learnt from pictures shown in this way."""
 
@@ -107,7 +107,7 @@ class School:
 
         return Scorer.of(self._kept(f"attributes: {', '.join(names)}", shown, learn))
 
-    def restorer(self, shown: Shown, size: tuple[int, int]) -> Restorer:
+    def restorer(self, shown: Transform, size: tuple[int, int]) -> Restorer:
         """What was the picture, learnt from pictures shown in this way, all at `size`."""
 
         def learn() -> Arrays:
@@ -122,12 +122,12 @@ class School:
         net.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
         return net.eval()
 
-    def _taught(self, shown: Shown) -> Album:
+    def _taught(self, shown: Transform) -> PersonPictures:
         album = self.album
         progress = self.note(f"showing them to the attacker: {shown.title}", len(album))
         return shown.album(album, self.effort.seed, TEACHING, progress)
 
-    def _kept(self, what: str, shown: Shown, learn: Callable[[], Arrays]) -> Arrays:
+    def _kept(self, what: str, shown: Transform, learn: Callable[[], Arrays]) -> Arrays:
         if not self.crowd.look:
             return learn()  # what was learnt from somebody's files stays nowhere
         versions = software_versions()
@@ -170,10 +170,10 @@ class Embedder:
     """
 
     title: str
-    embed: Callable[[Album], Floats] = field(repr=False)
+    embed: Callable[[PersonPictures], Floats] = field(repr=False)
 
 
-def plain_embedder(school: School, onnx: str = "") -> Embedder:
+def plain_embedder(school: AttackerTraining, onnx: str = "") -> Embedder:
     """The embedder that never saw a release: an ONNX file's, or one learnt from raw pictures of public people.
 
     Raises:
@@ -185,7 +185,7 @@ def plain_embedder(school: School, onnx: str = "") -> Embedder:
     return Embedder("learnt from raw pictures", lambda album: project(album.described()))
 
 
-def adaptive_embedder(school: School, shown: Shown) -> Embedder:
+def adaptive_embedder(school: AttackerTraining, shown: Transform) -> Embedder:
     """The embedder of somebody who knows the mechanism and learnt from its releases of public people."""
     project = school.embedder(shown)
     return Embedder("learnt from released pictures", lambda album: project(album.described()))
@@ -219,7 +219,7 @@ def onnx_embedder(text: str) -> Embedder:
         raise DposeError("must take pictures, (1, 3, H, W)", file)
     height, width = (side if isinstance(side, int) else 112 for side in entry.shape[2:])
 
-    def embed(album: Album) -> Floats:
+    def embed(album: PersonPictures) -> Floats:
         vectors = []
         for picture, (x0, y0, x1, y1) in zip(album.pictures, album.boxes, strict=True):
             colour = picture if picture.ndim == 3 else np.repeat(picture[:, :, None], 3, axis=2)

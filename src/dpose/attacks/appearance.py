@@ -23,7 +23,7 @@ Picture = NDArray[np.uint8]
 Descriptors = NDArray[np.float64]
 
 
-def described(pictures: Sequence[Picture], boxes: NDArray[np.int64]) -> Descriptors:
+def describe_appearance(pictures: Sequence[Picture], boxes: NDArray[np.int64]) -> Descriptors:
     """One vector a picture, (N, `SIZE`): a mirrored colour grid and the histograms of four stripes, in CIELAB.
 
     In the spirit of what person re-identification used before networks (colours in horizontal stripes, Liao et al.

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from dpose.action.metrics import average_precision, f1_score
-from dpose.attacks.context import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
-from dpose.attacks.drawing import bars, samples
-from dpose.attacks.identities import Album
+from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackConfig, AttackContext, open_context, strongest
+from dpose.attacks.drawing import attack_bars, samples
+from dpose.attacks.identities import PersonPictures
 from dpose.attacks.reid import percent, spread
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
-from dpose.attacks.transforms import RAW, Shown
+from dpose.attacks.transforms import RAW, Transform
 from dpose.attacks.witness import ATTRIBUTES, labels_of
 from dpose.files import folder_beside
 from dpose.report.results import Table
@@ -30,7 +30,7 @@ RESAMPLES = 100
 
 
 @dataclass(frozen=True)
-class Told:
+class InferredAttributes:
     """What one attacker told from one release.
 
     Attributes:
@@ -42,7 +42,7 @@ class Told:
         each_f1: F1 by attribute.
     """
 
-    shown: Shown
+    shown: Transform
     attacker: str
     precision: Interval
     f1: float
@@ -63,27 +63,27 @@ class Told:
         }
 
 
-def attack_attributes(ask: Ask, out: Path, console: Console) -> AttackReport:
+def attack_attributes(ask: AttackConfig, out: Path, console: Console) -> AttackReport:
     """Tell what everybody looks like from every release, and write the report.
 
     Raises:
         DposeError: the data have no attributes, a setting cannot be used, or `out` exists.
     """
     shown = ask.shown()
-    with folder_beside(out, ask.folder_mode) as folder, opened(ask, PICTURES, console) as bench:
+    with folder_beside(out, ask.folder_mode) as folder, open_context(ask, PICTURES, console) as bench:
         report = attributes_report(bench, shown)
         write_attack(report, folder)
     return report
 
 
-def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
+def attributes_report(bench: AttackContext, shown: Sequence[Transform]) -> AttackReport:
     """The attack on an opened bench."""
     ask, crowd = bench.ask, bench.crowd
     album = crowd.album(0, PICTURES, bench.note("the pictures", len(crowd.people) * PICTURES))
     truth = labels_of(album)
     known = {n: k for k, n in enumerate(ATTRIBUTES) if truth[:, k].any() and not truth[:, k].all()}
 
-    def attack(one: Shown) -> tuple[Album, list[Told]]:
+    def attack(one: Transform) -> tuple[PersonPictures, list[InferredAttributes]]:
         seen, rows = one.album(album, ask.seed, "query"), []
         descriptors = seen.described()
         for attacker in ask.attackers_of(one):
@@ -120,14 +120,14 @@ def attributes_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
 
 
 def _told(
-    shown: Shown,
+    shown: Transform,
     attacker: str,
     scores: Floats,
     truth: NDArray[np.bool_],
     known: dict[str, int],
     people: Ints,
     seed: int,
-) -> Told:
+) -> InferredAttributes:
     each = {n: average_precision(scores[:, k], truth[:, k]) for n, k in known.items()}
     f1 = {n: f1_score(scores[:, k] > 0, truth[:, k]) for n, k in known.items()}
     _, index = np.unique(people, return_inverse=True)
@@ -142,10 +142,10 @@ def _told(
         return float(np.mean(found))
 
     interval = over_people(mean, int(index.max()) + 1, seed, RESAMPLES)
-    return Told(shown, attacker, interval, float(np.mean(list(f1.values()))), each, f1)
+    return InferredAttributes(shown, attacker, interval, float(np.mean(list(f1.values()))), each, f1)
 
 
-def _best(rows: Sequence[Told]) -> list[Told]:
+def _best(rows: Sequence[InferredAttributes]) -> list[InferredAttributes]:
     return strongest(rows, lambda row: row.shown.key, lambda row: row.precision.value)
 
 
@@ -153,21 +153,21 @@ def _always(share: dict[str, float]) -> float:
     return float(np.mean([2 * p / (1 + p) for p in share.values()]))
 
 
-def _headline(rows: Sequence[Told], chance: float) -> str:
+def _headline(rows: Sequence[InferredAttributes], chance: float) -> str:
     said = f"Mean average precision over the attributes: guessing {percent(chance)}"
     for row in _best(rows)[:4]:
         said += f"; {row.shown.title} {percent(row.precision.value)}"
     return said + "."
 
 
-def _summary(rows: Sequence[Told], chance: dict[str, float], count: int) -> Table:
+def _summary(rows: Sequence[InferredAttributes], chance: dict[str, float], count: int) -> Table:
     lines = [(row.shown.title, row.attacker, spread(row.precision), percent(row.f1)) for row in rows]
     lines.append(("guessing", "", percent(chance["map"]), percent(chance["f1"])))
     title = f"Means over the attributes, {count:,} pictures; 95 % intervals by a bootstrap over people"
     return Table(title, ("Release", "Attacker", "mAP", "F1"), tuple(lines))
 
 
-def _by_attribute(rows: Sequence[Told], share: dict[str, float]) -> Table:
+def _by_attribute(rows: Sequence[InferredAttributes], share: dict[str, float]) -> Table:
     best = _best(rows)
     lines = [
         (
@@ -182,9 +182,11 @@ def _by_attribute(rows: Sequence[Told], share: dict[str, float]) -> Table:
     return Table("Average precision / F1 of the stronger attacker, by attribute", head, tuple(lines))
 
 
-def _figure(rows: Sequence[Told], share: dict[str, float]) -> Any:
+def _figure(rows: Sequence[InferredAttributes], share: dict[str, float]) -> Any:
     best = _best(rows)
     drawn = [(row.shown.title, list(row.each.values())) for row in best]
     drawn.append(("guessing", list(share.values())))
     caption = "Average precision of the stronger attacker on each attribute"
-    return bars("attributes", "What do they look like?", list(share), drawn, "average precision", caption)
+    return attack_bars(
+        "attributes", "What do they look like?", list(share), drawn, "average precision", caption
+    )

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dpose.attacks.adversary import Effort, School
-from dpose.attacks.identities import Crowd, open_crowd
+from dpose.attacks.adversary import AttackerEffort, AttackerTraining
+from dpose.attacks.identities import Identities, open_identities
 from dpose.attacks.report import AttackReport
-from dpose.attacks.sweep import Attacked
-from dpose.attacks.transforms import RAW, Shown, all_shown, epsilon_of_all
+from dpose.attacks.sweep import AttackSweep
+from dpose.attacks.transforms import RAW, Transform, all_transforms, epsilon_of_all
 from dpose.errors import DposeError
 from dpose.privacy.rounding import upper
 from dpose.release.config import Setting, parse_neighbours
@@ -33,7 +33,7 @@ TOLD_WHERE = "The attacker is told where in the picture the person is, as any de
 
 
 @dataclass(frozen=True)
-class Ask:
+class AttackConfig:
     """What all attacks have in common.
 
     Attributes:
@@ -61,7 +61,7 @@ class Ask:
     identities: int = 100
     size: tuple[int, int] = (128, 96)
     in_grey: bool = False
-    effort: Effort = field(default_factory=Effort)
+    effort: AttackerEffort = field(default_factory=AttackerEffort)
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -84,13 +84,13 @@ class Ask:
         """Of everything."""
         return self.effort.seed
 
-    def shown(self) -> list[Shown]:
+    def shown(self) -> list[Transform]:
         """All that is attacked, raw pictures first.
 
         Raises:
             DposeError: a setting is out of range.
         """
-        return all_shown(
+        return all_transforms(
             self.releases,
             blocks=self.blocks,
             subdivisions=self.subdivisions,
@@ -98,7 +98,7 @@ class Ask:
             neighbours=self.neighbours,
         )
 
-    def attackers_of(self, shown: Shown) -> tuple[str, ...]:
+    def attackers_of(self, shown: Transform) -> tuple[str, ...]:
         """Who attacks one release: as asked, and raw pictures the plain one always: they are the ceiling."""
         if shown.key == RAW.key:
             return ("plain",)
@@ -151,7 +151,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Bench:
+class AttackContext:
     """An opened crowd with the attackers' school.
 
     Attributes:
@@ -161,14 +161,14 @@ class Bench:
         note: Begins a line of the progress bar.
     """
 
-    ask: Ask
-    crowd: Crowd
-    school: School
+    ask: AttackConfig
+    crowd: Identities
+    school: AttackerTraining
     note: Callable[[str, int], Callable[[], None]]
 
     def report(
         self,
-        attacked: Attacked[Any],
+        attacked: AttackSweep[Any],
         *,
         name: str,
         title: str,
@@ -209,7 +209,7 @@ class Bench:
 
 
 @contextmanager
-def opened(ask: Ask, pictures: int, console: Console) -> Iterator[Bench]:
+def open_context(ask: AttackConfig, pictures: int, console: Console) -> Iterator[AttackContext]:
     """The bench, with a progress bar while it is in use.
 
     Args:
@@ -220,7 +220,7 @@ def opened(ask: Ask, pictures: int, console: Console) -> Iterator[Bench]:
     Raises:
         DposeError: data that cannot be attacked.
     """
-    crowd = open_crowd(ask.data, ask.size, in_grey=ask.in_grey).chosen(ask.identities, pictures)
+    crowd = open_identities(ask.data, ask.size, in_grey=ask.in_grey).chosen(ask.identities, pictures)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
 
@@ -228,7 +228,7 @@ def opened(ask: Ask, pictures: int, console: Console) -> Iterator[Bench]:
             task = bar.add_task(text, total=steps)
             return lambda: bar.advance(task)
 
-        yield Bench(ask, crowd, School(crowd, ask.effort, note), note)
+        yield AttackContext(ask, crowd, AttackerTraining(crowd, ask.effort, note), note)
 
 
 def strongest(rows: Sequence[R], release: Callable[[R], str], strength: Callable[[R], float]) -> list[R]:

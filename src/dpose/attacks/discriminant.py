@@ -19,7 +19,7 @@ HELD_OUT = 4
 
 
 @dataclass(frozen=True)
-class Projection:
+class DescriptorProjection:
     """Descriptors to vectors in which pictures of one person lie together.
 
     Attributes:
@@ -40,12 +40,12 @@ class Projection:
         return {"mean": self.mean, "matrix": self.matrix}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, Floats]) -> Projection:
+    def of(cls, arrays: Mapping[str, Floats]) -> DescriptorProjection:
         """From a file."""
         return cls(arrays["mean"], arrays["matrix"])
 
 
-def learn_people(descriptors: Descriptors, people: Ints) -> Projection:
+def learn_people(descriptors: Descriptors, people: Ints) -> DescriptorProjection:
     """Fisher's linear discriminant: directions in which people differ more than pictures of one person do.
 
     Args:
@@ -67,7 +67,7 @@ def learn_people(descriptors: Descriptors, people: Ints) -> Projection:
     spread, turned = spread[::-1][:DIRECTIONS], turned[:, ::-1][:, :DIRECTIONS]
     # the means of few pictures differ by chance alone: what is left of the spread beyond that
     weight = np.sqrt(np.maximum(spread - 1 / counts.mean(), 1e-3))
-    return Projection(mean, white @ turned * weight)
+    return DescriptorProjection(mean, white @ turned * weight)
 
 
 @dataclass(frozen=True)

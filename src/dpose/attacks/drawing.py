@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpose.attacks.identities import Album, Picture
-from dpose.attacks.transforms import Shown
+from dpose.attacks.identities import PersonPictures, Picture
+from dpose.attacks.transforms import Transform
 from dpose.report.plots import INK, finish, pictures, png, sheet
 from dpose.report.results import Drawing
 
@@ -56,7 +56,7 @@ def curves(
     return Drawing(name, png(figure), caption)
 
 
-def bars(
+def attack_bars(
     name: str,
     title: str,
     names: Sequence[str],
@@ -77,7 +77,7 @@ def bars(
     return Drawing(name, png(figure), caption)
 
 
-def samples(originals: Album, shown: Sequence[tuple[Shown, Album]]) -> Drawing:
+def samples(originals: PersonPictures, shown: Sequence[tuple[Transform, PersonPictures]]) -> Drawing:
     """A few people as they are, and as each release shows them."""
     _, first = np.unique(originals.people, return_index=True)
     chosen = sorted(first.tolist())[:SAMPLES]
@@ -88,7 +88,7 @@ def samples(originals: Album, shown: Sequence[tuple[Shown, Album]]) -> Drawing:
     return Drawing("pictures", pictures(panels, len(shown)), caption)
 
 
-def short_title(one: Shown) -> str:
+def short_title(one: Transform) -> str:
     """A release's title, for above a small picture."""
     return (
         one.title.replace("dpose pixelize, ", "dp ")

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.attacks.appearance import Descriptors, described
+from dpose.attacks.appearance import Descriptors, describe_appearance
 from dpose.errors import DposeError
 from dpose.media.images import IMAGE_SUFFIXES, read_image
 from dpose.release.photos.celeba import open_celeba
 from dpose.release.photos.photo import grey
-from dpose.scene import LOOKS, render
+from dpose.scene import LOOKS, render_person
 from dpose.scene.looks import look_index
 from dpose.scene.splits import IDENTITIES
 
@@ -36,7 +36,7 @@ _FIRST_SEED = 1 << 40
 
 
 @dataclass(frozen=True)
-class Album:
+class PersonPictures:
     """Pictures with who is in them.
 
     Attributes:
@@ -56,17 +56,17 @@ class Album:
     def __len__(self) -> int:
         return len(self.pictures)
 
-    def instead(self, pictures: Sequence[Picture]) -> Album:
+    def instead(self, pictures: Sequence[Picture]) -> PersonPictures:
         """The same people in other pictures of the same sizes."""
         return replace(self, pictures=tuple(pictures))
 
     def described(self) -> Descriptors:
         """The descriptor of the person in each picture: the attacker is told where somebody is, not who."""
-        return described(self.pictures, self.boxes)
+        return describe_appearance(self.pictures, self.boxes)
 
 
 @dataclass(frozen=True)
-class Crowd:
+class Identities:
     """Data whose people are known.
 
     Attributes:
@@ -82,10 +82,10 @@ class Crowd:
     people: tuple[int, ...]
     public: tuple[int, ...]
     available: Mapping[int, int] | None
-    load: Callable[[Sequence[tuple[int, int]], Progress], Album] = field(repr=False)
+    load: Callable[[Sequence[tuple[int, int]], Progress], PersonPictures] = field(repr=False)
     look: str = ""
 
-    def chosen(self, count: int, pictures: int) -> Crowd:
+    def chosen(self, count: int, pictures: int) -> Identities:
         """The crowd with at most `count` people to attack, of at least so many pictures each.
 
         Raises:
@@ -104,7 +104,7 @@ class Crowd:
         rest = [who for who in (*self.public, *enough[count:]) if self.available[who] >= 2]
         return replace(self, people=tuple(attacked), public=tuple(rest))
 
-    def teaching(self, people: int, pictures: int, progress: Progress) -> Album:
+    def teaching(self, people: int, pictures: int, progress: Progress) -> PersonPictures:
         """Pictures of public people, for the attacker to learn from.
 
         Raises:
@@ -118,7 +118,7 @@ class Crowd:
             )
         return self.load(self._first(self.public[:people], 0, pictures), progress)
 
-    def album(self, first: int, count: int, progress: Progress) -> Album:
+    def album(self, first: int, count: int, progress: Progress) -> PersonPictures:
         """Pictures `first` to `first + count` of everybody who is attacked."""
         return self.load(self._first(self.people, first, count), progress)
 
@@ -127,7 +127,7 @@ class Crowd:
         return [(who, k) for who in people for k in range(first, min(first + count, most.get(who, 1 << 30)))]
 
 
-def open_crowd(spec: str, size: tuple[int, int], *, in_grey: bool = False) -> Crowd:
+def open_identities(spec: str, size: tuple[int, int], *, in_grey: bool = False) -> Identities:
     """The people that `spec` names.
 
     Args:
@@ -156,7 +156,7 @@ def open_crowd(spec: str, size: tuple[int, int], *, in_grey: bool = False) -> Cr
     return _folder(Path(rest).expanduser(), in_grey)
 
 
-def _rendered(spec: str, look: str, split: str, size: tuple[int, int], in_grey: bool) -> Crowd:
+def _rendered(spec: str, look: str, split: str, size: tuple[int, int], in_grey: bool) -> Identities:
     look_index(look)
     split = split or "test"
     kept = [name for name in IDENTITIES if name != TEACHERS]
@@ -166,7 +166,7 @@ def _rendered(spec: str, look: str, split: str, size: tuple[int, int], in_grey: 
             spec,
             f"choose one of {', '.join(kept)}: the attacker knows the rest",
         )
-    return Crowd(
+    return Identities(
         f"rendered people, {look}:{split}, {size[0]} x {size[1]} pixels{', grey' if in_grey else ''}",
         tuple(IDENTITIES[split]),
         tuple(IDENTITIES[TEACHERS]),
@@ -183,12 +183,12 @@ def scene_of(person: int, number: int) -> int:
 
 def _render_all(
     look: str, size: tuple[int, int], in_grey: bool, wanted: Sequence[tuple[int, int]], progress: Progress
-) -> Album:
+) -> PersonPictures:
     assert look in LOOKS
 
     def one(which: tuple[int, int]) -> tuple[Picture, tuple[int, ...], Mapping[str, str]]:
         who, number = which
-        scene = render(look, scene_of(who, number), size, identity=who, frame=number // FRAME)
+        scene = render_person(look, scene_of(who, number), size, identity=who, frame=number // FRAME)
         rows, columns = np.nonzero(scene.mask)
         box = (0, 0, size[1], size[0])
         if len(rows):
@@ -202,7 +202,7 @@ def _render_all(
     finally:
         # whoever stops it does not wait for what was not begun
         pool.shutdown(cancel_futures=True)
-    return Album(
+    return PersonPictures(
         tuple(picture for picture, _, _ in made),
         np.asarray([who for who, _ in wanted], np.int64),
         np.asarray([box for _, box, _ in made], np.int64).reshape(-1, 4),
@@ -211,7 +211,7 @@ def _render_all(
     )
 
 
-def _folder(root: Path, in_grey: bool) -> Crowd:
+def _folder(root: Path, in_grey: bool) -> Identities:
     if not root.is_dir():
         raise DposeError("there is no such folder", str(root))
     folders = sorted(path for path in root.iterdir() if path.is_dir())
@@ -228,20 +228,20 @@ def _folder(root: Path, in_grey: bool) -> Crowd:
     return _read(root.name, files)
 
 
-def _read(title: str, files: Mapping[int, Sequence[Callable[[], Picture]]]) -> Crowd:
-    """Everybody may be attacked; whoever is not becomes public (`Crowd.chosen`)."""
+def _read(title: str, files: Mapping[int, Sequence[Callable[[], Picture]]]) -> Identities:
+    """Everybody may be attacked; whoever is not becomes public (`Identities.chosen`)."""
 
-    def load(wanted: Sequence[tuple[int, int]], progress: Progress) -> Album:
+    def load(wanted: Sequence[tuple[int, int]], progress: Progress) -> PersonPictures:
         pictures = []
         for who, number in wanted:
             pictures.append(files[who][number]())
             progress()
         boxes = [(0, 0, picture.shape[1], picture.shape[0]) for picture in pictures]
-        return Album(
+        return PersonPictures(
             tuple(pictures),
             np.asarray([who for who, _ in wanted], np.int64),
             np.asarray(boxes, np.int64).reshape(-1, 4),
             tuple(f"{who}-{number}" for who, number in wanted),
         )
 
-    return Crowd(title, tuple(files), (), {who: len(found) for who, found in files.items()}, load)
+    return Identities(title, tuple(files), (), {who: len(found) for who, found in files.items()}, load)

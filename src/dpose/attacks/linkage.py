@@ -12,14 +12,14 @@ import numpy as np
 from rich.console import Console
 
 from dpose.attacks.adversary import Embedder, adaptive_embedder, plain_embedder
-from dpose.attacks.context import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
+from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackConfig, AttackContext, open_context, strongest
 from dpose.attacks.drawing import curves, samples
-from dpose.attacks.identities import FRAME, Album
+from dpose.attacks.identities import FRAME, PersonPictures
 from dpose.attacks.pairs import Pairs
 from dpose.attacks.reid import percent, spread
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
-from dpose.attacks.transforms import Shown, private_grid
+from dpose.attacks.transforms import Transform, private_grid
 from dpose.errors import DposeError
 from dpose.files import folder_beside
 from dpose.report.results import Drawing, Table
@@ -43,7 +43,7 @@ class Linked:
         roc: False and true positive rates.
     """
 
-    shown: Shown
+    shown: Transform
     attacker: str
     auc: Interval
     found: dict[float, Interval]
@@ -61,7 +61,7 @@ class Linked:
         }
 
 
-def attack_linkage(ask: Ask, frames: int, out: Path, console: Console) -> AttackReport:
+def attack_linkage(ask: AttackConfig, frames: int, out: Path, console: Console) -> AttackReport:
     """Link everybody's releases from two places, and write the report.
 
     Args:
@@ -76,13 +76,13 @@ def attack_linkage(ask: Ask, frames: int, out: Path, console: Console) -> Attack
     if not 1 <= frames <= 64:
         raise DposeError(f"cannot link clips of {frames} frames", "--frames", "use 1 to 64")
     shown = ask.shown()
-    with folder_beside(out, ask.folder_mode) as folder, opened(ask, PLACES, console) as bench:
+    with folder_beside(out, ask.folder_mode) as folder, open_context(ask, PLACES, console) as bench:
         report = linkage_report(bench, shown, frames)
         write_attack(report, folder)
     return report
 
 
-def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> AttackReport:
+def linkage_report(bench: AttackContext, shown: Sequence[Transform], frames: int = 1) -> AttackReport:
     """The attack on an opened bench."""
     ask, crowd = bench.ask, bench.crowd
     if frames > 1 and not crowd.look:
@@ -90,7 +90,7 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
     places = [_place(bench, place, frames) for place in range(PLACES)]
     plain = plain_embedder(bench.school)
 
-    def attack(one: Shown) -> tuple[Album, list[Linked]]:
+    def attack(one: Transform) -> tuple[PersonPictures, list[Linked]]:
         seen, rows = [one.album(album, ask.seed, "place") for album in places], []
         for attacker in ask.attackers_of(one):
             embedder = plain if attacker == "plain" else adaptive_embedder(bench.school, one)
@@ -126,13 +126,13 @@ def linkage_report(bench: Bench, shown: Sequence[Shown], frames: int = 1) -> Att
     )
 
 
-def _place(bench: Bench, place: int, frames: int) -> Album:
+def _place(bench: AttackContext, place: int, frames: int) -> PersonPictures:
     crowd = bench.crowd
     note = bench.note(f"place {place + 1}", len(crowd.people) * frames)
     return crowd.load([(who, place + FRAME * f) for who in crowd.people for f in range(frames)], note)
 
 
-def _clips(ask: Ask, shown: Sequence[Shown], frames: int) -> list[Shown]:
+def _clips(ask: AttackConfig, shown: Sequence[Transform], frames: int) -> list[Transform]:
     """The releases; of clips both ways to count the pixels that neighbours differ in."""
     if frames == 1:
         return list(shown)
@@ -155,7 +155,12 @@ def _clips(ask: Ask, shown: Sequence[Shown], frames: int) -> list[Shown]:
 
 
 def _linked(
-    shown: Shown, attacker: str, embedder: Embedder, seen: Sequence[Album], frames: int, seed: int
+    shown: Transform,
+    attacker: str,
+    embedder: Embedder,
+    seen: Sequence[PersonPictures],
+    frames: int,
+    seed: int,
 ) -> Linked:
     one, other = (embedder.embed(album).reshape(len(album) // frames, frames, -1).mean(1) for album in seen)
     people = [album.people[::frames] for album in seen]

@@ -11,19 +11,19 @@ from typing import Any
 from rich.console import Console
 
 from dpose.attacks.attributes import attributes_report
-from dpose.attacks.context import Ask, Bench, opened
+from dpose.attacks.context import AttackConfig, AttackContext, open_context
 from dpose.attacks.linkage import linkage_report
 from dpose.attacks.reconstruction import reconstruct_report
 from dpose.attacks.reid import Search, reid_report
 from dpose.attacks.report import AttackReport, write_attack
-from dpose.attacks.transforms import RAW, VIEWS, Shown
+from dpose.attacks.transforms import RAW, VIEWS, Transform
 from dpose.files import folder_beside, write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.training.public_view import WIDTHS
 
 SUMMARY = "public-view.json"
 PICTURES = 3
-Attack = Callable[[Bench, Sequence[Shown]], AttackReport]
+Attack = Callable[[AttackContext, Sequence[Transform]], AttackReport]
 ATTACKS: Mapping[str, Attack] = {
     "reid": lambda bench, shown: reid_report(bench, Search(), shown),
     "attributes": attributes_report,
@@ -32,7 +32,7 @@ ATTACKS: Mapping[str, Attack] = {
 }
 
 
-def attack_view(ask: Ask, out: Path, console: Console) -> list[AttackReport]:
+def attack_view(ask: AttackConfig, out: Path, console: Console) -> list[AttackReport]:
     """Run every attack on both kinds of public view, and write a folder for each beside `SUMMARY`.
 
     Raises:
@@ -41,7 +41,7 @@ def attack_view(ask: Ask, out: Path, console: Console) -> list[AttackReport]:
     """
     ask = replace(ask, releases=tuple(VIEWS))
     shown = ask.shown()
-    with folder_beside(out, ask.folder_mode) as folder, opened(ask, PICTURES, console) as bench:
+    with folder_beside(out, ask.folder_mode) as folder, open_context(ask, PICTURES, console) as bench:
         reports = {}
         for name, attack in ATTACKS.items():
             reports[name] = attack(bench, shown)
@@ -53,7 +53,7 @@ def attack_view(ask: Ask, out: Path, console: Console) -> list[AttackReport]:
     return list(reports.values())
 
 
-def summary(ask: Ask, reports: Mapping[str, AttackReport]) -> dict[str, Any]:
+def summary(ask: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[str, Any]:
     """What the reports of runs quote: the stronger attacker on each view, beside raw pictures and guessing."""
     values = {name: report.values for name, report in reports.items()}
     keys = {VIEWS[name]: name.replace(":", "-") for name in VIEWS}

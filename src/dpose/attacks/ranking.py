@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search of the gallery found, query by query.
 
     Attributes:
@@ -29,7 +29,7 @@ class Found:
         return np.asarray([(self.rank <= k).mean() for k in range(1, most + 1)], np.float64)
 
 
-def search(similarity: Floats, gallery: Ints, queries: Ints, seed: int = 0) -> Found:
+def search(similarity: Floats, gallery: Ints, queries: Ints, seed: int = 0) -> SearchResult:
     """Rank the gallery for every query.
 
     Equal similarities are put in a random order: an embedding that is the same for everybody finds what guessing finds.
@@ -49,7 +49,7 @@ def search(similarity: Floats, gallery: Ints, queries: Ints, seed: int = 0) -> F
     if not right.any(1).all():
         raise ValueError("a query is of somebody who is not in the gallery")
     precision = np.cumsum(right, axis=1) / np.arange(1, len(gallery) + 1)
-    return Found(right.argmax(1) + 1, (precision * right).sum(1) / right.sum(1))
+    return SearchResult(right.argmax(1) + 1, (precision * right).sum(1) / right.sum(1))
 
 
 def chance_within(k: int, size: int, right: int) -> float:

@@ -11,14 +11,14 @@ import numpy as np
 from rich.console import Console
 
 from dpose.attacks.adversary import plain_embedder
-from dpose.attacks.context import Ask, Bench, opened
+from dpose.attacks.context import AttackConfig, AttackContext, open_context
 from dpose.attacks.drawing import SAMPLES, short_title
-from dpose.attacks.identities import Album, Picture
+from dpose.attacks.identities import PersonPictures, Picture
 from dpose.attacks.learners import each, psnr, resized, restored, ssim
 from dpose.attacks.reid import Chance, Row, percent, searched, spread
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
-from dpose.attacks.transforms import RAW, Shown
+from dpose.attacks.transforms import RAW, Transform
 from dpose.files import folder_beside
 from dpose.report.plots import pictures
 from dpose.report.results import Drawing, Table
@@ -39,7 +39,7 @@ class Restored:
         found: Of the reconstructions, by the same.
     """
 
-    shown: Shown
+    shown: Transform
     before: tuple[Interval, Interval]
     after: tuple[Interval, Interval]
     found_before: Row
@@ -58,20 +58,23 @@ class Restored:
         }
 
 
-def attack_reconstruct(ask: Ask, out: Path, console: Console) -> AttackReport:
+def attack_reconstruct(ask: AttackConfig, out: Path, console: Console) -> AttackReport:
     """Reconstruct every release, and write the report.
 
     Raises:
         DposeError: the data or a setting cannot be used, or `out` exists.
     """
     shown = ask.shown()
-    with folder_beside(out, ask.folder_mode) as folder, opened(ask, GALLERY + QUERIES, console) as bench:
+    with (
+        folder_beside(out, ask.folder_mode) as folder,
+        open_context(ask, GALLERY + QUERIES, console) as bench,
+    ):
         report = reconstruct_report(bench, shown)
         write_attack(report, folder)
     return report
 
 
-def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
+def reconstruct_report(bench: AttackContext, shown: Sequence[Transform]) -> AttackReport:
     """The attack on an opened bench."""
     ask, crowd = bench.ask, bench.crowd
     gallery = crowd.album(0, GALLERY, bench.note("the gallery", len(crowd.people)))
@@ -80,7 +83,7 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
     raw = resized(queries.pictures, ask.size)
     ceiling = searched(RAW, "plain", plain, gallery, queries, ask.seed)
 
-    def attack(one: Shown) -> tuple[list[tuple[str, Picture]], Restored]:
+    def attack(one: Transform) -> tuple[list[tuple[str, Picture]], Restored]:
         seen = one.album(queries, ask.seed, "query")
         given = resized(seen.pictures, ask.size)
         made = restored(bench.school.restorer(one, ask.size), given)
@@ -134,7 +137,7 @@ def reconstruct_report(bench: Bench, shown: Sequence[Shown]) -> AttackReport:
     )
 
 
-def _album(queries: Album, made: Sequence[Picture], size: tuple[int, int]) -> Album:
+def _album(queries: PersonPictures, made: Sequence[Picture], size: tuple[int, int]) -> PersonPictures:
     """Reconstructions with the boxes moved to their size."""
     height, width = size
     scale = np.asarray([(width / p.shape[1], height / p.shape[0]) for p in queries.pictures])
@@ -144,7 +147,7 @@ def _album(queries: Album, made: Sequence[Picture], size: tuple[int, int]) -> Al
 
 
 def _quality(
-    given: Sequence[Picture], raw: Sequence[Picture], queries: Album, seed: int
+    given: Sequence[Picture], raw: Sequence[Picture], queries: PersonPictures, seed: int
 ) -> tuple[Interval, Interval]:
     return (
         mean_over_people(each(psnr, given, raw), queries.people, seed),

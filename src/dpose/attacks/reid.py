@@ -11,13 +11,13 @@ import numpy as np
 from rich.console import Console
 
 from dpose.attacks.adversary import Embedder, adaptive_embedder, plain_embedder
-from dpose.attacks.context import STRONGER, TOLD_WHERE, Ask, Bench, opened, strongest
+from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackConfig, AttackContext, open_context, strongest
 from dpose.attacks.drawing import curves, samples
-from dpose.attacks.identities import Album
-from dpose.attacks.ranking import Found, chance_precision, chance_within, search
+from dpose.attacks.identities import PersonPictures
+from dpose.attacks.ranking import SearchResult, chance_precision, chance_within, search
 from dpose.attacks.report import AttackReport, write_attack
 from dpose.attacks.sweep import attack_each
-from dpose.attacks.transforms import Shown
+from dpose.attacks.transforms import Transform
 from dpose.errors import DposeError
 from dpose.files import folder_beside
 from dpose.privacy.rounding import between
@@ -61,7 +61,7 @@ class Row:
         cmc: The share found within 1, 2, ... places.
     """
 
-    shown: Shown
+    shown: Transform
     attacker: str
     title: str
     within: dict[int, Interval]
@@ -82,7 +82,7 @@ class Row:
         }
 
 
-def attack_reid(ask: Ask, how: Search, out: Path, console: Console) -> AttackReport:
+def attack_reid(ask: AttackConfig, how: Search, out: Path, console: Console) -> AttackReport:
     """Look for everybody in every release, and write the report.
 
     Raises:
@@ -91,14 +91,14 @@ def attack_reid(ask: Ask, how: Search, out: Path, console: Console) -> AttackRep
     shown = ask.shown()
     with (
         folder_beside(out, ask.folder_mode) as folder,
-        opened(ask, how.gallery + how.queries, console) as bench,
+        open_context(ask, how.gallery + how.queries, console) as bench,
     ):
         report = reid_report(bench, how, shown)
         write_attack(report, folder)
     return report
 
 
-def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackReport:
+def reid_report(bench: AttackContext, how: Search, shown: Sequence[Transform]) -> AttackReport:
     """The attack on an opened bench."""
     ask, crowd = bench.ask, bench.crowd
     gallery = crowd.album(0, how.gallery, bench.note("the gallery", len(crowd.people) * how.gallery))
@@ -107,7 +107,7 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
     )
     plain = plain_embedder(bench.school, how.embedder)
 
-    def attack(one: Shown) -> tuple[Album, list[Row]]:
+    def attack(one: Transform) -> tuple[PersonPictures, list[Row]]:
         seen, rows = one.album(queries, ask.seed, "query"), []
         for attacker in ask.attackers_of(one):
             embedder, known = plain, gallery
@@ -136,11 +136,16 @@ def reid_report(bench: Bench, how: Search, shown: Sequence[Shown]) -> AttackRepo
 
 
 def searched(
-    shown: Shown, attacker: str, embedder: Embedder, gallery: Album, queries: Album, seed: int
+    shown: Transform,
+    attacker: str,
+    embedder: Embedder,
+    gallery: PersonPictures,
+    queries: PersonPictures,
+    seed: int,
 ) -> Row:
     """One attacker on one release."""
     likeness = embedder.embed(queries) @ embedder.embed(gallery).T
-    found: Found = search(likeness, gallery.people, queries.people, seed)
+    found: SearchResult = search(likeness, gallery.people, queries.people, seed)
     within = {k: mean_over_people((found.rank <= k).astype(np.float64), queries.people, seed) for k in RANKS}
     precision = mean_over_people(found.precision, queries.people, seed)
     cmc = tuple(found.cmc(min(DRAWN, len(gallery))).tolist())
@@ -193,7 +198,7 @@ def _headline(rows: Sequence[Row], chance: Chance) -> str:
     return said
 
 
-def _threat(bench: Bench, how: Search, plain: Embedder, queries: int) -> tuple[str, ...]:
+def _threat(bench: AttackContext, how: Search, plain: Embedder, queries: int) -> tuple[str, ...]:
     return (
         f"The attacker has {how.gallery} raw picture{'s' * (how.gallery > 1)} with a name of each of "
         f"{len(bench.crowd.people):,} people, gets {queries:,} released pictures of them in other places, and ranks "

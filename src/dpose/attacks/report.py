@@ -13,7 +13,7 @@ from dpose.files import write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.report.document import document, facts
 from dpose.report.markup import bullets, paragraphs, scrolling_table, tag, together
-from dpose.report.results import Drawing, Table, drawn, markdown_table
+from dpose.report.results import Drawing, Table, drawing_html, markdown_table
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,11 @@ def page(report: AttackReport, now: datetime) -> str:
     made = together([tag("pre", report.command, class_="command"), bullets(_made(report))])
     sections = [
         ("found", "What was found", together(tables)),
-        ("figures", "Figures", together(tag("div", drawn(d), class_="beside") for d in report.drawings)),
+        (
+            "figures",
+            "Figures",
+            together(tag("div", drawing_html(d), class_="beside") for d in report.drawings),
+        ),
         ("attacker", "The attacker", bullets(report.threat)),
         ("made", "How it was made", made),
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dpose.attacks.transforms import RAW, Shown
+from dpose.attacks.transforms import RAW, Transform
 from dpose.errors import DposeError
 from dpose.report.results import Table
 
@@ -15,7 +15,7 @@ STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
-class Attacked(Generic[T]):
+class AttackSweep(Generic[T]):
     """What came of a grid of releases.
 
     Attributes:
@@ -24,8 +24,8 @@ class Attacked(Generic[T]):
         stopped: Whether Ctrl-C ended it.
     """
 
-    done: tuple[tuple[Shown, T], ...]
-    left: tuple[tuple[Shown, str], ...]
+    done: tuple[tuple[Transform, T], ...]
+    left: tuple[tuple[Transform, str], ...]
     stopped: bool
 
     def caveats(self) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class Attacked(Generic[T]):
         return [{"release": one.title, "key": one.key, "why": why} for one, why in self.left]
 
 
-def attack_each(shown: Sequence[Shown], attack: Callable[[Shown], T]) -> Attacked[T]:
+def attack_each(shown: Sequence[Transform], attack: Callable[[Transform], T]) -> AttackSweep[T]:
     """Attack release after release: one that cannot be made or attacked is left out and the others go on.
 
     Args:
@@ -55,7 +55,7 @@ def attack_each(shown: Sequence[Shown], attack: Callable[[Shown], T]) -> Attacke
         DposeError: raw pictures, or every release, cannot be attacked.
         KeyboardInterrupt: before anything but raw pictures was done; later ones keep what there is.
     """
-    done, left = list[tuple[Shown, T]](), list[tuple[Shown, str]]()
+    done, left = list[tuple[Transform, T]](), list[tuple[Transform, str]]()
     refused: DposeError | None = None
     stopped = False
     for k, one in enumerate(shown):
@@ -74,8 +74,8 @@ def attack_each(shown: Sequence[Shown], attack: Callable[[Shown], T]) -> Attacke
             break
     if refused and not _any_release(done):
         raise refused
-    return Attacked(tuple(done), tuple(left), stopped)
+    return AttackSweep(tuple(done), tuple(left), stopped)
 
 
-def _any_release(done: Sequence[tuple[Shown, T]]) -> bool:
+def _any_release(done: Sequence[tuple[Transform, T]]) -> bool:
     return any(one.key != RAW.key for one, _ in done)

@@ -11,7 +11,7 @@ from itertools import product
 import cv2
 import numpy as np
 
-from dpose.attacks.identities import Album, Picture, Progress
+from dpose.attacks.identities import PersonPictures, Picture, Progress
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
@@ -29,7 +29,7 @@ NOTHING = "none"
 
 
 @dataclass(frozen=True)
-class Shown:
+class Transform:
     """One way to show a picture.
 
     Attributes:
@@ -44,7 +44,9 @@ class Shown:
     guarantee: str
     apply: Callable[[Picture, int], Picture] = field(repr=False)
 
-    def album(self, album: Album, seed: int, purpose: str, progress: Progress = lambda: None) -> Album:
+    def album(
+        self, album: PersonPictures, seed: int, purpose: str, progress: Progress = lambda: None
+    ) -> PersonPictures:
         """All pictures of an album, shown.
 
         Args:
@@ -60,17 +62,17 @@ class Shown:
         return album.instead(pictures)
 
 
-RAW = Shown("raw", "raw pictures", NOTHING, lambda picture, _: picture)
+RAW = Transform("raw", "raw pictures", NOTHING, lambda picture, _: picture)
 
 
-def all_shown(
+def all_transforms(
     names: Sequence[str],
     *,
     blocks: Sequence[int],
     subdivisions: Sequence[int],
     epsilons: Sequence[str],
     neighbours: str,
-) -> list[Shown]:
+) -> list[Transform]:
     """Everything that is attacked, raw pictures first: they are the ceiling.
 
     Args:
@@ -89,7 +91,7 @@ def all_shown(
             raise DposeError(f"no release called {name!r}", "--release", f"choose from {', '.join(RELEASES)}")
         if name == "gaussian-blur":
             title = f"Gaussian blur, sigma {PLAIN_SIGMA:g} at a height of {REFERENCE_HEIGHT}"
-            found.append(Shown("gaussian-blur", title, NOTHING, _blurred))
+            found.append(Transform("gaussian-blur", title, NOTHING, _blurred))
         elif name == "pixelate":
             found += [pixelated(block) for block in blocks]
         elif name == "dp":
@@ -101,7 +103,7 @@ def all_shown(
 
 def private_grid(
     epsilons: Sequence[str], neighbours: str, blocks: Sequence[int], subdivisions: Sequence[int]
-) -> list[Shown]:
+) -> list[Transform]:
     """`private` at every combination; one that cannot be made says so when it is applied.
 
     Raises:
@@ -109,7 +111,7 @@ def private_grid(
     """
     for epsilon, block in product(epsilons, blocks):
         Setting.of(epsilon, neighbours, block)
-    found, refused = list[Shown](), list[DposeError]()
+    found, refused = list[Transform](), list[DposeError]()
     for block, parts, epsilon in product(blocks, subdivisions, epsilons):
         try:
             found.append(private(epsilon, neighbours, block, parts))
@@ -121,7 +123,7 @@ def private_grid(
     return found
 
 
-def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
+def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Transform:
     """`dpose pixelize`, from a seed.
 
     Raises:
@@ -145,7 +147,7 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Shown:
     return _as_private(epsilon, neighbours, block, parts, apply)
 
 
-def _impossible(epsilon: str, neighbours: str, block: int, parts: int, why: DposeError) -> Shown:
+def _impossible(epsilon: str, neighbours: str, block: int, parts: int, why: DposeError) -> Transform:
     def apply(_: Picture, __: int) -> Picture:
         raise why
 
@@ -154,10 +156,10 @@ def _impossible(epsilon: str, neighbours: str, block: int, parts: int, why: Dpos
 
 def _as_private(
     epsilon: str, neighbours: str, block: int, parts: int, apply: Callable[[Picture, int], Picture]
-) -> Shown:
+) -> Transform:
     m, _, scope = neighbours.removeprefix("pixels:").partition("/")
     pixels = "one pixel" if m == "1" else f"{m} pixels"
-    return Shown(
+    return Transform(
         f"dp-b{block}-n{parts}-e{epsilon.replace('/', '_')}-{neighbours.replace(':', '').replace('/', '-')}",
         f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "") + f", epsilon {epsilon}",
         f"epsilon {epsilon} for pictures that differ in at most {pixels}"
@@ -166,7 +168,7 @@ def _as_private(
     )
 
 
-def pixelated(block: int) -> Shown:
+def pixelated(block: int) -> Transform:
     """Means of blocks without noise."""
 
     def apply(picture: Picture, _: int) -> Picture:
@@ -178,10 +180,10 @@ def pixelated(block: int) -> Shown:
         means = (sums + area // 2) // area
         return np.asarray(means.repeat(rows, 0).repeat(columns, 1), np.uint8)
 
-    return Shown(f"pixelate-b{block}", f"pixelation, b {block}", NOTHING, apply)
+    return Transform(f"pixelate-b{block}", f"pixelation, b {block}", NOTHING, apply)
 
 
-def public_view(name: str) -> Shown:
+def public_view(name: str) -> Transform:
     """The public view of feature privacy at its own settings: the trainer's own map."""
     view = PublicView(VIEWS[name])  # type: ignore[arg-type]
 
@@ -193,7 +195,7 @@ def public_view(name: str) -> Shown:
     title = (
         f"public view, {'Gaussian blur' if view.kind == 'blur' else 'pixelization'} of width {view.width:g}"
     )
-    return Shown(name.replace(":", "-"), title, "none: the public view is public", apply)
+    return Transform(name.replace(":", "-"), title, "none: the public view is public", apply)
 
 
 def _blurred(picture: Picture, _: int) -> Picture:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.attacks.identities import Album
+from dpose.attacks.identities import PersonPictures
 from dpose.errors import DposeError
 
 ATTRIBUTES: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
@@ -28,7 +28,7 @@ ATTRIBUTES: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
 """By name, each true or not of a rendered person."""
 
 
-def labels_of(album: Album) -> NDArray[np.bool_]:
+def labels_of(album: PersonPictures) -> NDArray[np.bool_]:
     """(N, A), in the order of `ATTRIBUTES`.
 
     Raises:

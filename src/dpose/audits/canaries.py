@@ -36,7 +36,7 @@ NEVER_USED = 10_000
 Coins = NDArray[np.bool_]
 
 
-def toss(count: int, rng: np.random.Generator) -> Coins:
+def toss_coins(count: int, rng: np.random.Generator) -> Coins:
     """`count` independent fair coins, true where a canary is in."""
     return np.asarray(rng.integers(2, size=count), bool)
 

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from dpose.audits.findings import AuditReport, Findings
+from dpose.audits.findings import AuditFindings, AuditReport
 from dpose.audits.tradeoff import approximate
 from dpose.privacy.rounding import lower, upper
 
@@ -72,7 +72,7 @@ def _curves(axes: Axes, report: AuditReport) -> None:
     _plain(axes)
 
 
-def _points(axes: Axes, found: Findings, colour: str) -> None:
+def _points(axes: Axes, found: AuditFindings, colour: str) -> None:
     """The reported operating points, with 95 % intervals both ways."""
     for point in found.points[:2]:
         x, y = max(point.false.rate, LEAST), max(point.true.rate, LEAST)

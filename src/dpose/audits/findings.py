@@ -45,7 +45,7 @@ class Adversary:
 
 
 @dataclass(frozen=True)
-class Findings:
+class AuditFindings:
     """What one run gave away.
 
     Attributes:
@@ -93,7 +93,7 @@ def weigh(
     family: Family,
     epsilon: float,
     alpha: float,
-) -> Findings:
+) -> AuditFindings:
     """Test a claim by all adversaries' scores; the probability to refute a true one is at most `alpha`.
 
     The level is divided evenly among the tests, the adversaries and the numbers of guesses (or thresholds).
@@ -135,7 +135,7 @@ def weigh(
     bounds = (one_run, curve.epsilon, trials.epsilon if trials else None)
     claimed = family.event.sigma
     verdicts = (one_run > epsilon, curve.sigma <= claimed, trials is not None and trials.sigma <= claimed)
-    return Findings(
+    return AuditFindings(
         dict(zip(TESTS, bounds, strict=True)),
         tuple(test for test, refuted in zip(TESTS, verdicts, strict=True) if refuted),
         adversaries[shown].name,
@@ -195,8 +195,8 @@ class AuditReport:
     seed: int | None
     alpha: float
     planted: str
-    findings: Findings
-    controls: Mapping[str, Findings]
+    findings: AuditFindings
+    controls: Mapping[str, AuditFindings]
     family: Family
     notes: Sequence[str] = ()
     unseen: str = ""

@@ -40,7 +40,7 @@ def negated(outputs: NDArray[Any]) -> Floats:
 
 
 @dataclass(frozen=True)
-class Event:
+class OutputEvent:
     """A set of outputs, {score >= threshold}, and on which of the two inputs it is the likelier.
 
     Attributes:
@@ -68,7 +68,7 @@ class Tested:
         rarer: On the other one.
     """
 
-    event: Event
+    event: OutputEvent
     likelier: Trials
     rarer: Trials
 
@@ -169,7 +169,7 @@ def audit_mechanism(
 
     one, other = first(samples - half), second(samples - half)
 
-    def test(event: Event) -> Tested:
+    def test(event: OutputEvent) -> Tested:
         likelier, rarer = (one, other) if event.first_likelier else (other, one)
         counted = [
             Trials(int((scores[event.score](o) >= event.threshold).sum()), len(o)) for o in (likelier, rarer)
@@ -190,7 +190,7 @@ def audit_mechanism(
     return MechanismFindings(epsilon, delta, alpha, pair, on_curve, found, (estimate, bound), tuple(refuted))
 
 
-def _candidates(name: str, one: Floats, other: Floats) -> list[tuple[Event, int, int]]:
+def _candidates(name: str, one: Floats, other: Floats) -> list[tuple[OutputEvent, int, int]]:
     """Events of one score with their counts on the likelier and on the rarer input."""
     pooled = np.sort(np.concatenate([one, other]))
     ranks = np.unique(np.geomspace(1, len(pooled), THRESHOLDS).astype(np.int64))
@@ -198,8 +198,8 @@ def _candidates(name: str, one: Floats, other: Floats) -> list[tuple[Event, int,
     counts = [len(s) - np.searchsorted(np.sort(s), thresholds, side="left") for s in (one, other)]
     found = []
     for t, a, b in zip(thresholds, *counts, strict=True):
-        found.append((Event(name, float(t), True), int(a), int(b)))
-        found.append((Event(name, float(t), False), int(b), int(a)))
+        found.append((OutputEvent(name, float(t), True), int(a), int(b)))
+        found.append((OutputEvent(name, float(t), False), int(b), int(a)))
     return found
 
 

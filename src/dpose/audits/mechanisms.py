@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpose.audits.canaries import CanaryTask, CanaryUnits, GradientCanaries, add_parameter
 from dpose.audits.faults import FAULTS, check_fault, planted
 from dpose.audits.hockey_stick import Distribution, Sampler, Score, negated, value
-from dpose.audits.toy_task import PIXEL, InlineLoader, NoTask, NoUnits
+from dpose.audits.toy_task import PIXEL, InlineLoader, ToyTask, ToyUnits
 from dpose.audits.tradeoff import COARSE, Floats, TradeOff, of_events
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.errors import DposeError
@@ -140,11 +140,11 @@ def _calibrated(rate: float, epsilon: float, delta: float) -> tuple[BoundPlan, T
 
 def _step(bound: BoundPlan, present: bool, noise: AesNoise, call: int) -> Floats:
     """One step over `BLOCK` units, each with a coordinate of its own: as many independent outputs, in C's units."""
-    task = CanaryTask(NoTask())
+    task = CanaryTask(ToyTask())
     model = task.build_model(None)
     add_parameter(model, BLOCK, never_used=0)
     canaries = GradientCanaries(np.full(BLOCK, present), PIXEL, bound.plan.clip_norm)
-    loader = InlineLoader(task, CanaryUnits(NoUnits(0), canaries), noise)
+    loader = InlineLoader(task, CanaryUnits(ToyUnits(0), canaries), noise)
     engine = Engine(task, model, loader, bound, noise, b"audit" + bytes([present]), views_at_once=100)
     with contextlib.closing(loader), torch.no_grad():
         gradient = private_gradient(engine, trainable_params(model), call)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from dpose.audits.canaries import Coins, toss
+from dpose.audits.canaries import Coins, toss_coins
 from dpose.audits.canary_run import AUDITED
-from dpose.audits.findings import AuditReport, Findings, claim_of, weigh
+from dpose.audits.findings import AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.lira import Scored, adversaries
 from dpose.audits.noise_family import Family
-from dpose.audits.report import write_report
+from dpose.audits.report import write_audit_report
 from dpose.audits.shadow_runs import ShadowJob, run_jobs
 from dpose.errors import DposeError
 from dpose.files import check_free
@@ -108,7 +108,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets
-    cost = together(bound, runs)
+    cost = epsilon_together(bound, runs)
     console.print(
         f"{only_source(config, 'an audit')}: {n:,} units, {audit.shadows} shadow runs and {audit.targets} to attack. "
         f"Each costs epsilon {upper(bound.epsilon or 0)}, all together {upper(cost)} at delta {as_given(plan.delta)}.",
@@ -127,7 +127,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     )
     _record(out / "runs", config, n)
 
-    def found(attacked: Scored, learnt: Scored) -> Findings:
+    def found(attacked: Scored, learnt: Scored) -> AuditFindings:
         with console.status("what the adversaries found"):
             included = attacked.included.ravel()
             return weigh(
@@ -179,11 +179,11 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         family=family,
         notes=_notes(config.seed is not None),
     )
-    write_report(report, out)
+    write_audit_report(report, out)
     return report
 
 
-def together(bound: BoundPlan, runs: int) -> float:
+def epsilon_together(bound: BoundPlan, runs: int) -> float:
     """Epsilon of `runs` runs of the same plan on the same units, at the plan's delta."""
     assert bound.event is not None
     assert bound.plan.delta is not None
@@ -205,7 +205,7 @@ def _attacked_runs(
     names = [f"shadow-{k:03d}" for k in range(audit.shadows)] + [
         f"target-{k:03d}" for k in range(audit.targets)
     ]
-    coins: list[Coins] = [toss(n, rng) for _ in names]
+    coins: list[Coins] = [toss_coins(n, rng) for _ in names]
     seeds: Sequence[int | None] = [None] * len(names)
     if config.seed is not None:
         seeds = rng.integers(2**31, size=len(names)).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpose.audits.record import Attacked, AuditRecord, Share
+from dpose.audits.record import AttackedRun, AuditRecord, Share
 from dpose.audits.tradeoff_chart import tradeoff_chart
 from dpose.files import write_atomic
 from dpose.privacy.rounding import between
@@ -88,7 +88,7 @@ def _header(record: AuditRecord, now: datetime) -> Html:
     )
 
 
-def _runs(record: AuditRecord) -> tuple[Attacked, ...]:
+def _runs(record: AuditRecord) -> tuple[AttackedRun, ...]:
     return (record.run, *record.controls)
 
 
@@ -154,7 +154,7 @@ def _tradeoff(record: AuditRecord) -> Html:
     )
 
 
-def _found(run: Attacked) -> list[str]:
+def _found(run: AttackedRun) -> list[str]:
     return [
         f"At {_percent(rates.target)} false alarms ({_share(rates.false)} measured): {_share(rates.true)} found"
         for rates in run.rates[:2]
@@ -190,7 +190,7 @@ def _controls(record: AuditRecord) -> Html:
     )
 
 
-def _at_one_percent(run: Attacked) -> str:
+def _at_one_percent(run: AttackedRun) -> str:
     rates = next((r for r in run.rates if r.target == 0.01), None)
     return f"{100 * rates.true.rate:.0f}% found at 1% false alarms" if rates else "no thresholds were set"
 
@@ -234,7 +234,7 @@ def _blind(record: AuditRecord) -> Html:
     )
 
 
-def _describes(run: Attacked) -> str:
+def _describes(run: AttackedRun) -> str:
     found = "; ".join(_found(run))
     return f"True against false positives of {run.name}, on logarithmic axes. {found}"
 

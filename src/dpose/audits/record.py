@@ -44,7 +44,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackedRun:
     """One attacked run.
 
     Attributes:
@@ -114,8 +114,8 @@ class AuditRecord:
     threat_model: str
     canaries: Mapping[str, str]
     origin: Mapping[str, str]
-    run: Attacked
-    controls: tuple[Attacked, ...]
+    run: AttackedRun
+    controls: tuple[AttackedRun, ...]
     allowed: Curve
     pair: Curve
     planted: str = ""

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from dpose.audits.drawing import picture
-from dpose.audits.findings import AuditReport, Findings
+from dpose.audits.findings import AuditFindings, AuditReport
 from dpose.audits.page import write_audit
-from dpose.audits.record import Attacked, AuditRecord, Blind, Rates, Share
+from dpose.audits.record import AttackedRun, AuditRecord, Blind, Rates, Share
 from dpose.audits.tradeoff import TradeOff, approximate
 from dpose.audits.trials import OperatingPoint, Trials
 from dpose.audits.undetected_faults import UNSEEN
@@ -21,7 +21,7 @@ GRID = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 161)])
 """False-positive rates at which a claimed curve is drawn."""
 
 
-def write_report(report: AuditReport, folder: Path) -> None:
+def write_audit_report(report: AuditReport, folder: Path) -> None:
     """Write audit.html, audit.json, audit.md and audit.png into `folder`.
 
     Raises:
@@ -75,8 +75,8 @@ def audit_record(report: AuditReport, name: str) -> AuditRecord:
     )
 
 
-def _attacked(name: str, what: str, found: Findings, delta: float) -> Attacked:
-    return Attacked(
+def _attacked(name: str, what: str, found: AuditFindings, delta: float) -> AttackedRun:
+    return AttackedRun(
         name=name,
         what=f"{what}; the adversary {found.adversary}",
         flagged=found.flagged,

@@ -21,14 +21,14 @@ from dpose.units import Metric, Unit, UnitBatch, View, pad_views
 PIXEL = View(np.zeros((1, 1, 3), np.uint8), {})
 
 
-class NoTask:
+class ToyTask:
     """A task whose loss is zero (`dpose.units.Task`)."""
 
     name = "stand-in"
 
     def build_model(self, config: Any = None) -> torch.nn.Module:
         """A model with a single weight."""
-        return NoModel()
+        return ToyModel()
 
     def loss(
         self,
@@ -49,7 +49,7 @@ class NoTask:
         raise NotImplementedError("the stand-in task has nothing to measure")
 
 
-class NoModel(torch.nn.Module):
+class ToyModel(torch.nn.Module):
     """One weight, which the output is."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class InlineLoader(Loader):
         return (self.unit(int(index), step) for index in indices)
 
 
-class NoUnits:
+class ToyUnits:
     """n units of one black pixel (`dpose.units.UnitDataset`).
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpose.audits.record import Attacked, Curve
+from dpose.audits.record import AttackedRun, Curve
 from dpose.report.charts import WIDTH, Plane, chart
 from dpose.report.markup import Html, tag
 
@@ -15,7 +15,7 @@ TICKS = (1e-3, 1e-2, 1e-1, 1.0)
 
 
 def tradeoff_chart(
-    attacked: Attacked, allowed: Curve, pair: Curve, describes: str, *, height: int = 360
+    attacked: AttackedRun, allowed: Curve, pair: Curve, describes: str, *, height: int = 360
 ) -> Html:
     """True against false positives, found and at most allowed.
 
@@ -66,7 +66,7 @@ def _grid(plane: Plane, height: int) -> list[Html]:
     return parts
 
 
-def _points(plane: Plane, attacked: Attacked) -> list[Html]:
+def _points(plane: Plane, attacked: AttackedRun) -> list[Html]:
     """The rates that are reported, with their intervals both ways."""
     parts = []
     for rates in attacked.rates:

@@ -13,14 +13,21 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from dpose.audits.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, toss, wrong_labels
+from dpose.audits.canaries import (
+    PARAMETER,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    toss_coins,
+    wrong_labels,
+)
 from dpose.audits.canary_run import BLACK_BOX, WHITE_BOX, canary_run
 from dpose.audits.faults import FAULTS, check_fault, planted
-from dpose.audits.findings import Adversary, AuditReport, Findings, claim_of, weigh
+from dpose.audits.findings import Adversary, AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.noise_family import Family
-from dpose.audits.report import write_report
-from dpose.audits.toy_task import PIXEL, NoTask, NoUnits
-from dpose.audits.undetected_faults import told
+from dpose.audits.report import write_audit_report
+from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
+from dpose.audits.undetected_faults import undetected_words
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
@@ -30,7 +37,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import note_weights
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, upper
-from dpose.runs.build import build_model, conditions, counted, only_source, open_units, shown_spec
+from dpose.runs.build import build_model, conditions, only_source, open_units, shown_spec, told_count
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
 from dpose.training.folder import reseal, weights_file
@@ -104,7 +111,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     # as the audited run reads them: canaries go among merged units
     real = protect(open_units(config, size), plan.relation, console=console).data
     console.print(
-        f"{data}: {counted(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
+        f"{data}: {told_count(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
     )
     canaries, outsiders = _canaries(audit, plan, size, rng)
     with console.status("the claimed curve"):
@@ -114,7 +121,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         assert plan.delta is not None
         family = Family(bound.event, plan.delta, plan.relation)
 
-    def found(adversaries: Sequence[Adversary], included: np.typing.NDArray[np.bool_]) -> Findings:
+    def found(adversaries: Sequence[Adversary], included: np.typing.NDArray[np.bool_]) -> AuditFindings:
         with console.status("what the adversaries found"):
             return weigh(adversaries, included, family, float(bound.epsilon or 0.0), audit.alpha)
 
@@ -162,13 +169,13 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         seed=config.seed,
         alpha=audit.alpha,
         planted=FAULTS[audit.plant].summary if audit.plant else "",
-        unseen=told(audit.plant),
+        unseen=undetected_words(audit.plant),
         findings=findings,
         controls=controls,
         family=family,
         notes=_notes(audit, seeded),
     )
-    write_report(report, out)
+    write_audit_report(report, out)
     return report
 
 
@@ -187,7 +194,7 @@ def blank_view(size: tuple[int, int]) -> View:
 def _canaries(
     audit: TrainingAudit, plan: TrainingPlan, size: tuple[int, int], rng: np.random.Generator
 ) -> tuple[GradientCanaries | InputCanaries, list[View]]:
-    included = toss(audit.canaries, rng)
+    included = toss_coins(audit.canaries, rng)
     if audit.kind == "gradient":
         return GradientCanaries(included, blank_view(size), plan.clip_norm, plan.relation), []
     # as many again are never trained on: half set thresholds, half count false positives
@@ -206,15 +213,15 @@ def _control(
     rng: np.random.Generator,
 ) -> tuple[CanaryUnits, Any, torch.nn.Module]:
     """Units without content, fresh coins, and the task and model to train."""
-    coins = toss(audit.canaries, rng)
+    coins = toss_coins(audit.canaries, rng)
     if isinstance(canaries, GradientCanaries):
         # they push coordinates that no model's output depends on, so any model will do, and the smallest is fast
-        task = NoTask()
-        units = CanaryUnits(NoUnits(real), replace(canaries, included=coins, blank=PIXEL))
+        task = ToyTask()
+        units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins, blank=PIXEL))
         return units, task, task.build_model()
     model, _, _ = build_model(config)
     blank = blank_view(model.config.input_size)
-    units = CanaryUnits(NoUnits(real), replace(canaries, included=coins), blank)
+    units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins), blank)
     return units, PoseTask(model.config.skeleton, model.config.split_ratio), model
 
 

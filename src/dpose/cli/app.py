@@ -74,7 +74,7 @@ def plan(
     ] = "zero-out",
 ) -> None:
     """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data."""
-    from dpose.runs.explain import explain
+    from dpose.runs.explain import explain_plan
     from dpose.training.plan import TrainingPlan
 
     console = plain_console()
@@ -89,7 +89,7 @@ def plan(
         nominal_units=units if relation == "add-or-remove" else None,
     )
     with console.status("calibrating"):
-        text = explain(chosen, units)
+        text = explain_plan(chosen, units)
     console.print(text, highlight=False, soft_wrap=False)
 
 

@@ -14,7 +14,7 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dpose.attacks.context import Ask
+    from dpose.attacks.context import AttackConfig
     from dpose.attacks.report import AttackReport
 
 app = typer.Typer(
@@ -201,11 +201,11 @@ def _ask(
     *,
     attacker: list[str] | None = None,
     epochs: int = 3,
-) -> Ask:
-    from dpose.attacks.adversary import Effort
-    from dpose.attacks.context import ATTACKERS, Ask, parse_size
+) -> AttackConfig:
+    from dpose.attacks.adversary import AttackerEffort
+    from dpose.attacks.context import ATTACKERS, AttackConfig, parse_size
 
-    return Ask(
+    return AttackConfig(
         data=released.data,
         releases=tuple(_listed(released.release, ("dp",))),
         blocks=_whole(_listed(released.block, ("16",)), "--block"),
@@ -216,7 +216,7 @@ def _ask(
         identities=identities,
         size=parse_size(learning.size),
         in_grey=learning.grey,
-        effort=Effort(learning.learn_from, learning.learn_pictures, epochs, learning.seed),
+        effort=AttackerEffort(learning.learn_from, learning.learn_pictures, epochs, learning.seed),
         command=typed(),
     )
 

@@ -165,9 +165,9 @@ def _found(
 
 
 def _remember(found: list[tuple[Job, VideoInfo]], out: Path | None) -> Path | None:
-    from dpose.release.files import remember
+    from dpose.release.files import record_names
 
-    return remember([job for job, _ in found], out or Path("released"))
+    return record_names([job for job, _ in found], out or Path("released"))
 
 
 def _each(found: list[tuple[Job, VideoInfo]], run: Any, console: Console) -> None:

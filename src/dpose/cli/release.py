@@ -87,7 +87,7 @@ def pixelize(
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages."""
     from dpose.release.config import Setting
-    from dpose.release.files import find_jobs, remember
+    from dpose.release.files import find_jobs, record_names
 
     console = Console()
     chosen = Setting.of(
@@ -107,7 +107,7 @@ def pixelize(
     if explain:
         _explain(jobs, chosen, console)
         return
-    names = remember(jobs, folder)
+    names = record_names(jobs, folder)
     _release(jobs, chosen, console, seed=seed, workers=workers, keep_sound=keep_audio)
     say_names(names, keep_names, console)
 
@@ -167,7 +167,7 @@ def _regions(
 
 
 def _explain(jobs: list[Job], setting: Setting, console: Console) -> None:
-    from dpose.release.explain import explain
+    from dpose.release.explain import explain_picture
     from dpose.release.files import picture_plan
     from dpose.release.video import video_plan
 
@@ -175,9 +175,9 @@ def _explain(jobs: list[Job], setting: Setting, console: Console) -> None:
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
         if job.video:
             info, plan = video_plan(job.source, setting)
-            lines = explain(plan, info.rate)
+            lines = explain_picture(plan, info.rate)
         else:
-            lines = explain(picture_plan(job.source, setting))
+            lines = explain_picture(picture_plan(job.source, setting))
         for line in lines:
             console.print(f"  {line}", highlight=False)
 

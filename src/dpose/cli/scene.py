@@ -27,10 +27,10 @@ def sheet(
 ) -> None:
     """Draw a contact sheet: the first pictures of a split, with their skeletons."""
     from dpose.media.images import write_image
-    from dpose.scene import contact_sheet, render, scene_seed
+    from dpose.scene import contact_sheet, render_person, scene_seed
 
     console = Console()
     with console.status("rendering"):
-        scenes = [render(look, scene_seed(look, split, index)) for index in range(count)]
+        scenes = [render_person(look, scene_seed(look, split, index)) for index in range(count)]
         write_image(out, contact_sheet(scenes, columns=min(columns, count), skeleton=skeleton))
     console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)

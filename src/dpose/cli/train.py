@@ -354,9 +354,9 @@ def _only(data: list[str] | None, annotations: str) -> str:
 
 def told(run: Run, console: Console) -> None:
     """Print what came of a run, in its first process; exit with 130 if it was stopped."""
-    from dpose.training.distributed import ranks
+    from dpose.training.distributed import process_group
 
-    if not ranks().first:
+    if not process_group().first:
         console = Console(quiet=True)
     console.print()
     console.print(run.statement.paragraph(), highlight=False)

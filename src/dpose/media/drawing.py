@@ -74,7 +74,7 @@ def draw_skeleton(
     return canvas
 
 
-def grid(
+def picture_grid(
     images: Sequence[Image],
     columns: int,
     pad: int = 4,

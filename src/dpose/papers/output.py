@@ -12,7 +12,7 @@ from dpose.papers.experiment import Experiment, Findings, Outcome, Values
 from dpose.privacy.statement import software_versions
 from dpose.report.document import head
 from dpose.report.markup import Html, bullets, scrolling_table, tag, together
-from dpose.report.results import Table, drawn, markdown_table
+from dpose.report.results import Table, drawing_html, markdown_table
 
 
 def write_results(
@@ -52,7 +52,7 @@ def page(experiment: Experiment, findings: Findings) -> str:
         tag("h1", experiment.title),
         bullets(findings.notes),
     )
-    drawings = [tag("section", drawn(drawing)) for drawing in findings.drawings]
+    drawings = [tag("section", drawing_html(drawing)) for drawing in findings.drawings]
     tables = [tag("section", _table(table)) for table in findings.tables]
     body = tag("body", top, tag("main", *drawings, *tables))
     return (

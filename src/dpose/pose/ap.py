@@ -89,12 +89,12 @@ class APResult:
 
     def plot(self) -> Any:
         """Bars of each joint's similarity, and of each group's AP where there are groups; a matplotlib Figure."""
-        from dpose.pose.plots import bars
+        from dpose.pose.plots import bar_panels
 
         panels = [("Similarity by joint", dict(self.joints))]
         if self.groups:
             panels.append(("AP by scenario", {g: s["AP"] for g, (s, _) in self.groups.items()}))
-        return bars(panels, top=1.0, title=f"AP {_cell(self.scores['AP'])}")
+        return bar_panels(panels, top=1.0, title=f"AP {_cell(self.scores['AP'])}")
 
     def _footnote(self) -> str:
         note = f"{self.people} people in {self.pictures} pictures, {self.predictions} predicted"

@@ -31,7 +31,7 @@ def label_boxes(labels: CocoSet) -> dict[int, list[Box]]:
     }
 
 
-def average_precision(
+def keypoint_ap(
     model: PoseModel,
     labels: CocoSet,
     boxes: Mapping[int, Sequence[Box]],

@@ -100,11 +100,11 @@ class PCKhResult:
 
     def plot(self) -> Any:
         """Bars of the columns and of each scored joint at the first threshold; a matplotlib Figure."""
-        from dpose.pose.plots import bars
+        from dpose.pose.plots import bar_panels
 
         first = self.thresholds[0]
         joints = self.joint(first)
-        return bars(
+        return bar_panels(
             [
                 (f"PCKh@{first:g}", self.columns()),
                 ("by joint", {MPII.joints[j]: float(joints[j]) for j in SCORED}),

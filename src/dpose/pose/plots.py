@@ -9,7 +9,7 @@ from typing import Any
 from dpose.errors import DposeError
 
 
-def bars(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, title: str) -> Any:
+def bar_panels(panels: Sequence[tuple[str, Mapping[str, float]]], top: float, title: str) -> Any:
     """A figure with one panel of horizontal bars for each table.
 
     Args:

@@ -218,7 +218,7 @@ def noise_multiplier(
     if remembered is not None and MIN_SIGMA <= remembered <= MAX_SIGMA:
         return remembered
     sigma = _calibrate(epsilon, delta, q, steps, relation, accountant)
-    calibration.remember(asked, sigma)
+    calibration.remember_answer(asked, sigma)
     return sigma
 
 

@@ -90,7 +90,7 @@ def recall(asked: Mapping[str, Any]) -> float | None:
     return None
 
 
-def remember(asked: Mapping[str, Any], sigma: float) -> None:
+def remember_answer(asked: Mapping[str, Any], sigma: float) -> None:
     """Store an answer; a cache that cannot be written is no error."""
     with contextlib.suppress(DposeError, OSError):
         write_atomic(_path(asked), json.dumps(_entry(asked, sigma)))

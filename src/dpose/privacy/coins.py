@@ -127,7 +127,7 @@ class Coins:
         return heads
 
 
-def toss(coin: Coin, count: int, stream: Stream) -> Heads:
+def toss_alike(coin: Coin, count: int, stream: Stream) -> Heads:
     """`count` independent tosses of one coin."""
     heads: Heads = Coins.of([coin]).settle_rows(draw_words(count, stream)[None], stream)[0]
     return heads

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.coins import Coins, decay, draw_words, logistic, toss
+from dpose.privacy.coins import Coins, decay, draw_words, logistic, toss_alike
 from dpose.privacy.noise import Stream
 
 Integers = NDArray[np.int64]
@@ -72,7 +72,7 @@ def _laplace(scale: Fraction, count: int, stream: Stream) -> Integers:
         value[left] += 1 << levels
         if value[left].max() >= 1 << 62:
             raise OverflowError("a draw beyond 64 bits; its probability is below e^-1000")
-        left = left[toss(beyond, left.size, stream)]
+        left = left[toss_alike(beyond, left.size, stream)]
     # x or -1 - x: the latter is what inverting all bits gives
     value ^= -negative.astype(np.int64)
     return value

@@ -1,8 +1,8 @@
 """Copies of a unit among the units: one unit under several names, and told so by an identity fixed beforehand.
 
 A picture that lies in a folder under eleven names would be sampled, clipped and added eleven times: what is stated for
-one unit would hold for an eleventh of it. `merge` makes one unit of those that share a name in `copies`, with the views
-of all of them; it is clipped once.
+one unit would hold for an eleventh of it. `merge_units` makes one unit of those that share a name in `copies`, with the
+views of all of them; it is clipped once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def groups_of(names: Sequence[Sequence[str]]) -> list[list[int]]:
     return list(groups.values())
 
 
-def merge(data: UnitDataset, groups: Sequence[Sequence[int]]) -> UnitDataset:
+def merge_units(data: UnitDataset, groups: Sequence[Sequence[int]]) -> UnitDataset:
     """The units of `data` with each of `groups` as one unit; `data` itself where every group is of one."""
     if all(len(group) == 1 for group in groups):
         return data

@@ -376,7 +376,7 @@ def check_budgets(entry: Charge, state_dir: Path | None = None) -> None:
             )
 
 
-def claim(entry: Charge, state_dir: Path | None = None) -> None:
+def charge_account(entry: Charge, state_dir: Path | None = None) -> None:
     """Check the budgets and record `entry`, with no other process in between.
 
     Raises:

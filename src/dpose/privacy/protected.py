@@ -28,7 +28,7 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.merged import groups_of, merge
+from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.odometer import Marks, marks_of
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, CopiedUnits, LabelledUnits, Unit, UnitDataset, View
@@ -160,7 +160,7 @@ def protect(
             highlight=False,
         )
     identity = Identity(total.digest(), marks_of(pictures), len(groups), merged)
-    return Protected(merge(data, groups), unit, relation, stability, identity, selection)
+    return Protected(merge_units(data, groups), unit, relation, stability, identity, selection)
 
 
 def label_digest(data: UnitDataset, index: int) -> str:

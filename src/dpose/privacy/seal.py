@@ -127,7 +127,7 @@ def sealed_alone(statement: PrivacyStatement, digests: Mapping[str, str]) -> tup
     return replace(statement, seal=entry.sha256), entry.line()
 
 
-def opened(statement: PrivacyStatement, line: bytes | str, where: str) -> Seal:
+def open_seal(statement: PrivacyStatement, line: bytes | str, where: str) -> Seal:
     """The seal of a release, checked against the statement that names it.
 
     Args:

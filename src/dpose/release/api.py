@@ -23,7 +23,7 @@ from dpose.release.mechanism import Plan, Released
 from dpose.release.once import spend
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
-from dpose.release.statements import statement_of
+from dpose.release.statements import release_statement
 
 PEAKS = {"uint8": 255, "uint16": 65535}
 
@@ -103,7 +103,7 @@ def pixelize(
     else:
         shown = np.stack([one.picture() for one in released])
     picture = shown.reshape(tuple(image.shape))
-    return Release(picture, claim(plan, seeded=seeded, caveats=(*told, *caveats)), released)
+    return Release(picture, claim_picture(plan, seeded=seeded, caveats=(*told, *caveats)), released)
 
 
 def bind(
@@ -118,14 +118,14 @@ def bind(
     return kind.of(setting, height, width, channels, peak, frames)
 
 
-def claim(
+def claim_picture(
     plan: Plan | PaperPlan, *, seeded: bool, caveats: Sequence[str] = (), conditional_on: Sequence[str] = ()
 ) -> PrivacyStatement:
     """The statement of what `plan` releases."""
     if isinstance(plan, PaperPlan):
         made = plan.statement()
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
-    return statement_of(plan, seeded=seeded, caveats=caveats, conditional_on=conditional_on)
+    return release_statement(plan, seeded=seeded, caveats=caveats, conditional_on=conditional_on)
 
 
 def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:

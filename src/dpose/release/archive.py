@@ -34,7 +34,7 @@ _SPARE = 256
 """Bytes that NumPy's own header may add to an array."""
 
 
-def pack(released: Released, statement: PrivacyStatement) -> bytes:
+def pack_archive(released: Released, statement: PrivacyStatement) -> bytes:
     """The archive's content."""
     cells = released.cells
     regions = isinstance(cells, RegionSums)

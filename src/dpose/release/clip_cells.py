@@ -52,7 +52,7 @@ def even_edges(length: int, parts: int) -> NDArray[np.int64]:
     return np.arange(parts + 1, dtype=np.int64) * length // parts
 
 
-def fill(sizes: Mapping[int, int], m: int) -> int:
+def largest_fill(sizes: Mapping[int, int], m: int) -> int:
     """The largest sum of squares of whole numbers that add up to at most `m`, each at most its cell's size.
 
     Args:
@@ -69,7 +69,7 @@ def fill(sizes: Mapping[int, int], m: int) -> int:
     return squares
 
 
-def counted(length: int, parts: int) -> Counter[int]:
+def count_lengths(length: int, parts: int) -> Counter[int]:
     """How many of `even_edges`' pieces have each length."""
     longer = length % parts
     return Counter(

@@ -13,7 +13,7 @@ from dpose.release.regions import PrivateRegions
 from dpose.release.statements import FACE, face_in
 
 
-def explain(plan: Plan | PaperPlan, rate: Fraction | None = None) -> list[str]:
+def explain_picture(plan: Plan | PaperPlan, rate: Fraction | None = None) -> list[str]:
     """Lines of text, for a person.
 
     Args:

@@ -14,14 +14,14 @@ from dpose.media.images import IMAGE_SUFFIXES, picture_header, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import PEAKS, bind, pixelize
-from dpose.release.archive import pack, unpack
+from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import Setting
 from dpose.release.embed import encoded, sidecar_of, stamp, stamped_picture
 from dpose.release.mechanism import Plan
 from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.verify import PICTURES
-from dpose.release.video import release_video
+from dpose.release.video import pixelize_video
 
 DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
 TOLD = 20
@@ -67,8 +67,8 @@ def find_jobs(
 ) -> list[Job]:
     """Which files to release, and where to.
 
-    In a folder they are numbered, on from what is there, in the order of their names; `remember` writes down which is
-    which.
+    In a folder they are numbered, on from what is there, in the order of their names; `record_names` writes down which
+    is which.
 
     Args:
         paths: Files, folders (with what is below them) and globs.
@@ -106,7 +106,7 @@ def find_jobs(
     return jobs
 
 
-def remember(jobs: Sequence[Job], out: Path) -> Path | None:
+def record_names(jobs: Sequence[Job], out: Path) -> Path | None:
     """Write down, in the user's state folder, which original each number stands for: before they are released.
 
     Returns:
@@ -141,7 +141,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
             seed=seed,
             caveats=(DECODED,) if header.lossy else (),
         )
-    archive = pack(release.frames[0], release.statement)
+    archive = pack_archive(release.frames[0], release.statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":
         picture = stamped_picture(release.frames[0], job.target.suffix, release.statement)
@@ -198,7 +198,7 @@ def release_all(
                         statement = futures.pop(number).result()
                     else:
                         with naming(job.source):
-                            statement = release_video(
+                            statement = pixelize_video(
                                 job.source,
                                 job.target,
                                 setting,

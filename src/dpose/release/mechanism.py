@@ -62,7 +62,7 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Stage:
+class NoiseStage:
     """Noise for one set of sums.
 
     Attributes:
@@ -105,7 +105,7 @@ class Plan:
     setting: Setting
     blocks: BlockSums
     frames: int | None
-    stages: tuple[Stage, ...]
+    stages: tuple[NoiseStage, ...]
     mask: Mask | None = None
 
     @classmethod
@@ -159,7 +159,7 @@ class Plan:
             shares = [(b"coarse", blocks, Fraction(1))]
         steps = frames if frames is not None and setting.per_frame else 1
         stages = tuple(
-            Stage(_event(setting, cells.sensitivity(neighbours), share, steps), name)
+            NoiseStage(_event(setting, cells.sensitivity(neighbours), share, steps), name)
             for name, cells, share in shares
         )
         return cls(setting, blocks, frames, stages, mask)
@@ -191,7 +191,7 @@ class Plan:
             What may be published.
         """
 
-        def stream(stage: Stage) -> Stream:
+        def stream(stage: NoiseStage) -> Stream:
             return source.stream(Purpose.RELEASE, frame, stage.name)
 
         first = self.stages[0]

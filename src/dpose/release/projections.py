@@ -28,10 +28,10 @@ from dpose.privacy.statement import Neighbours
 from dpose.release.clip_cells import (
     ClipShape,
     blend_gain,
-    counted,
+    count_lengths,
     even_edges,
-    fill,
     inverse_squares,
+    largest_fill,
     products,
     squares_of,
     sum_cells,
@@ -154,11 +154,13 @@ class BlockMeans:
 
     @cached_property
     def _areas(self) -> Counter[int]:
-        return products(counted(self.shape.height, self.rows), counted(self.shape.width, self.columns))
+        return products(
+            count_lengths(self.shape.height, self.rows), count_lengths(self.shape.width, self.columns)
+        )
 
     @cached_property
     def _times(self) -> Counter[int]:
-        return counted(self.shape.frames, self.groups)
+        return count_lengths(self.shape.frames, self.groups)
 
     def apply(self, total: Values, frames: int) -> Values:
         """Sums of the cells of one group.
@@ -207,12 +209,12 @@ class BlockMeans:
         """
         scope, m = neighbours.scope, neighbours.m
         if scope == "clip":
-            squares = fill(products(self._areas, self._times), m)
+            squares = largest_fill(products(self._areas, self._times), m)
         elif scope == "frame":
             # the same pixels in every frame of a group: their changes add up in one sum
-            squares = fill(self._areas, m) * squares_of(self._times)
+            squares = largest_fill(self._areas, m) * squares_of(self._times)
         elif scope == ONE_FRAME:
-            squares = fill(self._areas, m)
+            squares = largest_fill(self._areas, m)
         else:
             raise ValueError(f"no neighbours of a clip: {neighbours}")
         return Fraction(PEAK**2 * self.shape.channels * squares)
@@ -290,7 +292,7 @@ class Separable:
 
     @cached_property
     def _times(self) -> Counter[int]:
-        return counted(self.shape.frames, self.groups)
+        return count_lengths(self.shape.frames, self.groups)
 
     @cached_property
     def _floats(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

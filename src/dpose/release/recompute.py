@@ -28,7 +28,7 @@ from dpose.release.mechanism import Plan
 from dpose.release.operators import Mask
 from dpose.release.projections import ONE_FRAME, make_operator
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.statements import statement_of
+from dpose.release.statements import release_statement
 
 RULES = (
     r"the segmenter .+, run on stage one's released picture",
@@ -65,14 +65,14 @@ def expected(statement: PrivacyStatement, where: str) -> PrivacyStatement:
     Raises:
         DposeError: the record is incomplete, or no release has it.
     """
-    plan = plan_of(statement, where)
+    plan = recorded_plan(statement, where)
     seeded = statement.kind is Kind.SEEDED
     if isinstance(plan, ClipPlan):
         return clip_statement(plan, seeded=seeded)
-    return _with_record(statement_of(plan, seeded=seeded), statement)
+    return _with_record(release_statement(plan, seeded=seeded), statement)
 
 
-def plan_of(statement: PrivacyStatement, where: str) -> Plan | ClipPlan:
+def recorded_plan(statement: PrivacyStatement, where: str) -> Plan | ClipPlan:
     """The plan that a statement's record and budget belong to.
 
     Raises:
@@ -94,11 +94,11 @@ def _pixelization(statement: PrivacyStatement, where: str) -> Plan:
     record, neighbours = statement.release, statement.neighbours
     if record["mechanism"] != "pixelization":
         raise ValueError("another mechanism")
-    width, height = whole(r"(\d{1,6})x(\d{1,6})", record["size"])
+    width, height = whole_numbers(r"(\d{1,6})x(\d{1,6})", record["size"])
     channels, peak, block, n = (
-        whole(r"(\d{1,6})", record[k])[0] for k in ("channels", "levels", "block", "subdivide")
+        whole_numbers(r"(\d{1,6})", record[k])[0] for k in ("channels", "levels", "block", "subdivide")
     )
-    frames = whole(r"(\d{1,9})", record["frames"])[0] if "frames" in record else None
+    frames = whole_numbers(r"(\d{1,9})", record["frames"])[0] if "frames" in record else None
     if channels not in (1, 3) or peak not in (255, 65535) or min(width, height, block, n, frames or 1) < 1:
         raise ValueError("out of range")
     if neighbours is None or neighbours.scope not in ("picture", "clip", "frame"):
@@ -152,14 +152,17 @@ def _clip(statement: PrivacyStatement, where: str) -> ClipPlan:
     record, neighbours = statement.release, statement.neighbours
     if neighbours is None or neighbours.scope not in ("clip", "frame", ONE_FRAME):
         raise DposeError("its statement has no neighbours of a released clip", where)
-    width, height = whole(r"(\d{1,6})x(\d{1,6})", record["size"])
-    columns, rows, groups = whole(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"])
-    (channels,), (frames,) = whole(r"([13])", record["channels"]), whole(r"(\d{1,9})", record["frames"])
+    width, height = whole_numbers(r"(\d{1,6})x(\d{1,6})", record["size"])
+    columns, rows, groups = whole_numbers(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"])
+    (channels,), (frames,) = (
+        whole_numbers(r"([13])", record["channels"]),
+        whole_numbers(r"(\d{1,9})", record["frames"]),
+    )
     if min(width, height, frames) < 1 or record["operator"] not in OPERATORS:
         raise ValueError("out of range")
     shape = ClipShape(frames, height, width, channels)
     norm = float(record["clip norm"]) if "clip norm" in record else None
-    together = whole(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
+    together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
     assert statement.epsilon is not None
     assert statement.delta is not None
     setting = ClipSetting(
@@ -259,7 +262,7 @@ def compare_words(
                 raise DposeError(f"its {name} hold what does not follow: {line}", where, "do not rely on it")
 
 
-def whole(pattern: str, text: str) -> tuple[int, ...]:
+def whole_numbers(pattern: str, text: str) -> tuple[int, ...]:
     """The numbers in a recorded text.
 
     Raises:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.seal import Seal, opened, sealed_alone
+from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.mechanism import Released
 from dpose.release.operators import Mask, RegionSums
@@ -61,7 +61,7 @@ def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str
             raise DposeError("carries a seal that its statement does not name", where, "do not rely on it")
         return None
     # which file it lies in was settled after the seal
-    seal = opened(replace(statement, artefact_sha256=""), line, where)
+    seal = open_seal(replace(statement, artefact_sha256=""), line, where)
     seal.check_digests(digests, where)
     return seal
 

@@ -19,7 +19,7 @@ HEADER = (
 )
 
 
-def statement_of(
+def release_statement(
     plan: Plan, *, seeded: bool, caveats: Sequence[str] = (), conditional_on: Sequence[str] = ()
 ) -> PrivacyStatement:
     """The statement of what `plan` releases.

@@ -31,7 +31,7 @@ from dpose.release.follows import check_cells, check_grey, check_restored
 from dpose.release.mechanism import Plan, Released
 from dpose.release.once import GIVEN
 from dpose.release.operators import RegionSums
-from dpose.release.recompute import compare, compare_words, expected, plan_of, whole
+from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
 from dpose.release.sealing import FILE, PIXELS, check_seal, mask_digest, pixels_digest
 from dpose.release.video import DECODED, SOUND
 
@@ -40,7 +40,7 @@ ARTEFACTS = (*PICTURES, ".npz", *VIDEO_SUFFIXES)
 
 
 @dataclass
-class Found:
+class OpenedRelease:
     """A released file, opened.
 
     Attributes:
@@ -141,7 +141,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     return statement, line + _ending(found)
 
 
-def _opened(path: Path) -> Found:
+def _opened(path: Path) -> OpenedRelease:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         released, statement = unpack(path.read_bytes(), str(path))
@@ -153,7 +153,7 @@ def _opened(path: Path) -> Found:
             "block": str(cells.block),
             "subdivide": str(getattr(cells, "subdivide", 1)),
         }
-        return Found(path, statement, bool(statement.seal), shown, released)
+        return OpenedRelease(path, statement, bool(statement.seal), shown, released)
     if suffix in PICTURES:
         return _picture(path)
     statement, line = read_sidecar(path)
@@ -163,10 +163,12 @@ def _opened(path: Path) -> Found:
     info = probe(path)
     shown = {"size": f"{info.width}x{info.height}", "frames": str(info.frames)}
     unchecked = ["that its frames follow from released values, of which a video keeps none"]
-    return Found(path, statement, seal is not None, shown, video=True, sound=info.sound, unchecked=unchecked)
+    return OpenedRelease(
+        path, statement, seal is not None, shown, video=True, sound=info.sound, unchecked=unchecked
+    )
 
 
-def _picture(path: Path) -> Found:
+def _picture(path: Path) -> OpenedRelease:
     data, where = path.read_bytes(), str(path)
     statement, line = read_stamp(data, where)
     pixels, lossless = decode_pixels(data, where), read_header(data).format == "png"
@@ -177,12 +179,12 @@ def _picture(path: Path) -> Found:
     }
     if lossless:
         shown["levels"] = str(np.iinfo(pixels.dtype).max)
-    found = Found(path, statement, seal is not None, shown, pixels=pixels, lossless=lossless)
+    found = OpenedRelease(path, statement, seal is not None, shown, pixels=pixels, lossless=lossless)
     _look_beside(found)
     return found
 
 
-def _look_beside(found: Found) -> None:
+def _look_beside(found: OpenedRelease) -> None:
     """Take the released values from the archive beside a picture, where that is of the same release."""
     beside = found.path.with_suffix(".npz")
     if beside.is_file():
@@ -198,7 +200,7 @@ def _look_beside(found: Found) -> None:
         found.unchecked.append(f"the archive beside it, which is another release's ({beside.name})")
 
 
-def _check_sound(found: Found) -> None:
+def _check_sound(found: OpenedRelease) -> None:
     told = SOUND in (*found.statement.conditional_on, *found.statement.caveats)
     if found.video and found.sound != told:
         have, say = (
@@ -207,7 +209,7 @@ def _check_sound(found: Found) -> None:
         raise DposeError(f"{have}, and its statement {say}", str(found.path), "do not rely on it")
 
 
-def _check_statement(found: Found) -> None:
+def _check_statement(found: OpenedRelease) -> None:
     """Make the statement again from what it records, and compare."""
     statement, where = found.statement, str(found.path)
     record = statement.release
@@ -229,7 +231,7 @@ def _check_statement(found: Found) -> None:
     compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
 
 
-def _older_events(found: Found) -> tuple[Any, ...]:
+def _older_events(found: OpenedRelease) -> tuple[Any, ...]:
     """Compare a public mask with the archive's; the events that earlier versions made for it."""
     statement = found.statement
     cells = None if found.released is None else found.released.cells
@@ -239,11 +241,11 @@ def _older_events(found: Found) -> tuple[Any, ...]:
     told = statement.release.get("blocks_sha256")
     if told is not None and told != mask_digest(cells.mask):
         raise DposeError("its mask is not the one that its statement is about", str(found.path))
-    plan = plan_of(statement, str(found.path))
+    plan = recorded_plan(statement, str(found.path))
     return plan.calibrated_to(cells) if isinstance(plan, Plan) else ()
 
 
-def _check_picture(found: Found) -> None:
+def _check_picture(found: OpenedRelease) -> None:
     if found.pixels is None:
         return
     if found.released is not None:
@@ -251,13 +253,13 @@ def _check_picture(found: Found) -> None:
         return
     record = found.statement.release
     if found.lossless:
-        ((block,), (n,)) = (whole(r"(\d{1,6})", record[name]) for name in ("block", "subdivide"))
+        ((block,), (n,)) = (whole_numbers(r"(\d{1,6})", record[name]) for name in ("block", "subdivide"))
         check_cells(found.pixels, block // n, str(found.path))
         return
     found.unchecked.append("that the picture follows from released values, as there is no archive beside it")
 
 
-def _ending(found: Found) -> str:
+def _ending(found: OpenedRelease) -> str:
     heard = "; its sound is the original's and not protected" if found.sound else ""
     return heard + (f"; not checked: {'; '.join(found.unchecked)}" if found.unchecked else "")
 

@@ -15,7 +15,7 @@ from dpose.errors import DposeError
 from dpose.media.video import Frame, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import bind, claim
+from dpose.release.api import bind, claim_picture
 from dpose.release.config import Setting
 from dpose.release.embed import write_sidecar
 from dpose.release.mechanism import Plan
@@ -29,7 +29,7 @@ DECODED = (
 SOUND = "the sound was copied unchanged and is not protected at all"
 
 
-def release_video(
+def pixelize_video(
     path: Path,
     out: Path,
     setting: Setting,
@@ -71,7 +71,9 @@ def release_video(
             writer.add(pixels, frame.pts, frame.duration)
             if progress is not None:
                 progress()
-    statement = claim(plan, seeded=seeded, caveats=(DECODED,), conditional_on=(SOUND,) if kept else ())
+    statement = claim_picture(
+        plan, seeded=seeded, caveats=(DECODED,), conditional_on=(SOUND,) if kept else ()
+    )
     # the statement first: a video without one must never stand there
     statement = write_sidecar(out, temporary, statement)
     settle(temporary, out)

@@ -34,7 +34,7 @@ def tidy(number: str) -> str:
     return mantissa.replace("-", MINUS) + (f"e{int(exponent)}" if e else "")
 
 
-def score(value: float | None) -> str:
+def percentage(value: float | None) -> str:
     """A percentage with one decimal."""
     return MISSING if value is None else f"{value:.1f}"
 

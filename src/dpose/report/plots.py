@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
-from dpose.media.drawing import grid
+from dpose.media.drawing import picture_grid
 from dpose.media.images import encode_image
 
 INK, GRID = "#22303c", "#e5e7eb"
@@ -129,7 +129,7 @@ def heat_map(
 def pictures(panels: Sequence[tuple[str, NDArray[np.uint8]]], columns: int) -> bytes:
     """Labelled pictures in rows, as PNG."""
     shown = [_colour(_fitted(picture)) for _, picture in panels]
-    return encode_image(grid(shown, columns, pad=6, labels=[label for label, _ in panels]), ".png")
+    return encode_image(picture_grid(shown, columns, pad=6, labels=[label for label, _ in panels]), ".png")
 
 
 def _fitted(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -46,7 +46,7 @@ def markdown_table(table: Table) -> list[str]:
     return [*head, *(_row(row) for row in table.rows)]
 
 
-def drawn(drawing: Drawing) -> Html:
+def drawing_html(drawing: Drawing) -> Html:
     """A figure with its caption, the picture within the page."""
     height, width = decode_image(drawing.png, drawing.name).shape[:2]
     uri = "data:image/png;base64," + base64.b64encode(drawing.png).decode("ascii")

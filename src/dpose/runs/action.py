@@ -17,27 +17,27 @@ from dpose.action.model import (
     ActionModel,
     ActionPreset,
     ActionStrategy,
-    apply_strategy,
+    apply_action_strategy,
     fresh_model,
     load_pretrained,
 )
 from dpose.action.task import ActionTask
 from dpose.errors import DposeError
 from dpose.files import check_free
-from dpose.runs.build import counted, only_source, selection
+from dpose.runs.build import only_source, selection, told_count
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import record_score
-from dpose.runs.explain import explain
+from dpose.runs.explain import explain_plan
 from dpose.runs.places import places_of, run_config, shown_settings
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
 from dpose.runs.warnings import few_units
-from dpose.training.distributed import ranks
+from dpose.training.distributed import process_group
 from dpose.training.first_weights import FirstWeights
 from dpose.training.folder import read_statement
-from dpose.training.score import score
+from dpose.training.score import metric_of_views
 from dpose.training.trainer import Run, train
-from dpose.training.validation import Watch
+from dpose.training.validation import Validation
 
 UNIT = "video"
 NOBODY_IN_KINETICS = (
@@ -70,7 +70,7 @@ def train_action(
     Raises:
         DposeError: data, model or plan are not possible; or there is nothing to resume.
     """
-    place = ranks()
+    place = process_group()
     console = console if place.first else Console(quiet=True)
     if not resume:
         check_free(out, may_be_empty=True)
@@ -78,7 +78,7 @@ def train_action(
     spec = ActionSpec.parse(_source(config)).for_purpose("train")
     units = open_action_units(config)
     model, start = build_action_model(config, units.videos.actions)
-    private, count = config.plan.kind.reads_private_data, counted(config, len(units))
+    private, count = config.plan.kind.reads_private_data, told_count(config, len(units))
     show_report([f"{spec.shown}: {count:,} units"] if private else units.report, console)
     warning = few_units(count) if private else None
     if warning:
@@ -114,7 +114,7 @@ def explain_action_run(config: RunConfig) -> RenderableType:
     """
     size = config.model.input_size or ActionConfig(("",), _preset(config)).input_size
     try:
-        count = counted(config, len(open_action_units(config)))
+        count = told_count(config, len(open_action_units(config)))
         how = "counted" if config.plan.nominal_units is None else "nominal"
     except DposeError as error:
         if config.data.units is None:
@@ -125,7 +125,7 @@ def explain_action_run(config: RunConfig) -> RenderableType:
         f"{_source(config)}: {count:,} videos ({how}), {views} of each one's clips in a gradient."
         f" Starts from {config.model.init or 'nothing'}; public data: {config.data.public or 'none'}.\n"
     )
-    return Group(lines, explain(config.plan, count, size))
+    return Group(lines, explain_plan(config.plan, count, size))
 
 
 def _source(config: RunConfig) -> str:
@@ -177,7 +177,7 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
         else:
             load_pretrained(model, path)
             start = FirstWeights.of(path, NOBODY_IN_KINETICS)
-    apply_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
+    apply_action_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), start
 
 
@@ -208,7 +208,8 @@ def evaluate_action(folder: Path, data: str, *, limit: int | None = None, consol
     )
     placed = model.to("cuda" if torch.cuda.is_available() else "cpu")
     result = cast(
-        Top1Result, score(ActionTask(videos.actions), placed, units, views_at_once=16, console=console)
+        Top1Result,
+        metric_of_views(ActionTask(videos.actions), placed, units, views_at_once=16, console=console),
     )
     record_score(folder, "action", spec.shown, spec.public, len(units), result, {}, statement, console)
     if (folder / "report.html").exists():
@@ -245,7 +246,7 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
     return VideoUnits(open_videos(spec, purpose="train"), model, views=config.data.views or 1, augment=True)
 
 
-def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Watch | None:
+def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validation | None:
     """As configured; by default the held-out films of people who are nobody."""
     if config.data.watch == "none" or (config.data.watch is None and not own.public):
         return None
@@ -257,4 +258,4 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Watch | N
             "watch public or held-out data",
         )
     units = VideoUnits(open_videos(spec, purpose="evaluate", limit=200), model)
-    return Watch(units, f"{spec.shown}, {len(units):,} units", spec.public)
+    return Validation(units, f"{spec.shown}, {len(units):,} units", spec.public)

@@ -21,7 +21,7 @@ from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.detections import Box
-from dpose.pose.data.problems import counted
+from dpose.pose.data.problems import count_problems
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
 from dpose.pose.predict import Prediction, draw_prediction, predict_image, predict_people
@@ -55,7 +55,7 @@ class Annotated:
         people = "1 person" if self.people == 1 else f"{self.people:,} people"
         told = [f"{' and '.join(made) or 'Nothing'} drawn, {people}"]
         if self.problems:
-            told += [*self.problems, counted(len(self.problems))]
+            told += [*self.problems, count_problems(len(self.problems))]
         return told
 
 

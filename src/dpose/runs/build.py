@@ -229,7 +229,7 @@ def selection(config: RunConfig) -> Selection | None:
     return Selection(config.data.limit, config.plan.relation, config.plan.nominal_units)
 
 
-def counted(config: RunConfig, count: int) -> int:
+def told_count(config: RunConfig, count: int) -> int:
     """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
     nominal = config.plan.nominal_units
     return count if nominal is None else min(nominal, config.data.limit or nominal)

@@ -21,7 +21,7 @@ PCKH = "mean PCKh@0.5"
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRun:
     """One run.
 
     Attributes:
@@ -43,7 +43,7 @@ class Compared:
     metric: str = ""
 
 
-def read_runs(folders: Sequence[Path]) -> list[Compared]:
+def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
     """The runs in `folders`, in that order.
 
     Raises:
@@ -52,7 +52,7 @@ def read_runs(folders: Sequence[Path]) -> list[Compared]:
     return [_read(folder) for folder in folders]
 
 
-def _read(folder: Path) -> Compared:
+def _read(folder: Path) -> ComparedRun:
     config = run_config(folder)
     statement = read_statement(folder)
     if statement is None:
@@ -68,7 +68,7 @@ def _read(folder: Path) -> Compared:
     for data, result in found:
         if main := _main(result):
             scores[data if main[0] == PCKH else f"{data}: {main[0]}"] = main[1]
-    return Compared(
+    return ComparedRun(
         name=folder.name,
         method=config.plan.method,
         statement=statement,
@@ -95,7 +95,7 @@ def _line(text: str) -> dict[str, Any]:
         return {}
 
 
-def comparison_table(runs: Sequence[Compared]) -> Table:
+def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     """A row a run: what it guarantees beside how well it does."""
     data = list(dict.fromkeys(name for run in runs for name in run.scores))
     table = Table(title=f"{PCKH}, or the metric named, in percent", title_justify="left")
@@ -116,7 +116,7 @@ def comparison_table(runs: Sequence[Compared]) -> Table:
     return table
 
 
-def draw_comparison(runs: Sequence[Compared], out: Path) -> None:
+def draw_comparison(runs: Sequence[ComparedRun], out: Path) -> None:
     """The score by step and at the end, a line and a bar a run, as a picture.
 
     Raises:
@@ -157,6 +157,6 @@ def draw_comparison(runs: Sequence[Compared], out: Path) -> None:
     write_atomic(out, buffer.getvalue())
 
 
-def _label(run: Compared) -> str:
+def _label(run: ComparedRun) -> str:
     epsilon = run.statement.epsilon
     return run.name if epsilon is None else f"{run.name}, epsilon {upper(epsilon)}"

@@ -30,7 +30,7 @@ TEST = "synthetic:ward:test"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DemoRecipe:
     """The demo's settings, chosen on `ward:val`.
 
     Attributes:
@@ -47,7 +47,7 @@ class Recipe:
 
 
 def run_demo(
-    out: Path | None, seed: int | None, console: Console, recipe: Recipe | None = None, command: str = ""
+    out: Path | None, seed: int | None, console: Console, recipe: DemoRecipe | None = None, command: str = ""
 ) -> Run:
     """Train privately from the public weights, and without privacy; print the scores on `ward:test` and the statement.
 
@@ -61,7 +61,7 @@ def run_demo(
     Raises:
         DposeError: `out` exists, or cannot be written to.
     """
-    recipe = recipe or Recipe()
+    recipe = recipe or DemoRecipe()
     folder = _free("runs/demo") if out is None else out
     plain = folder.with_name(f"{folder.name}-non-private")
     for path in (folder, plain):
@@ -98,7 +98,7 @@ def run_demo(
     return private
 
 
-def configure(recipe: Recipe, seed: int | None, method: str) -> RunConfig:
+def configure(recipe: DemoRecipe, seed: int | None, method: str) -> RunConfig:
     """One of the demo's two runs: they differ in the method and in nothing else."""
     budget = {"epsilon": EPSILON, "delta": DELTA} if method == "dp-sgd" else {}
     return RunConfig.from_dict(

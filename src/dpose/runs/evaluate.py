@@ -29,7 +29,7 @@ from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
 from dpose.runs.scoring import score_boxes
 from dpose.training.folder import read_statement
-from dpose.training.score import score
+from dpose.training.score import metric_of_views
 from dpose.units import Result
 
 
@@ -98,7 +98,7 @@ def evaluate_run(
         for path in paths:
             scored = _placed(path)
             task = PoseTask(scored.config.skeleton, scored.config.split_ratio, labels=units.skeleton.name)
-            results.append(cast(PCKhResult, score(task, scored, units, console=console)))
+            results.append(cast(PCKhResult, metric_of_views(task, scored, units, console=console)))
     named = {name: result.to_dict() for (name, _), result in zip(beside, results[1:], strict=True)}
     record_score(folder, "pose", shown_spec(spec), spec.public, count, results[0], named, statement, console)
     if (folder / "report.html").exists():

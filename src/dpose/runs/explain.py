@@ -19,7 +19,7 @@ RELATIONS = {
 }
 
 
-def explain(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) -> RenderableType:
+def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) -> RenderableType:
     """What `plan` does to `units` units: noise by each accountant, steps, what is protected and what is not.
 
     Args:

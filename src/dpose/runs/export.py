@@ -27,10 +27,10 @@ def export_run(folder: Path, out: Path, pictures: Sequence[Path]) -> Exported:
     model = load_model(folder)
     images = [read_image(path) for path in pictures]
     if not images:
-        from dpose.scene import render, scene_seed
+        from dpose.scene import render_person, scene_seed
 
         images = [
-            render("studio", scene_seed("studio", "test", i), size=model.config.input_size).image
+            render_person("studio", scene_seed("studio", "test", i), size=model.config.input_size).image
             for i in range(COMPARED)
         ]
     statement = folder / "privacy.json"

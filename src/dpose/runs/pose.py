@@ -16,23 +16,23 @@ from dpose.pose.task import PoseTask
 from dpose.runs.build import (
     build_model,
     conditions,
-    counted,
     first_weights,
     open_public,
     open_units,
     precision,
     settled,
     shown_spec,
+    told_count,
     watched,
 )
 from dpose.runs.config import RunConfig
-from dpose.runs.explain import explain
+from dpose.runs.explain import explain_plan
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import WATCHED, make_report, show_report
 from dpose.runs.warnings import few_units, slow_in_bf16
-from dpose.training.distributed import ranks
+from dpose.training.distributed import process_group
 from dpose.training.trainer import Run, train
-from dpose.training.validation import Watch
+from dpose.training.validation import Validation
 
 
 def train_pose(
@@ -56,7 +56,7 @@ def train_pose(
     Raises:
         DposeError: data, model or plan are not possible; or there is nothing to resume.
     """
-    place = ranks()
+    place = process_group()
     if not place.first:
         console = Console(quiet=True)
     if not resume:
@@ -74,7 +74,7 @@ def train_pose(
         if isinstance(data, ConcatUnits):
             _refuse_shared(data, console)
         # what a dataset says of itself counts labels and people: of private data the number of units is enough
-        count = counted(config, len(data))
+        count = told_count(config, len(data))
         show_report([f"{named}: {count:,} units"], console)
         warning = few_units(count)
         if warning:
@@ -116,7 +116,7 @@ def explain_run(config: RunConfig) -> RenderableType:
     """
     size = config.model.input_size or PoseConfig(preset=cast(Preset, config.model.preset)).input_size
     try:
-        count = counted(config, len(open_units(config, size)))
+        count = told_count(config, len(open_units(config, size)))
         how = "counted" if config.plan.nominal_units is None else "nominal"
     except DposeError as error:
         if config.data.units is None:
@@ -128,7 +128,7 @@ def explain_run(config: RunConfig) -> RenderableType:
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
-    return Group(lines, explain(config.plan, count, size))
+    return Group(lines, explain_plan(config.plan, count, size))
 
 
 def _refuse_shared(data: ConcatUnits, console: Console) -> None:
@@ -143,11 +143,11 @@ def _refuse_shared(data: ConcatUnits, console: Console) -> None:
         )
 
 
-def _watch(config: RunConfig, model: PoseConfig) -> Watch | None:
+def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
     spec = watched(config)
     if spec is None:
         return None
     size = model.input_size
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
     task = PoseTask(model.skeleton, model.split_ratio, labels=units.skeleton.name)
-    return Watch(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
+    return Validation(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)

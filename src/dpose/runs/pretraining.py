@@ -15,7 +15,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun
 from dpose.runs.pose import train_pose
 from dpose.runs.recipes import RECIPES, filled_in
-from dpose.training.distributed import ranks
+from dpose.training.distributed import process_group
 from dpose.training.guards import check_disjoint
 from dpose.training.trainer import Run
 
@@ -43,7 +43,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     if spec is None:
         return config
     check_free(out, may_be_empty=True)
-    place = ranks()
+    place = process_group()
     place.highest(0)  # nobody makes a folder before everybody has looked
     folder = out.with_name(f"{out.name}-public")
     stage = _stage(config, spec)

@@ -13,7 +13,7 @@ from dpose.pose.folder import load_model
 from dpose.pose.skeletons import SKELETONS
 from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
-from dpose.runs.report.page import write_report
+from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import Tile, pose_tiles
 
 PICTURES = 12
@@ -45,7 +45,7 @@ def make_report(
     if config.task == "action":
         if pictures:
             raise DposeError("reports of action runs show no pictures", pictures, "leave --pictures out")
-        return write_report(
+        return write_run_report(
             folder, no_pictures="Reports of action runs show curves and scores, and no pictures."
         )
     spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures else watched(config)
@@ -71,7 +71,9 @@ def make_report(
         units = units.with_skeleton(SKELETONS[model.config.skeleton])
         with console.status("drawing the report"):
             tiles = pose_tiles(model, units, PICTURES)
-    return write_report(folder, tiles=tiles, pictures_of=shown_spec(spec) if spec else "", no_pictures=why)
+    return write_run_report(
+        folder, tiles=tiles, pictures_of=shown_spec(spec) if spec else "", no_pictures=why
+    )
 
 
 def show_report(lines: Sequence[str], console: Console) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.odometer import EVALUATION, Charge, Marks, charges, claim, lineage, touching
+from dpose.privacy.odometer import EVALUATION, Charge, Marks, charge_account, charges, lineage, touching
 from dpose.privacy.protected import protect
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.kept import run_name
@@ -60,7 +60,7 @@ def reserve_score(
     if protects and touching(_protecting(folder), marks):
         raise _protected(name)
     if not public:
-        claim(_score(folder.resolve(), name, marks, unit))
+        charge_account(_score(folder.resolve(), name, marks, unit))
 
 
 def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> None:
@@ -76,7 +76,7 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
     Raises:
         DposeError: a budget stands for some of them.
     """
-    claim(_score(place.resolve(), name, protect(units, console=console).identity.marks, unit))
+    charge_account(_score(place.resolve(), name, protect(units, console=console).identity.marks, unit))
 
 
 def _protected(name: str) -> DposeError:

@@ -13,7 +13,7 @@ from dpose.pose.data import DataSpec, open_labels
 from dpose.pose.data.coco import CocoSet, report_lines
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import read_mpii
-from dpose.pose.evaluate import average_precision, label_boxes, score_mpii_predictions, score_results
+from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseModel
 
@@ -61,7 +61,7 @@ def score_boxes(
             console.print(line, highlight=False)
     with Progress(console=console, transient=True) as bar:
         shown = bar.add_task("evaluating", total=len(labels.images))
-        result = average_precision(model, labels, boxes, advance=lambda: bar.advance(shown))
+        result = keypoint_ap(model, labels, boxes, advance=lambda: bar.advance(shown))
     return result, len(labels.images)
 
 

@@ -3,7 +3,7 @@
 from dpose.scene.films import FILM_ACTIONS, FILM_SPLITS, film, film_labels
 from dpose.scene.looks import LOOKS
 from dpose.scene.motion import ACTIONS
-from dpose.scene.render import Scene, clip, render
+from dpose.scene.render import Scene, clip, render_person
 from dpose.scene.sheet import contact_sheet
 from dpose.scene.splits import SPLITS, scene_seed
 from dpose.scene.stage import identity_of
@@ -20,6 +20,6 @@ __all__ = [
     "film",
     "film_labels",
     "identity_of",
-    "render",
+    "render_person",
     "scene_seed",
 ]

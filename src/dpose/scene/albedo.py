@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 from dpose.scene.materials import FACE, FIRST_OBJECT, SKIN, TOP, TRIM
 from dpose.scene.texture import cloth_pattern, noise
 
@@ -15,14 +15,14 @@ Floats = NDArray[np.float64]
 RGB = tuple[float, float, float]
 
 
-@kernel
+@scene_kernel
 def _oval(x: float, y: float, cx: float, cy: float, rx: float, ry: float, soft: float) -> float:
     """1 inside an ellipse, 0 outside, with a soft edge."""
     d = math.sqrt(((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2)
     return min(max((1.0 - d) / soft + 0.5, 0.0), 1.0)
 
 
-@kernel
+@scene_kernel
 def _face(r: float, g: float, b: float, palette: Floats, u: float, v: float) -> RGB:
     """Paint a face.
 
@@ -85,7 +85,7 @@ def _face(r: float, g: float, b: float, palette: Floats, u: float, v: float) -> 
     return r, g, b
 
 
-@kernel
+@scene_kernel
 def _torso(r: float, g: float, b: float, palette: Floats, u: float, v: float) -> RGB:
     """Necklines, buttons, open jackets and prints on the trunk; v is the height over the crotch, metres."""
     flags = int(palette[TOP, 11])
@@ -112,7 +112,7 @@ def _torso(r: float, g: float, b: float, palette: Floats, u: float, v: float) ->
     return r, g, b
 
 
-@kernel
+@scene_kernel
 def albedo(material: int, palette: Floats, u: float, v: float) -> RGB:
     """Colour of a material of the palette (32, 12) at texture coordinates u, v; linear light."""
     kind, pattern = int(palette[material, 8]), int(palette[material, 6])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 from dpose.scene.materials import BLANKET
 from dpose.scene.mesh import Mesh, add_cloth
 from dpose.scene.skeleton import JOINT
@@ -33,7 +33,7 @@ _DRAPED = np.array(
 )
 
 
-@kernel
+@scene_kernel
 def _drape(
     joints: Floats,
     bones: Floats,

@@ -14,7 +14,7 @@ from dpose.scene.clothes import dress
 from dpose.scene.draws import Draws
 from dpose.scene.head import draw_head
 from dpose.scene.materials import FACE, HAIR, SKIN, Colour, Palette
-from dpose.scene.mesh import Tubes, pack
+from dpose.scene.mesh import Tubes, pack_tubes
 from dpose.scene.skeleton import BONE, BONES
 
 Floats = NDArray[np.float64]
@@ -128,7 +128,7 @@ def body_of(identity: int, gown: bool) -> Body:
     return Body(
         identity,
         bones,
-        pack([*tubes, *head]),
+        pack_tubes([*tubes, *head]),
         (before, before + len(skull_rings) * (skull_sides + 1)),
         palette.table,
         attributes,

@@ -12,7 +12,7 @@ differently when a kernel is compiled anew, and a run over these pictures could 
 ARITHMETIC: dict[str, Any] = {"fastmath": VALUES_STAY, "error_model": "numpy"}
 
 
-def kernel(function: jit.F) -> jit.F:
+def scene_kernel(function: jit.F) -> jit.F:
     """Compile `function` at its first call and keep the result beside the module.
 
     The lock is released, so that threads render in parallel. Arithmetic is IEEE's, in the order written: a picture is

@@ -92,7 +92,7 @@ def look_index(look: str) -> int:
 
 
 @dataclass(frozen=True)
-class View:
+class CameraView:
     """How the camera stands to the person; angles in radians, lengths in metres.
 
     Attributes:
@@ -112,7 +112,7 @@ class View:
     shift: tuple[float, float]
 
 
-def draw_view(draws: Draws, look: str, support: str) -> View:
+def draw_view(draws: Draws, look: str, support: str) -> CameraView:
     """Where the camera stands."""
     ward = look == "ward"
     degrees = draws.weighted({0: 5.0, 1: 2.0, 2: 1.2, 3: 1.1})
@@ -128,7 +128,7 @@ def draw_view(draws: Draws, look: str, support: str) -> View:
         heading = draws.weighted({0.0: 5.0, 180.0: 1.2, 90.0: 0.6, -90.0: 0.6}) + draws.normal(22.0)
         elevation = draws.uniform(34, 72) if ward else draws.uniform(28, 66)
     fill = draws.uniform(0.68, 0.86) if not ward else draws.uniform(0.64, 0.82)
-    return View(
+    return CameraView(
         math.radians(heading),
         math.radians(elevation),
         math.radians(draws.normal(6.0 if ward else 2.5)),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 from dpose.scene.skeleton import FRAME, JOINT
 
 Floats = NDArray[np.float64]
@@ -94,7 +94,7 @@ class Tubes(NamedTuple):
     tubes: Ints
 
 
-def pack(tubes: list[tuple[list[Ring], int]], first_part: int = 1) -> Tubes:
+def pack_tubes(tubes: list[tuple[list[Ring], int]], first_part: int = 1) -> Tubes:
     """Arrays of a list of (rings, sides)."""
     rows = [(SEGMENTS[r.segment], *r[1:]) for rings, _ in tubes for r in rings]
     table, start = [], 0
@@ -139,7 +139,7 @@ def empty_mesh(vertices: int, quads: int) -> Mesh:
     )
 
 
-@kernel
+@scene_kernel
 def _patch_quads(mesh: Mesh, start: int, rows: int, columns: int, material: int, part: int, two: int) -> None:
     q = mesh.sizes[1]
     for r in range(rows - 1):
@@ -154,7 +154,7 @@ def _patch_quads(mesh: Mesh, start: int, rows: int, columns: int, material: int,
     mesh.sizes[0] = start + rows * columns
 
 
-@kernel
+@scene_kernel
 def _patch_normals(mesh: Mesh, start: int, rows: int, columns: int, closed: bool, centres: Floats) -> None:
     """Normals of a grid by central differences; `centres` (rows, 3) tell a closed tube's outside."""
     p = mesh.points
@@ -181,7 +181,7 @@ def _patch_normals(mesh: Mesh, start: int, rows: int, columns: int, closed: bool
             mesh.normals[i, 0], mesh.normals[i, 1], mesh.normals[i, 2] = nx * n, ny * n, nz * n
 
 
-@kernel
+@scene_kernel
 def sweep(mesh: Mesh, rings: Floats, tubes: Ints, segments: Ints, joints: Floats, frames: Floats) -> None:
     """Append the surface of every tube of a body in a pose.
 
@@ -274,7 +274,7 @@ def sweep(mesh: Mesh, rings: Floats, tubes: Ints, segments: Ints, joints: Floats
         _patch_normals(mesh, start, count, columns, True, centres)
 
 
-@kernel
+@scene_kernel
 def add_boxes(mesh: Mesh, boxes: Floats, first_part: int) -> None:
     """Append boxes, each a row: centre (3), half sizes (3), yaw, tilt about its own x axis, material."""
     corners = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])
@@ -304,7 +304,7 @@ def add_boxes(mesh: Mesh, boxes: Floats, first_part: int) -> None:
             _patch_quads(mesh, start, 2, 2, int(box[8]), first_part + 6 * k + face, 0)
 
 
-@kernel
+@scene_kernel
 def add_cloth(mesh: Mesh, heights: Floats, grid: Floats, frame: Floats, material: int, part: int) -> None:
     """Append a cloth that lies on things: a height field over a turned rectangle.
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import inlined, kernel
+from dpose.scene.jit import inlined, scene_kernel
 from dpose.scene.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -21,8 +21,8 @@ NEAR = 0.25
 """Triangles with a corner closer to the camera than this are dropped, metres."""
 
 
-@kernel
-def project(mesh: Mesh, camera: Floats, screen: Floats) -> None:
+@scene_kernel
+def project_vertices(mesh: Mesh, camera: Floats, screen: Floats) -> None:
     """Screen position of every vertex, in samples, and its closeness 1 / depth (0 behind the camera).
 
     Args:
@@ -46,7 +46,7 @@ def project(mesh: Mesh, camera: Floats, screen: Floats) -> None:
         screen[i, 2] = closeness
 
 
-@kernel
+@scene_kernel
 def project_light(mesh: Mesh, light: Floats, screen: Floats) -> None:
     """The same for the light's parallel view: texels, and height towards the light.
 
@@ -79,13 +79,13 @@ def _clip(value: float, inverse: float, low: float, high: float) -> tuple[float,
     return low, high
 
 
-@kernel
-def fill(mesh: Mesh, screen: Floats, depth: Singles, ids: Ints) -> None:
+@scene_kernel
+def fill_quads(mesh: Mesh, screen: Floats, depth: Singles, ids: Ints) -> None:
     """Draw every quad that faces the view or is two-sided: the closest triangle of each sample.
 
     Args:
         mesh: Read; triangle k of quad q has number 2 q + k.
-        screen: (V, 3) from `project`; larger third coordinate is closer.
+        screen: (V, 3) from `project_vertices`; larger third coordinate is closer.
         depth: (h, w), written: closeness; must come zeroed.
         ids: (h, w), written: triangle numbers; must come filled with -1.
     """

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.scene.bedding import COLUMNS, ROWS, add_blanket
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 from dpose.scene.looks import look_index
 from dpose.scene.materials import FIRST_OBJECT
 from dpose.scene.mesh import SEGMENT_TABLE, Mesh, add_boxes, empty_mesh, sweep, tube_sizes
 from dpose.scene.motion import action_named
-from dpose.scene.raster import SAMPLES, fill, project, project_light
+from dpose.scene.raster import SAMPLES, fill_quads, project_light, project_vertices
 from dpose.scene.room import paint_room
 from dpose.scene.sensor import develop
 from dpose.scene.shader import shade
 from dpose.scene.skeleton import KEYPOINT_ROWS
-from dpose.scene.stage import SHADOW_MAP, Stage, build_stage, posed
+from dpose.scene.stage import SHADOW_MAP, SceneStage, build_stage, posed
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class Scene:
     frame: int
 
 
-def _surfaces(stage: Stage, joints: Floats, frames: Floats) -> Mesh:
+def _surfaces(stage: SceneStage, joints: Floats, frames: Floats) -> Mesh:
     """The person, the furniture and the bedding."""
     tubes = stage.body.tubes
     vertices, quads = tube_sizes(tubes.tubes)
@@ -71,19 +71,19 @@ def _surfaces(stage: Stage, joints: Floats, frames: Floats) -> Mesh:
     return mesh
 
 
-def _draw(stage: Stage, size: tuple[int, int], seed: int, frame: int) -> Scene:
+def _draw(stage: SceneStage, size: tuple[int, int], seed: int, frame: int) -> Scene:
     height, width = size
     joints, frames = posed(stage.body, stage.motion, stage.support, frame)
     mesh = _surfaces(stage, joints, frames)
     camera = stage.camera.array()
     screen, sun = np.empty_like(mesh.points), np.empty_like(mesh.points)
-    project(mesh, camera, screen)
+    project_vertices(mesh, camera, screen)
     depth = np.zeros((SAMPLES * height, SAMPLES * width), np.float32)
     ids = np.full(depth.shape, -1, np.int32)
-    fill(mesh, screen, depth, ids)
+    fill_quads(mesh, screen, depth, ids)
     project_light(mesh, stage.light_axes, sun)
     sun_depth = np.zeros((SHADOW_MAP, SHADOW_MAP), np.float32)
-    fill(mesh, sun, sun_depth, np.empty((SHADOW_MAP, SHADOW_MAP), np.int32))
+    fill_quads(mesh, sun, sun_depth, np.empty((SHADOW_MAP, SHADOW_MAP), np.int32))
     cover = cv2.blur((sun_depth > 0).astype(np.float32), (5, 5))
     radiance = np.empty((height, width, 3), np.float32)
     mask = np.empty((height, width), np.bool_)
@@ -111,7 +111,7 @@ def _grain_seed(seed: int, frame: int) -> int:
     return (seed * 0x9E3779B1 + frame * 0x85EBCA77 + 12345) & 0x7FFFFFFF
 
 
-@kernel
+@scene_kernel
 def _visible(
     pixels: Floats,
     distance: Floats,
@@ -148,7 +148,7 @@ def _check(
         raise DposeError(f"negative frame {frame}", "frame", "use 0 or more")
 
 
-def render(
+def render_person(
     look: str,
     seed: int,
     size: tuple[int, int] = (128, 96),
@@ -181,10 +181,10 @@ def clip(
     size: tuple[int, int] = (128, 96),
     identity: int | None = None,
 ) -> list[Scene]:
-    """A short film: `frames` frames of one person's action in one room; each equals `render` with that frame.
+    """A short film: `frames` frames of one person's action in one room; each equals `render_person` with that frame.
 
     Raises:
-        DposeError: as `render`, or `frames` is not positive.
+        DposeError: as `render_person`, or `frames` is not positive.
     """
     _check(look, seed, size, identity, action, 0)
     if frames < 1:

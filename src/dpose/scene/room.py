@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 from dpose.scene.texture import floor_pattern, wall_pattern
 
 Floats = NDArray[np.float64]
@@ -13,7 +13,7 @@ Singles = NDArray[np.float32]
 Ints = NDArray[np.int32]
 
 
-@kernel
+@scene_kernel
 def _trace_row(y: float, camera: Floats, room: Floats, hits: Singles) -> None:
     """Where the rays of a picture row (at height y over focal length) meet the room.
 
@@ -46,7 +46,7 @@ def _trace_row(y: float, camera: Floats, room: Floats, hits: Singles) -> None:
         hits[4, j], hits[5, j] = wx * c - wz * s, wx * s + wz * c
 
 
-@kernel
+@scene_kernel
 def _texture_row(
     room: Floats, axes: Floats, cover: Singles, above: Ints, below: Ints, hits: Singles, tone: Singles
 ) -> None:
@@ -80,7 +80,7 @@ def _texture_row(
         tone[1, j] = hidden
 
 
-@kernel
+@scene_kernel
 def _light_row(room: Floats, light: Floats, hits: Singles, tone: Singles, row: Singles) -> None:
     """Radiance (W, 3) of a row."""
     c, s = room[17], room[18]
@@ -124,7 +124,7 @@ def _light_row(room: Floats, light: Floats, hits: Singles, tone: Singles, row: S
             )
 
 
-@kernel
+@scene_kernel
 def paint_room(
     camera: Floats, room: Floats, light: Floats, axes: Floats, cover: Singles, ids: Ints, image: Singles
 ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.scene.draws import Draws
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 
 Singles = NDArray[np.float32]
 
@@ -67,7 +67,7 @@ def draw_sensor(draws: Draws, look: str) -> Sensor:
     )
 
 
-@kernel
+@scene_kernel
 def _expose_row(pixels: Singles, settings: Singles, y: float, row: Singles) -> None:
     """Gain, tint, saturation and vignette of a picture row (W, 3), into (3 W,)."""
     width = pixels.shape[0]
@@ -85,7 +85,7 @@ def _expose_row(pixels: Singles, settings: Singles, y: float, row: Singles) -> N
         row[3 * j + 2] = local * (grey + saturation * (b - grey))
 
 
-@kernel
+@scene_kernel
 def _tone_row(row: Singles, settings: Singles, grains: Singles, out: NDArray[np.uint8]) -> None:
     """Highlight roll-off, the sRGB curve, contrast and noise: one value at a time, no branches."""
     contrast, black, noise = settings[4], settings[5], settings[8]
@@ -108,7 +108,7 @@ def _tone_row(row: Singles, settings: Singles, grains: Singles, out: NDArray[np.
         out[n] = np.uint8(np.int32(min(max(tone * full + half, zero), full)))
 
 
-@kernel
+@scene_kernel
 def _develop(image: Singles, settings: Singles, seed: int, grains: Singles, out: NDArray[np.uint8]) -> None:
     height, width, _ = image.shape
     row = np.empty(3 * width, np.float32)

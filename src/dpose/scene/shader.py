@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.scene.albedo import RGB, albedo
-from dpose.scene.jit import inlined, kernel
+from dpose.scene.jit import inlined, scene_kernel
 from dpose.scene.materials import FIRST_OBJECT
 from dpose.scene.mesh import Mesh
 
@@ -125,7 +125,7 @@ def _surface(
     )
 
 
-@kernel
+@scene_kernel
 def _directions(light: Floats, camera: Floats) -> Floats:
     """(6,) unit vectors towards the camera, and halfway between camera and light."""
     view = np.empty(6)
@@ -138,7 +138,7 @@ def _directions(light: Floats, camera: Floats) -> Floats:
     return view
 
 
-@kernel
+@scene_kernel
 def shade(
     mesh: Mesh,
     screen: Floats,

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 
 Floats = NDArray[np.float64]
 
@@ -199,7 +199,7 @@ def mirror(pose: Floats) -> Floats:
     return pose[..., _MIRROR_ORDER] * _MIRROR_SIGN
 
 
-@kernel
+@scene_kernel
 def _turn(parent: Floats, x: float, y: float, z: float, out: Floats) -> None:
     """Out = parent Rx(x) Rz(z) Ry(y): flexion, then abduction, then rotation about the bone."""
     cx, sx, cy, sy, cz, sz = math.cos(x), math.sin(x), math.cos(y), math.sin(y), math.cos(z), math.sin(z)
@@ -214,14 +214,14 @@ def _turn(parent: Floats, x: float, y: float, z: float, out: Floats) -> None:
         out[i, 2] = a * m02 + b * m12 + c * m22
 
 
-@kernel
+@scene_kernel
 def _step(start: Floats, frame: Floats, x: float, y: float, z: float, out: Floats) -> None:
     """Out = start + frame (x, y, z)."""
     for i in range(3):
         out[i] = start[i] + frame[i, 0] * x + frame[i, 1] * y + frame[i, 2] * z
 
 
-@kernel
+@scene_kernel
 def forward(pose: Floats, bones: Floats, joints: Floats, frames: Floats) -> None:
     """Forward kinematics, with the pelvis at (x, lift, z) of the pose.
 

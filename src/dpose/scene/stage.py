@@ -31,7 +31,7 @@ _REACH = 1.45  # metres around the person that the light's map covers
 
 
 @dataclass(frozen=True)
-class Stage:
+class SceneStage:
     """All of a scene that does not change from frame to frame.
 
     Attributes:
@@ -85,7 +85,7 @@ def _drawn_identity(draws: Draws, seed: int) -> int:
 
 def build_stage(
     look: str, seed: int, size: tuple[int, int], identity: int | None, action: str | None
-) -> Stage:
+) -> SceneStage:
     """Draw everything that a scene's arguments decide; see `render.render` for them."""
     number = look_index(look)
     draws = Draws(number, seed)
@@ -122,7 +122,7 @@ def build_stage(
         blanket = _bed(things, draws, look, body, motion, joints)
     elif draws.chance(0.22 if look == "ward" else 0.07):
         add_occluder(things, draws, look)
-    return Stage(
+    return SceneStage(
         body,
         motion,
         camera,

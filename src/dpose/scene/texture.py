@@ -7,19 +7,19 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.jit import kernel
+from dpose.scene.jit import scene_kernel
 
 _SIDE = 64
 _TABLE: NDArray[np.float32] = np.random.default_rng(20).random((_SIDE, _SIDE)).astype(np.float32)
 
 
-@kernel
+@scene_kernel
 def lattice(i: int, j: int, seed: int) -> float:
     """A number in [0, 1) that looks random, for a point of the integer lattice."""
     return float(_TABLE[(i + 29 * seed) & 63, (j + 13 * seed) & 63])
 
 
-@kernel
+@scene_kernel
 def noise(x: float, y: float, seed: int) -> float:
     """Smooth noise in [0, 1] with a feature size of one."""
     fx, fy = math.floor(x), math.floor(y)
@@ -31,14 +31,14 @@ def noise(x: float, y: float, seed: int) -> float:
     return float(a + u * (b - a) + v * (c - a) + u * v * (a - b - c + d))
 
 
-@kernel
+@scene_kernel
 def wave(x: float) -> float:
     """A triangle between 0 and 1 with period 1."""
     f = x - math.floor(x)
     return 2.0 * f if f < 0.5 else 2.0 - 2.0 * f
 
 
-@kernel
+@scene_kernel
 def cloth_pattern(kind: int, u: float, v: float) -> float:
     """Share of a cloth's second colour at (u, v), in periods of the pattern; kinds: `materials.PATTERNS`."""
     if kind == 1:
@@ -63,7 +63,7 @@ def cloth_pattern(kind: int, u: float, v: float) -> float:
     return 0.0
 
 
-@kernel
+@scene_kernel
 def wall_pattern(kind: int, u: float, v: float) -> float:
     """Share of a wall's second colour.
 
@@ -88,7 +88,7 @@ def wall_pattern(kind: int, u: float, v: float) -> float:
     return 0.0
 
 
-@kernel
+@scene_kernel
 def floor_pattern(kind: int, u: float, v: float) -> float:
     """Share of a floor's second colour.
 

@@ -10,7 +10,7 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource
-from dpose.training.distributed import ALONE, Ranks
+from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradient import Updates
 from dpose.training.loader import Loader
 from dpose.training.multiplicity import Copies
@@ -48,7 +48,7 @@ class Assembly:
     plain: Engine | None
     public: Engine | None
     views_at_once: int
-    ranks: Ranks = ALONE
+    ranks: ProcessGroup = ALONE
     facts: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
 
@@ -81,7 +81,7 @@ def assembled(
     *,
     views_at_once: int,
     threads: int,
-    ranks: Ranks = ALONE,
+    ranks: ProcessGroup = ALONE,
 ) -> Iterator[Assembly]:
     """The parts of `bound.plan.method`, for as long as the block lasts.
 

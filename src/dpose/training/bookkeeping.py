@@ -34,7 +34,7 @@ _PRODUCTS = 16 * 2**20
 """Bytes of products that are multiplied out at once; at least one unit's."""
 
 
-class Book:
+class Bookkeeping:
     """Per-unit gradients of one batch, parameter by parameter.
 
     Args:

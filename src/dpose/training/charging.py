@@ -17,7 +17,7 @@ from dpose.privacy.rounding import upper
 from dpose.training.first_weights import Inherited
 from dpose.training.kept import run_name
 from dpose.training.plan import BoundPlan
-from dpose.training.validation import Watch
+from dpose.training.validation import Validation
 
 
 def run_charge(
@@ -62,7 +62,7 @@ def run_charge(
     )
 
 
-def watch_charge(watch: Watch | None, entry: Charge, threads: int, console: Console) -> Charge | None:
+def watch_charge(watch: Validation | None, entry: Charge, threads: int, console: Console) -> Charge | None:
     """What scoring while training takes from the pictures that are scored; None where nobody in them needs protection.
 
     Args:

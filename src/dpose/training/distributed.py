@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Ranks:
+class ProcessGroup:
     """This process among the processes of a run.
 
     Attributes:
@@ -109,11 +109,11 @@ class Ranks:
         return int(word)
 
 
-ALONE = Ranks()
+ALONE = ProcessGroup()
 """A run in one process."""
 
 
-def ranks() -> Ranks:
+def process_group() -> ProcessGroup:
     """This process's place, as `torchrun` gave it; alone where it gave none. Joins the others at the first call.
 
     Raises:
@@ -126,7 +126,7 @@ def ranks() -> Ranks:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         _together(lambda: dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo"))
-    return Ranks(dist.get_rank(), dist.get_world_size())
+    return ProcessGroup(dist.get_rank(), dist.get_world_size())
 
 
 def _together(what: Callable[[], T]) -> T:

@@ -94,7 +94,7 @@ class FirstWeights:
     @classmethod
     def within(cls, model: torch.nn.Module) -> FirstWeights:
         """Those of a model of which nothing is said: found in the account if a run released just these."""
-        return cls(weights_digest(model), "the model given", told=False)
+        return cls(digest_of_weights(model), "the model given", told=False)
 
     @property
     def short(self) -> str:
@@ -136,7 +136,7 @@ def first_of(start: FirstWeights | str | Path | None, model: torch.nn.Module) ->
     return start if isinstance(start, FirstWeights) else FirstWeights.of(start)
 
 
-def weights_digest(model: torch.nn.Module) -> str:
+def digest_of_weights(model: torch.nn.Module) -> str:
     """SHA-256 of the file of weights that `model` would be written to."""
     return hashlib.sha256(weights_file(model)).hexdigest()
 

@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from dpose.training import layers
-from dpose.training.bookkeeping import Book
+from dpose.training.bookkeeping import Bookkeeping
 from dpose.training.layers import Layer, Use
 from dpose.units import UnitBatch
 
@@ -46,14 +46,14 @@ Params = dict[str, Tensor]
 UnitLoss = Callable[[Mapping[str, Tensor], Tensor, Mapping[str, Tensor], Tensor], Tensor]
 
 
-def track(loss: UnitLoss, params: Params, batch: UnitBatch, *, products: bool) -> Book | None:
+def track(loss: UnitLoss, params: Params, batch: UnitBatch, *, products: bool) -> Bookkeeping | None:
     """The book of one forward and one backward pass over a batch, at `params`.
 
     Args:
         loss: Of one unit (`dpose.training.gradients.unit_loss`).
         params: The trainable parameters by name.
         batch: The units.
-        products: See `Book`.
+        products: See `Bookkeeping`.
 
     Returns:
         The book with every unit's gradient, or None: a use of a parameter escaped.
@@ -64,7 +64,7 @@ def track(loss: UnitLoss, params: Params, batch: UnitBatch, *, products: bool) -
     if not _BENEATH:
         raise RuntimeError(f"torch {torch.__version__} does not give access to what is beneath vmap")
     units = len(batch)
-    book = Book({name: p.shape for name, p in params.items()}, units, products=products)
+    book = Bookkeeping({name: p.shape for name, p in params.items()}, units, products=products)
     with torch.enable_grad():
         own = {name: p.detach().requires_grad_() for name, p in params.items()}
         copies = {name: p.detach().expand(units, *p.shape).requires_grad_() for name, p in params.items()}
@@ -88,7 +88,9 @@ def track(loss: UnitLoss, params: Params, batch: UnitBatch, *, products: bool) -
 class _Uses(TorchFunctionMode):
     """Sees every torch function called, and what parameters it is called with."""
 
-    def __init__(self, book: Book, units: int, own: Params, copies: Params, any_batched: Tensor) -> None:
+    def __init__(
+        self, book: Bookkeeping, units: int, own: Params, copies: Params, any_batched: Tensor
+    ) -> None:
         super().__init__()
         self._book, self._units, self._copies = book, units, copies
         self._names = {id(p): name for name, p in own.items()}
@@ -182,7 +184,7 @@ class _Call:
     x: Tensor
     weight: Tensor
     bias: Tensor | None
-    layer: Callable[[Book, str, str | None], Layer]
+    layer: Callable[[Bookkeeping, str, str | None], Layer]
     matrix: bool = False
     sparse: bool = False
 
@@ -250,7 +252,7 @@ def _group_norm(
 
 
 def _index_select(input: Tensor, dim: int, index: Tensor) -> _Call | None:
-    return _Call(index, input, None, partial(layers.Table, dim=dim % input.ndim))
+    return _Call(index, input, None, partial(layers.LookupTable, dim=dim % input.ndim))
 
 
 _KNOWN: dict[Any, Callable[..., _Call | None]] = {

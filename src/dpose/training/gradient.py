@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.training.distributed import Ranks
+from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
 from dpose.training.guards import only_gradients
 from dpose.training.projection import Projection
@@ -26,7 +26,7 @@ from dpose.training.step import Engine, global_norm, plain_batches, plain_gradie
 
 
 @dataclass(frozen=True)
-class Found:
+class StepDiagnostics:
     """What a step may tell besides its gradient: settings, and post-processing of noised sums and public data.
 
     Attributes:
@@ -57,13 +57,13 @@ class Updates:
         weight: float,
         projection: Projection | None,
         first: int,
-        ranks: Ranks,
+        ranks: ProcessGroup,
     ) -> None:
         self.ranks = ranks
         self.private, self.plain, self.weight, self.projection = private, plain, weight, projection
         self._batches: Iterator[NDArray[np.int64]] | None = plain_batches(plain, first) if plain else None
 
-    def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, Found]:
+    def gradient(self, params: Params, step: int, chain: bytes = b"") -> tuple[Params, StepDiagnostics]:
         """The gradient of step `step` at `params`, and what may be told of it.
 
         Args:
@@ -92,4 +92,4 @@ class Updates:
                 total = {name: value + self.weight * gradient[name] for name, value in total.items()}
             else:
                 total = gradient
-        return self.ranks.from_first(total), Found(shown, diagnostics)
+        return self.ranks.from_first(total), StepDiagnostics(shown, diagnostics)

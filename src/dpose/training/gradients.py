@@ -17,7 +17,7 @@ from torch.func import grad, vmap
 
 from dpose.errors import DposeError
 from dpose.training.allocator import keep_freed_memory
-from dpose.training.bookkeeping import Book, square_norms
+from dpose.training.bookkeeping import Bookkeeping, square_norms
 from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.grid import Grid
@@ -107,7 +107,7 @@ def clipped_sum(
     # an autocast around this would round products of factors, and norms
     with torch.autocast(batch.weights.device.type, enabled=False):
         scales = _scales(book.norms(), clip_norm, normalise)
-        return book.sums(scales, grid(clip_norm, normalise), params)
+        return book.sums(scales, grid_of(clip_norm, normalise), params)
 
 
 def measured_gradients(
@@ -119,7 +119,7 @@ def measured_gradients(
         return book.each(params), book.norms()
 
 
-def grid(clip_norm: float, normalise: bool) -> Grid:
+def grid_of(clip_norm: float, normalise: bool) -> Grid:
     """The grid that clipped gradients are summed on."""
     return Grid.of(sensitivity(clip_norm, normalise))
 
@@ -159,11 +159,13 @@ def _scales(norms: Tensor, clip_norm: float, normalise: bool) -> Tensor:
     return torch.where(norms.isfinite(), scales, torch.zeros_like(scales))
 
 
-def _measurable(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, way: Way) -> Book:
+def _measurable(
+    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, way: Way
+) -> Bookkeeping:
     book = _book(task, model, params, batch, products=True) if way == "fast" else None
     if book is None:
         gradients = per_unit_gradients(task, model, params, batch, "plain")
-        book = Book({name: p.shape for name, p in params.items()}, len(batch), products=False)
+        book = Bookkeeping({name: p.shape for name, p in params.items()}, len(batch), products=False)
         for name in list(gradients):
             book.add(name, gradients.pop(name))
     return book
@@ -171,7 +173,7 @@ def _measurable(task: Task, model: torch.nn.Module, params: Params, batch: UnitB
 
 def _book(
     task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *, products: bool
-) -> Book | None:
+) -> Bookkeeping | None:
     """The batch's per-unit gradients the fast way; None where only the plain way is known to be right."""
     first = next(iter(params.values()))
     if any(p.dtype not in (torch.float32, torch.float64) for p in params.values()):

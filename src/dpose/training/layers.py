@@ -1,7 +1,8 @@
 """What the known layers give to the book: each unit's gradient of their weights, without a backward pass a unit.
 
 A layer runs forward as it always does. Backward, it hands on the gradient of its input, computed for all units at
-once, and enters each unit's gradient of its parameters in the `Book`; autograd itself gets no gradient of a parameter.
+once, and enters each unit's gradient of its parameters in the `Bookkeeping`; autograd itself gets no gradient of a
+parameter.
 All tensors here have the units in their first dimension, put there by `vmap` and not by a guess at a layout: whatever
 stands behind it (views, windows, tokens, pixels) belongs to that one unit and is summed before any norm is taken.
 Under autocast x, weights and gradients come in a shorter type. No sum over units is taken here, so whatever is rounded
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpose.training.bookkeeping import Book
+from dpose.training.bookkeeping import Bookkeeping
 
 
 class Layer(Protocol):
@@ -57,7 +58,7 @@ class Use(torch.autograd.Function):
 class Linear:
     """`F.linear`: G_u = sum over places of gradient x input."""
 
-    book: Book
+    book: Bookkeeping
     weight: str
     bias: str | None
 
@@ -90,7 +91,7 @@ class Convolution:
 class Conv:
     """A convolution of one to three dimensions over x (U, V, C, *space)."""
 
-    book: Book
+    book: Bookkeeping
     weight: str
     bias: str | None
     how: Convolution
@@ -157,7 +158,7 @@ class Conv:
 class LayerNorm:
     """`F.layer_norm` with weights: G_u = sum over places of gradient * normalised input."""
 
-    book: Book
+    book: Bookkeeping
     weight: str
     bias: str | None
     shape: tuple[int, ...]
@@ -211,7 +212,7 @@ class LayerNorm:
 class GroupNorm:
     """`F.group_norm` with weights over x (U, V, C, *space)."""
 
-    book: Book
+    book: Bookkeeping
     weight: str
     bias: str | None
     groups: int
@@ -247,13 +248,13 @@ class GroupNorm:
 
 
 @dataclass(frozen=True)
-class Table:
+class LookupTable:
     """`weight.index_select`: entries of a parameter wherever they are read (attention biases, by offset).
 
     The x of its calls is the index, (U, entries), the same for every unit or not.
     """
 
-    book: Book
+    book: Bookkeeping
     weight: str
     bias: None
     dim: int

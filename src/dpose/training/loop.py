@@ -28,8 +28,8 @@ from dpose.training.gradients import Params
 from dpose.training.optim import OptimizerConfig, WeightAverage
 from dpose.training.plan import BoundPlan
 from dpose.training.reproducibility import digest_of
-from dpose.training.score import score
-from dpose.training.validation import Watch, moments, spent_by
+from dpose.training.score import metric_of_views
+from dpose.training.validation import Validation, moments, spent_by
 
 BLOCKS = 20
 """A run reserves its steps in this many blocks; a crash spends what is left of one."""
@@ -97,7 +97,7 @@ class Loop:
         folder: Path,
         config: Mapping[str, Any],
         console: Console,
-        watch: Watch | None = None,
+        watch: Validation | None = None,
         chain: bytes | None = None,
         taken: Mapping[int, str] | None = None,
         before: Sequence[Event] = (),
@@ -222,7 +222,7 @@ class Loop:
         live = {name: p.detach().clone() for name, p in self._followed().items()} if self.average else {}
         self.load_average()
         task = self.watch.task or self.assembly.task
-        result = score(task, self.model, self.watch.units, console=Console(quiet=True))
+        result = metric_of_views(task, self.model, self.watch.units, console=Console(quiet=True))
         with torch.no_grad():
             for name, value in self._followed().items():
                 if name in live:

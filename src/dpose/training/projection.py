@@ -14,7 +14,7 @@ from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.training.gradients import Params
 from dpose.training.methods import SubspaceConfig
 from dpose.training.step import Engine
-from dpose.training.subspace import Subspace, fit_subspace, project, random_subspace
+from dpose.training.subspace import Subspace, fit_subspace, project_onto, random_subspace
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Projection:
                 None  # the old directions go before the new ones come: each set may take a gigabyte
             )
             self.subspace, self.fitted = self._fit(params, step), step
-        projected, survives = project(gradient, self.subspace)
+        projected, survives = project_onto(gradient, self.subspace)
         found = {
             "subspace_directions": float(self.subspace.directions),
             "subspace_rank": float(self.subspace.rank),

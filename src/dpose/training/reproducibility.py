@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.training.arithmetic import described, products_repeat
-from dpose.training.distributed import Ranks
+from dpose.training.arithmetic import arithmetic_in_force, products_repeat
+from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
 
 MICRO_BATCH = "the micro-batch"
@@ -29,7 +29,7 @@ NO_REPEAT = (
 """Said before such a run begins."""
 
 
-def surroundings(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
+def environment(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
     """Code, versions, device and sizes, by name.
 
     Args:
@@ -49,25 +49,25 @@ def surroundings(device: torch.device, views_at_once: int, processes: int, *part
         "the number of threads": str(torch.get_num_threads()),
         "the number of processes": str(processes),
         MICRO_BATCH: str(views_at_once),
-        **described(device),
+        **arithmetic_in_force(device),
     }
 
 
 def code_digest(*parts: object) -> bytes:
     """A digest of what computes a step: dpose's code, that of `parts`, and the versions of what they stand on."""
     cpu = torch.device("cpu")
-    found = surroundings(cpu, 0, 0, *parts)
+    found = environment(cpu, 0, 0, *parts)
     names = ("dpose's code", "the code of task, model and data", "Python", "torch", "numpy")
     return hashlib.sha256("\n".join(found[name] for name in names).encode()).digest()
 
 
-def check_alike(around: dict[str, str], ranks: Ranks) -> None:
+def check_alike(around: dict[str, str], ranks: ProcessGroup) -> None:
     """Refuse processes that compute differently.
 
     Which process takes a unit depends on which others were sampled: a unit's gradient must be the same in all of them.
 
     Args:
-        around: This process's `surroundings`.
+        around: This process's `environment`.
         ranks: Which process of the run this is.
 
     Raises:

@@ -12,7 +12,7 @@ from dpose.units import Result, Task, UnitDataset
 
 
 @torch.no_grad()
-def score(
+def metric_of_views(
     task: Task,
     model: torch.nn.Module,
     dataset: UnitDataset,

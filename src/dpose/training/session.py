@@ -23,17 +23,17 @@ from dpose.privacy.entries import EntryType
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Charge, charge, claim
+from dpose.privacy.odometer import Charge, charge, charge_account
 from dpose.privacy.statement import Query
 from dpose.training.checkpoint import last_checkpoint
-from dpose.training.distributed import Ranks
+from dpose.training.distributed import ProcessGroup
 from dpose.training.folder import NoLog, RunLog, updates_of, write_config
 from dpose.training.loop import Ended, Loop
 from dpose.training.plan import BoundPlan
 from dpose.training.reproducibility import MICRO_BATCH, digest_of
 
 
-class Attempt:
+class TrainingSession:
     """One process's try at finishing the run in a folder.
 
     Args:
@@ -61,7 +61,7 @@ class Attempt:
         content: bytes,
         seed: int | None,
         query: Query | None,
-        ranks: Ranks,
+        ranks: ProcessGroup,
         resume: bool,
         state_dir: Path | None,
         console: Console,
@@ -177,7 +177,7 @@ class Attempt:
         self._agree(loop.model)
         if not self.ranks.first:
             return loop.run(NoLog(), None)
-        claim(self.entry, self.state_dir)
+        charge_account(self.entry, self.state_dir)
         with RunLog(self.folder / "log.jsonl") as log:
             goes_on = self.saved is not None
             if not goes_on:

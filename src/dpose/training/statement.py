@@ -24,7 +24,7 @@ PUBLIC_ONLY = (
 """What a reader of a statement without a claim must know where the data had public views."""
 
 
-def statement_of(
+def run_statement(
     bound: BoundPlan,
     *,
     seeded: bool,

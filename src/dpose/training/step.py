@@ -18,8 +18,8 @@ from torch import Tensor
 
 from dpose.privacy.noise import NoiseSource, Purpose, add_gaussian
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
-from dpose.training.distributed import ALONE, Ranks
-from dpose.training.gradients import Params, clipped_sum, grid, mean_gradient
+from dpose.training.distributed import ALONE, ProcessGroup
+from dpose.training.gradients import Params, clipped_sum, grid_of, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
 from dpose.units import Task
@@ -50,7 +50,7 @@ class Engine:
     noise: NoiseSource
     context: bytes
     views_at_once: int
-    ranks: Ranks = ALONE
+    ranks: ProcessGroup = ALONE
 
 
 def private_gradient(
@@ -87,7 +87,7 @@ def private_gradient(
         engine.noise.stream(Purpose.PRIVATE_SAMPLER, step, context),
     )
     device = next(iter(params.values())).device
-    steps = grid(plan.clip_norm, plan.normalise)
+    steps = grid_of(plan.clip_norm, plan.normalise)
     totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in params.items()}
     # padded: a unit is computed in one and the same shape, whatever else was sampled
     for batch in engine.loader.micro_batches(_share(sample, ranks), step, engine.views_at_once, padded=True):
@@ -138,7 +138,7 @@ def plain_gradient(
     return total, float(total.pop(_LOSS))
 
 
-def _share(sample: NDArray[np.int64], ranks: Ranks) -> list[int]:
+def _share(sample: NDArray[np.int64], ranks: ProcessGroup) -> list[int]:
     """The units of `sample` that this process takes."""
     return [int(i) for i in sample[ranks.index :: ranks.count]]
 

@@ -177,7 +177,7 @@ def random_subspace(params: Params, k: int, rng: np.random.Generator) -> Subspac
     return Subspace(basis, k)
 
 
-def project(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
+def project_onto(gradient: Params, subspace: Subspace) -> tuple[Params, float]:
     """V V^T g, and the share ||V V^T g|| / ||g|| of the norm that survives (0 where g is zero).
 
     **Guarantee.** Post-processing of `gradient`: that of whatever made it, if the subspace is public. The share may be

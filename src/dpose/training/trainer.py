@@ -23,15 +23,15 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import charges, check_budgets, claim, note_weights
+from dpose.privacy.odometer import charge_account, charges, check_budgets, note_weights
 from dpose.privacy.protected import Protected, protect, unit_of
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.assembly import assembled
 from dpose.training.charging import run_charge, tell_composed, watch_charge
-from dpose.training.distributed import Ranks, ranks
-from dpose.training.first_weights import FirstWeights, first_of, inherited, weights_digest
+from dpose.training.distributed import ProcessGroup, process_group
+from dpose.training.first_weights import FirstWeights, digest_of_weights, first_of, inherited
 from dpose.training.folder import model_card, write_run_folder
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched
@@ -42,10 +42,10 @@ from dpose.training.memory import fit_views_at_once
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.rehearsal import rehearse
-from dpose.training.reproducibility import NO_REPEAT, check_alike, code_digest, repeatable, surroundings
-from dpose.training.session import Attempt
-from dpose.training.statement import statement_of
-from dpose.training.validation import Watch
+from dpose.training.reproducibility import NO_REPEAT, check_alike, code_digest, environment, repeatable
+from dpose.training.session import TrainingSession
+from dpose.training.statement import run_statement
+from dpose.training.validation import Validation
 from dpose.units import Task, UnitBatch, UnitDataset, most_views
 
 
@@ -77,7 +77,7 @@ def train(
     out: str | Path,
     resume: bool = False,
     public: UnitDataset | None = None,
-    watch: Watch | None = None,
+    watch: Validation | None = None,
     optimizer: OptimizerConfig | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -112,7 +112,7 @@ def train(
             taken after it are taken again: at no cost where they come out the same to the last bit, otherwise with a
             new key and counted twice, and the run ends early enough to keep its epsilon (docs/proofs/resume.md).
         public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
-        watch: Scored before the first step and some ten times after; see `Watch` for what that means.
+        watch: Scored before the first step and some ten times after; see `Validation` for what that means.
         optimizer: AdamW with a cosine schedule by default.
         seed: Makes the run reproducible and takes its guarantee away.
         settings: Written to `config.json` under "run", and so into a folder that travels: without paths.
@@ -135,7 +135,7 @@ def train(
             the model cannot be trained privately as it is, its first weights learnt from the same pictures without a
             guarantee, or `watch` shows pictures that the run protects.
     """
-    folder, place = Path(out), ranks()
+    folder, place = Path(out), process_group()
     if not resume:
         check_free(folder, may_be_empty=True)
     console = (console or Console()) if place.first else Console(quiet=True)
@@ -182,7 +182,9 @@ def train(
         if place.first:
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
-        attempt = Attempt(folder, bound, entry, content, seed, query, place, resume, state_dir, console)
+        attempt = TrainingSession(
+            folder, bound, entry, content, seed, query, place, resume, state_dir, console
+        )
         device = next(iter(params.values())).device
         if plan.kind.private:
             held.enter_context(exact_arithmetic(device))
@@ -199,7 +201,7 @@ def train(
                 like = _example(task, data, threads).to(device)
                 repeats = check_units_apart(task, model, like, fitted, most) and repeats
         repeats = not place.highest(int(not repeats))
-        around = surroundings(device, fitted, place.count, task, model, own.source)
+        around = environment(device, fitted, place.count, task, model, own.source)
         check_alike(around, place)
         if plan.kind.private and not repeats:
             console.print(NO_REPEAT, highlight=False)
@@ -224,7 +226,7 @@ def train(
                     assembly, model, params, optimizer, folder, config, console, watch, before=known.events
                 )
                 if place.first and scored:
-                    claim(scored, state_dir)
+                    charge_account(scored, state_dir)
                 if place.first and places:
                     keep_places(entry.id, places, state_dir)
                 try:
@@ -233,7 +235,7 @@ def train(
                     attempt.forsake_key("an update came out otherwise")
         loop.load_average()
         model.eval()
-        statement = statement_of(
+        statement = run_statement(
             bound,
             seeded=noise.seeded,
             head=attempt.head,
@@ -245,7 +247,7 @@ def train(
             start=known,
         )
         if place.first:
-            note_weights(entry.id, weights_digest(model), state_dir)
+            note_weights(entry.id, digest_of_weights(model), state_dir)
             statement = write_run_folder(
                 folder,
                 model,
@@ -329,7 +331,7 @@ def as_protected(
 
 
 def _agree(
-    place: Ranks,
+    place: ProcessGroup,
     model: torch.nn.Module,
     content: bytes,
     bound: BoundPlan,

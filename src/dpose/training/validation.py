@@ -15,7 +15,7 @@ POINTS = 10
 
 
 @dataclass(frozen=True)
-class Watch:
+class Validation:
     """Data that are scored while a model trains.
 
     The scores see the model, whose every step is noised; so of public data they are post-processing. Of held-out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.runs.report.page import write_report
+from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import Tile
 
 HOSTILE = "</title></style><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800&amp;"
@@ -121,5 +121,5 @@ def test_a_report_is_written_again_and_whole(make_run, report):
 
 def test_a_folder_that_is_no_run_gets_no_report(tmp_path):
     with pytest.raises(DposeError, match="holds no run"):
-        write_report(tmp_path)
+        write_run_report(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ from dpose.media.video import VideoInfo, probe, read_frames
 Frames = NDArray[np.uint8]
 
 
-class Source(Protocol):
+class VideoSource(Protocol):
     """One video."""
 
     def count(self) -> int:
@@ -128,7 +128,7 @@ class Held:
         return hashlib.sha256(repr(self.frames.shape).encode() + self.frames.tobytes()).hexdigest()
 
 
-def whole(source: Source, size: tuple[int, int] | None = None) -> Frames:
+def whole_clip(source: VideoSource, size: tuple[int, int] | None = None) -> Frames:
     """Every frame of a source, at its own size unless one is given."""
     if isinstance(source, Held):
         return source.frames if size is None else source.read(range(source.count()), size)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.action.data.sources import Source
+from dpose.action.data.sources import VideoSource
 from dpose.action.model import ActionConfig
 from dpose.errors import DposeError
 from dpose.media.fingerprint import fingerprint
@@ -37,7 +37,7 @@ class Video:
     """
 
     name: str
-    source: Source = field(repr=False)
+    source: VideoSource = field(repr=False)
     action: int = -1
     attributes: tuple[int, ...] = ()
     subject: str = ""
@@ -71,7 +71,7 @@ class VideoSet:
             return self
         return replace(self, videos=tuple(self.videos[i] for i in chosen), selection=selection)
 
-    def through(self, change: Callable[[Video], Source]) -> VideoSet:
+    def through(self, change: Callable[[Video], VideoSource]) -> VideoSet:
         """The same videos with other frames: `change` gives each its new source."""
         return replace(self, videos=tuple(replace(v, source=change(v)) for v in self.videos))
 

@@ -75,12 +75,12 @@ class Data:
         for one in self.sets:
             kind = "; rendered, nobody real" if one.rendered else ""
             masks = f"; {one.masks}" if one.masks else "; no masks"
-            lines.append(f"data: {one.title}, {counted(len(one), 'picture')}{masks}{kind}")
+            lines.append(f"data: {one.title}, {with_count(len(one), 'picture')}{masks}{kind}")
         return lines
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownOutcomes:
     """Outcomes by cell, for tables.
 
     Attributes:
@@ -104,7 +104,7 @@ class Shown:
         if outcome.status != "done":
             return outcome.status
         value = outcome.values.get(name)
-        return "-" if value is None else (write or brief)(value)
+        return "-" if value is None else (write or four_digits)(value)
 
     def curve(self, keys: Iterable[tuple[float, str]], name: str) -> list[tuple[float, float]]:
         """The points that are done, for a line."""
@@ -116,7 +116,7 @@ class Shown:
         return found
 
 
-def paper_of(name: str) -> Paper:
+def printed_of(name: str) -> Paper:
     """What the paper says about one of its tables or figures."""
     return read_paper(__package__ or "", "paper.yaml")[name]
 
@@ -141,7 +141,7 @@ def averaged(found: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     return out
 
 
-def brief(value: float) -> str:
+def four_digits(value: float) -> str:
     """Four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
@@ -151,6 +151,6 @@ def three(value: float) -> str:
     return f"{value:.3f}"
 
 
-def counted(count: int, what: str) -> str:
+def with_count(count: int, what: str) -> str:
     """As in "1 picture", "2 pictures"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -73,7 +73,7 @@ class Point:
         return Setting.of(self.epsilon, self.m, self.b, 0, self.n, regions, paper)
 
 
-def plan_of(point: Point, photo: Photo) -> Plan | PaperPlan:
+def photo_plan(point: Point, photo: Photo) -> Plan | PaperPlan:
     """The setting bound to a photo's size.
 
     Raises:
@@ -83,13 +83,13 @@ def plan_of(point: Point, photo: Photo) -> Plan | PaperPlan:
     return bind(point.setting(photo.mask), height, width, 1, 255)
 
 
-def released(point: Point, photo: Photo, seed: int) -> tuple[Released, Plan | PaperPlan]:
+def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Released, Plan | PaperPlan]:
     """The release; the same for the same arguments, so it can be drawn again later, and protects nobody.
 
     Raises:
         DposeError: the photo is too small for the setting.
     """
-    plan = plan_of(point, photo)
+    plan = photo_plan(point, photo)
     digest = hashlib.sha256(f"{seed} {point.key} {photo.name}".encode()).digest()
     source = AesNoise(Key.from_seed(int.from_bytes(digest[:8], "big")))
     return plan.release(photo.pixels, source), plan
@@ -124,11 +124,11 @@ def measure(point: Point, photo: Photo, seed: int, segmenter: Segmenter | None) 
         found: dict[str, float | None] = {}
         shown = photo.pixels
     else:
-        release, plan = released(point, photo, seed)
+        release, plan = release_photo(point, photo, seed)
         shown = release.picture()[:, :, 0]
         found = {
             "mse": mse(photo.pixels, shown),
-            "ssim": ssim(photo.pixels, shown),
+            "ssim": grey_ssim(photo.pixels, shown),
             "true_epsilon": true_epsilon(point, plan),
         }
         if photo.mask is not None and isinstance(release.cells, RegionSums):
@@ -150,7 +150,7 @@ def mse(one: NDArray[Any], other: NDArray[Any]) -> float:
     return float(np.mean((one.astype(np.float64) - other) ** 2))
 
 
-def ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
+def grey_ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
     """Structural similarity (Wang et al. 2004), scikit-image's with its default 7 x 7 window."""
     from skimage.metrics import structural_similarity
 

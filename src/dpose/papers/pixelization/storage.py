@@ -15,15 +15,15 @@ from dpose.papers.pixelization.data import (
     PORTRAIT,
     VENICE,
     Data,
-    Shown,
+    ShownOutcomes,
     averaged,
     cell_of,
-    counted,
-    paper_of,
+    printed_of,
+    with_count,
 )
-from dpose.papers.pixelization.measure import Point, released
-from dpose.release.api import claim
-from dpose.release.archive import pack
+from dpose.papers.pixelization.measure import Point, release_photo
+from dpose.release.api import claim_picture
+from dpose.release.archive import pack_archive
 from dpose.release.embed import PNG_LEVEL, stamped_picture
 from dpose.release.mechanism import Released
 from dpose.release.operators import RegionSums
@@ -90,7 +90,7 @@ class Storage:
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
         """Tables and figures."""
-        shown = Shown(outcomes)
+        shown = ShownOutcomes(outcomes)
         name = "figure4" if self.axis == "b" else "figure8"
         tables, drawings = zip(
             *(_show(self, shown, number, name) for number in range(len(self.data.sets))), strict=True
@@ -101,7 +101,7 @@ class Storage:
             "bytes a picture, on average; the paper's formats carry no statement, dpose's do",
             f"PNGs are compressed at zlib's level {PNG_LEVEL}",
             *([regions] if self.axis == "n" else []),
-            *paper_of(name).notes(),
+            *printed_of(name).notes(),
         )
         return Findings(tables, drawings, notes)
 
@@ -117,7 +117,7 @@ def figure_8(request: Request) -> Storage:
 
 
 def _paper(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:
-    release, _ = released(point, photo, seed)
+    release, _ = release_photo(point, photo, seed)
     return {
         "paper_png": float(len(encode_image(release.picture()[:, :, 0], ".png", compression=PNG_LEVEL))),
         "paper_npz": float(len(paper_archive(release, photo))),
@@ -125,11 +125,11 @@ def _paper(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:
 
 
 def _dpose(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:
-    release, plan = released(point, photo, seed)
-    statement = claim(plan, seeded=True)
+    release, plan = release_photo(point, photo, seed)
+    statement = claim_picture(plan, seeded=True)
     return {
         "dpose_png": float(len(stamped_picture(release, ".png", statement))),
-        "dpose_npz": float(len(pack(release, statement))),
+        "dpose_npz": float(len(pack_archive(release, statement))),
     }
 
 
@@ -154,7 +154,7 @@ def paper_archive(release: Released, photo: Photo) -> bytes:
     return out.getvalue()
 
 
-def _show(storage: Storage, shown: Shown, number: int, name: str) -> tuple[Table, Drawing]:
+def _show(storage: Storage, shown: ShownOutcomes, number: int, name: str) -> tuple[Table, Drawing]:
     photos, axis = storage.data.sets[number], storage.axis
     keys = [f"{number + 1}-{axis}{value}" for value in POWERS]
     rows = []
@@ -173,7 +173,7 @@ def _show(storage: Storage, shown: Shown, number: int, name: str) -> tuple[Table
         "PNG / NPZ, paper mode",
         "PNG / archive, dpose",
     )
-    title = f"{photos.title}, {counted(len(photos), 'picture')}"
+    title = f"{photos.title}, {with_count(len(photos), 'picture')}"
     figure, axes = drawing.sheet(1, 1, title, 5.6, 3.6)
     for form, (label, mechanism, style) in FORMATS.items():
         curve = shown.curve([(float(v), key) for v, key in zip(POWERS, keys, strict=True)], form)

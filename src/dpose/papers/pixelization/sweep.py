@@ -13,11 +13,11 @@ from dpose.papers.pixelization.data import (
     PETS,
     PORTRAIT,
     Data,
-    Shown,
+    ShownOutcomes,
     averaged,
-    brief,
     cell_of,
-    paper_of,
+    four_digits,
+    printed_of,
     three,
 )
 from dpose.papers.pixelization.measure import MECHANISMS, ORIGINAL, Point, measure
@@ -56,7 +56,7 @@ class Sweep:
     points: tuple[Point, ...]
     seed: int
     segmenter: Segmenter | None
-    draw: Callable[[Sweep, Shown], Findings]
+    draw: Callable[[Sweep, ShownOutcomes], Findings]
 
     @property
     def settings(self) -> Values:
@@ -93,12 +93,12 @@ class Sweep:
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
         """Tables and figures."""
-        return self.draw(self, Shown(outcomes))
+        return self.draw(self, ShownOutcomes(outcomes))
 
     def notes(self, name: str) -> tuple[str, ...]:
         """What the reader must know."""
         who = [f"segmenter: {self.segmenter.name}"] if self.segmenter else []
-        return (*self.data.notes(), *who, PAPER_MODE, *paper_of(name).notes(), ORIGINALS)
+        return (*self.data.notes(), *who, PAPER_MODE, *printed_of(name).notes(), ORIGINALS)
 
 
 def figure_1(request: Request) -> Sweep:
@@ -136,14 +136,16 @@ def figure_6(request: Request) -> Sweep:
     return _regional(request, [REFERENCE, *points], _show_6)
 
 
-def _regional(request: Request, points: Sequence[Point], draw: Callable[[Sweep, Shown], Findings]) -> Sweep:
+def _regional(
+    request: Request, points: Sequence[Point], draw: Callable[[Sweep, ShownOutcomes], Findings]
+) -> Sweep:
     data = Data.open(request, [PORTRAIT], 50, masks=True)
     return Sweep(
         data, tuple(dict.fromkeys(points)), request.noise_seed, open_segmenter(request.segmenter), draw
     )
 
 
-def _show_1(sweep: Sweep, shown: Shown) -> Findings:
+def _show_1(sweep: Sweep, shown: ShownOutcomes) -> Findings:
     tables, drawings = [], []
     for number, photos in enumerate(sweep.data.sets):
 
@@ -211,9 +213,9 @@ def _key(number: int, mechanism: str, point: Point) -> str:
     return f"{number + 1}-{replace(point, mechanism=whole).key}"
 
 
-def _row(shown: Shown, key: str) -> tuple[str, ...]:
+def _row(shown: ShownOutcomes, key: str) -> tuple[str, ...]:
     return (
-        *(shown.text(key, measured, brief if measured == "mse" else three) for measured, _ in MEASURES),
+        *(shown.text(key, measured, four_digits if measured == "mse" else three) for measured, _ in MEASURES),
         shown.text(key, "mask_iou", three),
     )
 
@@ -225,13 +227,13 @@ PARTITION = (
 )
 
 
-def _beside(sweep: Sweep, shown: Shown, name: str) -> Table:
+def _beside(sweep: Sweep, shown: ShownOutcomes, name: str) -> Table:
     """The numbers that the paper's text gives, beside what is measured here."""
     rows = []
     points = [point for point in sweep.points if point.mechanism in ("paper", ORIGINAL)]
     for number, photos in enumerate(sweep.data.sets):
         for point in points:
-            reading = paper_of(name).reading(point.to_dict())
+            reading = printed_of(name).reading(point.to_dict())
             own = [_key(number, mechanism, point) for mechanism in REGIONAL]
             if point.mechanism == ORIGINAL:
                 where, keys = "unprotected originals", ["", "", f"{number + 1}-{point.key}"]
@@ -240,7 +242,7 @@ def _beside(sweep: Sweep, shown: Shown, name: str) -> Table:
             if reading is None and point.mechanism != ORIGINAL:
                 continue
             for measured, title in MEASURES[: 2 if point.mechanism == ORIGINAL else 4]:
-                write = brief if measured == "mse" else three
+                write = four_digits if measured == "mse" else three
                 read = "-" if reading is None else write(reading.values[measured])
                 mine = (shown.text(key, measured, write) if key else "" for key in keys[::-1])
                 rows.append((f"{photos.title}: {where}: {title}", read, *mine))
@@ -248,7 +250,7 @@ def _beside(sweep: Sweep, shown: Shown, name: str) -> Table:
     return Table("beside the numbers in the paper's text (its PPM-100 and its segmenter)", head, tuple(rows))
 
 
-def _show_5(sweep: Sweep, shown: Shown) -> Findings:
+def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
     tables, drawings = [_beside(sweep, shown, "figure5")], []
     spans = {"iou": (0.0, 1.0), "dice": (0.0, 1.0), "mse": (0.0, 20_000.0), "ssim": (0.0, 1.0)}
     points = [replace(FIGURE_5, b=b, n=n) for b in POWERS for n in POWERS if n <= b]
@@ -285,7 +287,7 @@ def _show_5(sweep: Sweep, shown: Shown) -> Findings:
     return Findings(tuple(tables), tuple(drawings), (*sweep.notes("figure5"), PARTITION))
 
 
-def _show_6(sweep: Sweep, shown: Shown) -> Findings:
+def _show_6(sweep: Sweep, shown: ShownOutcomes) -> Findings:
     tables, drawings = [_beside(sweep, shown, "figure6")], []
     for number, photos in enumerate(sweep.data.sets):
         figure, axes = drawing.sheet(1, 4, f"{photos.title}, b = 32, n = 8, m = 32", 3.5, 3.0)

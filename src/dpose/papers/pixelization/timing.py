@@ -13,7 +13,16 @@ from functools import partial
 from typing import Any
 
 from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
-from dpose.papers.pixelization.data import PETS, VENICE, Data, Shown, brief, cell_of, counted, paper_of
+from dpose.papers.pixelization.data import (
+    PETS,
+    VENICE,
+    Data,
+    ShownOutcomes,
+    cell_of,
+    four_digits,
+    printed_of,
+    with_count,
+)
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
 from dpose.release.config import Setting
@@ -95,14 +104,14 @@ class Timing:
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
         """Tables and, for Figure 3, figures."""
-        shown = Shown(outcomes)
+        shown = ShownOutcomes(outcomes)
         notes = (
             *self.data.notes(),
             f"machine: {platform.machine()}, {os.cpu_count()} cores; every method on one thread of the CPU, taking "
             "turns on each picture; the first call is not counted",
             "Algorithms 1 and 2 draw floating-point noise from NumPy's generator; dpose draws exact noise from AES, "
             "which is most of its time at small b",
-            *paper_of("table5" if self.table else "figure3").notes(),
+            *printed_of("table5" if self.table else "figure3").notes(),
         )
         if self.table:
             return Findings(tuple(_table_5(self, shown, k) for k in range(len(self.data.sets))), (), notes)
@@ -134,7 +143,7 @@ def _method(name: str, block: int, seed: int) -> Callable[[Photo], Any]:
     return run
 
 
-def _figure_3(timing: Timing, shown: Shown, number: int) -> tuple[Table, Drawing]:
+def _figure_3(timing: Timing, shown: ShownOutcomes, number: int) -> tuple[Table, Drawing]:
     photos = timing.data.sets[number]
     rows = []
     for block in timing.blocks:
@@ -148,7 +157,7 @@ def _figure_3(timing: Timing, shown: Shown, number: int) -> tuple[Table, Drawing
         *(f"{METHODS[name][0]}: ms, median" for name in timing.methods),
         *(f"{METHODS[name][0]}: total, s" for name in timing.methods),
     )
-    figure, axes = drawing.sheet(1, 2, f"{photos.title}, {counted(len(photos), 'picture')}", 4.4, 3.2)
+    figure, axes = drawing.sheet(1, 2, f"{photos.title}, {with_count(len(photos), 'picture')}", 4.4, 3.2)
     for name, mechanism in zip(timing.methods, ("paper", "dpose"), strict=True):
         for column, (measured, scale) in enumerate((("total", 1), ("median", 1000))):
             curve = [
@@ -179,7 +188,7 @@ def _figure_3(timing: Timing, shown: Shown, number: int) -> tuple[Table, Drawing
     )
 
 
-def _table_5(timing: Timing, shown: Shown, number: int) -> Table:
+def _table_5(timing: Timing, shown: ShownOutcomes, number: int) -> Table:
     photos, key = timing.data.sets[number], f"{number + 1}-b16"
     values, status = shown.values(key), shown.by_key[key].status
     rows: list[tuple[str, ...]] = []
@@ -189,14 +198,14 @@ def _table_5(timing: Timing, shown: Shown, number: int) -> Table:
             rows.append((title, *(status,) * 3, "", "", ""))
             continue
         mine, loop = values[name], values["loop"]
-        reading = paper_of("table5").reading({"size": values["size"], "method": name})
+        reading = printed_of("table5").reading({"size": values["size"], "method": name})
         read = reading.values if reading else {}
         text = partial(_read, read)
         rows.append(
             (
                 title,
                 f"{mine['median']:.5f}",
-                f"{mine['total']:.3f}, {counted(values['photos'], 'picture')}",
+                f"{mine['total']:.3f}, {with_count(values['photos'], 'picture')}",
                 f"{loop['median'] / mine['median']:.1f}x",
                 text("seconds"),
                 f"{text('total')}, {read['frames']} frames" if read else "",
@@ -210,4 +219,4 @@ def _table_5(timing: Timing, shown: Shown, number: int) -> Table:
 
 
 def _read(values: Any, name: str) -> str:
-    return brief(values[name]) if name in values else ""
+    return four_digits(values[name]) if name in values else ""

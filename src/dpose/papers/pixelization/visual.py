@@ -16,13 +16,13 @@ from dpose.papers.pixelization.data import (
     PETS,
     PORTRAIT,
     Data,
-    Shown,
+    ShownOutcomes,
     averaged,
     cell_of,
-    paper_of,
+    printed_of,
     three,
 )
-from dpose.papers.pixelization.measure import MECHANISMS, Point, measure, painted, released
+from dpose.papers.pixelization.measure import MECHANISMS, Point, measure, painted, release_photo
 from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
@@ -55,7 +55,7 @@ class Gallery:
     points: tuple[Point, ...]
     seed: int
     segmenter: Segmenter | None
-    draw: Callable[[Gallery, Shown], Findings]
+    draw: Callable[[Gallery, ShownOutcomes], Findings]
 
     @property
     def settings(self) -> Values:
@@ -92,7 +92,7 @@ class Gallery:
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:
         """Tables and figures."""
-        return self.draw(self, Shown(outcomes))
+        return self.draw(self, ShownOutcomes(outcomes))
 
 
 def figure_2(request: Request) -> Gallery:
@@ -114,7 +114,7 @@ def figure_7(request: Request) -> Gallery:
     return Gallery(data, points, request.noise_seed, open_segmenter(request.segmenter), _show_7)
 
 
-def _show_2(gallery: Gallery, shown: Shown) -> Findings:
+def _show_2(gallery: Gallery, shown: ShownOutcomes) -> Findings:
     tables, drawings = [], []
     for number, photos in enumerate(gallery.data.sets):
         panels: list[tuple[str, Grey]] = []
@@ -138,11 +138,11 @@ def _show_2(gallery: Gallery, shown: Shown) -> Findings:
         caption = f"{photos.title}: b = 16, m = 16, epsilon 0.5 unless a panel says otherwise"
         drawings.append(Drawing(name, drawing.pictures(panels, 5), caption))
         tables.append(Table(photos.title, ("setting", "MSE", "SSIM"), tuple(rows)))
-    notes = (*gallery.data.notes(), PAPER_MODE, *paper_of("figure2").notes(), ORIGINALS)
+    notes = (*gallery.data.notes(), PAPER_MODE, *printed_of("figure2").notes(), ORIGINALS)
     return Findings(tuple(tables), tuple(drawings), notes)
 
 
-def _show_7(gallery: Gallery, shown: Shown) -> Findings:
+def _show_7(gallery: Gallery, shown: ShownOutcomes) -> Findings:
     assert gallery.segmenter is not None
     tables, drawings = [], []
     for number, photos in enumerate(gallery.data.sets):
@@ -167,27 +167,27 @@ def _show_7(gallery: Gallery, shown: Shown) -> Findings:
         *gallery.data.notes(),
         f"segmenter: {gallery.segmenter.name}",
         PAPER_MODE,
-        *paper_of("figure7").notes(),
+        *printed_of("figure7").notes(),
         ORIGINALS,
     )
     return Findings(tuple(tables), tuple(drawings), notes)
 
 
-def _picture(shown: Shown, key: str, point: Point, photo: Photo, seed: int) -> Grey:
+def _picture(shown: ShownOutcomes, key: str, point: Point, photo: Photo, seed: int) -> Grey:
     if shown.values(key) is None:
         return np.full_like(photo.pixels, 255)
-    picture: Grey = released(point, photo, seed)[0].picture()[:, :, 0]
+    picture: Grey = release_photo(point, photo, seed)[0].picture()[:, :, 0]
     return picture
 
 
 def _six(
-    shown: Shown, key: str, point: Point, photo: Photo, seed: int, segmenter: Segmenter
+    shown: ShownOutcomes, key: str, point: Point, photo: Photo, seed: int, segmenter: Segmenter
 ) -> list[tuple[str, Grey]]:
     blank = np.full_like(photo.pixels, 255)
     panels = [photo.pixels, blank if photo.mask is None else _white(photo.mask), blank, blank]
     panels += [_white(segmenter.find(photo.pixels)), blank]
     if shown.values(key) is not None:
-        release, _ = released(point, photo, seed)
+        release, _ = release_photo(point, photo, seed)
         picture = release.picture()[:, :, 0]
         assert isinstance(release.cells, RegionSums)
         panels[2:4] = [_white(painted(release.cells)), picture]

@@ -7,8 +7,8 @@ from functools import partial
 
 from dpose.papers.experiment import Experiment
 from dpose.papers.pose.catalogue import DESIGNS
-from dpose.papers.pose.grid import Grid, told
+from dpose.papers.pose.grid import TrainingGrid, told_cell
 
 EXPERIMENTS = tuple(
-    Experiment(design.name, design.title, partial(Grid.of, design), told) for design in DESIGNS
+    Experiment(design.name, design.title, partial(TrainingGrid.of, design), told_cell) for design in DESIGNS
 )

@@ -30,7 +30,7 @@ Pair = tuple[Training, Training]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedMethods:
     """What is told of the differences.
 
     Attributes:
@@ -79,7 +79,7 @@ class Compared:
         return {"differences": {"resamples": RESAMPLES, "seed": SEED, "pairs": rows}}
 
 
-def compared(outcomes: Sequence[Outcome], folder: Path) -> Compared:
+def compared(outcomes: Sequence[Outcome], folder: Path) -> ComparedMethods:
     """The differences between the settings that were run.
 
     Args:
@@ -95,7 +95,7 @@ def compared(outcomes: Sequence[Outcome], folder: Path) -> Compared:
     pairs = [pair for pair in chosen(list(settings)) if groups[pair[0]] and groups[pair[1]]]
     found = differences(runs, [(groups[a], groups[b]) for a, b in pairs], seed=SEED)
     told = [(pair, one) for pair, one in zip(pairs, found, strict=True) if math.isfinite(one.points.low)]
-    return Compared(tuple(told), missing)
+    return ComparedMethods(tuple(told), missing)
 
 
 def chosen(settings: Sequence[Training]) -> list[Pair]:

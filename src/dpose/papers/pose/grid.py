@@ -33,7 +33,7 @@ from dpose.training.methods import METHODS
 
 
 @dataclass(frozen=True)
-class Grid:
+class TrainingGrid:
     """A design with its data named.
 
     Attributes:
@@ -51,7 +51,7 @@ class Grid:
     folder: Path
 
     @classmethod
-    def of(cls, design: Design, request: Request) -> Grid:
+    def of(cls, design: Design, request: Request) -> TrainingGrid:
         """What was asked for, with everything else by default.
 
         Raises:
@@ -183,7 +183,7 @@ def _splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
     return own, replace(own, split=split)
 
 
-def told(outcome: Outcome) -> str:
+def told_cell(outcome: Outcome) -> str:
     """One line of a finished cell."""
     if outcome.status != "done":
         return f"{outcome.cell.key}: {outcome.status}{': ' + outcome.error if outcome.error else ''}"

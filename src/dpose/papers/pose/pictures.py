@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.media.drawing import draw_skeleton, grid
+from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.media.images import encode_image
 from dpose.papers.experiment import Outcome
 from dpose.papers.pose.cells import START, Setup, Training
@@ -73,7 +73,7 @@ def side_by_side(
         view = units.load(index, np.random.default_rng(0))[0]
         panels += [_labelled(units, view), *(_predicted(model, view) for model in models)]
         labels += [*titles]
-    sheet = grid(panels, len(titles), pad=6, labels=labels)
+    sheet = picture_grid(panels, len(titles), pad=6, labels=labels)
     caption = (
         f"{shown_spec(spec)}: of the people with at least {LEAST} scored joints, the {EACH} of whom these models find "
         f"the largest share of joints on average (above) and the {EACH} with the smallest (below), ties by name. "

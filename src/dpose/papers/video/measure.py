@@ -15,10 +15,10 @@ from dpose.action.data.units import VideoSet, VideoUnits
 from dpose.action.metrics import AttributeResult, Top1Result
 from dpose.action.model import ActionConfig, fresh_model
 from dpose.action.task import ActionTask, AttributeTask
-from dpose.papers.video.methods import DELTA, Method, released
+from dpose.papers.video.methods import DELTA, VideoMethod, released_videos
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.score import score
+from dpose.training.score import metric_of_views
 from dpose.training.trainer import train
 
 ACTION_EPOCHS, ATTRIBUTE_EPOCHS, PRIVATE_EPOCHS = 8.0, 15.0, 15.0
@@ -27,8 +27,8 @@ STEPS = 3
 """What a cell reports its progress in: released, learnt the action, learnt the attributes."""
 
 
-def measure(
-    method: Method,
+def measure_videos(
+    method: VideoMethod,
     train_set: VideoSet,
     test_set: VideoSet,
     seed: int,
@@ -58,7 +58,7 @@ def measure(
         DposeError: the method's videos are not available.
     """
     began = time.perf_counter()
-    shown, shown_test = (released(v, method, seed, external, folder) for v in (train_set, test_set))
+    shown, shown_test = (released_videos(v, method, seed, external, folder) for v in (train_set, test_set))
     for videos in (shown, shown_test):
         for video in videos.videos:
             video.source.count()
@@ -80,7 +80,7 @@ def measure(
     progress()
     if method.kind != "train":
         found["top1_released"] = own.top1
-        known = shown if witness is None else released(witness, method, seed, {}, folder)
+        known = shown if witness is None else released_videos(witness, method, seed, {}, folder)
         if known.attributes:
             found |= _attributes(known, [test_set, shown_test], seed)
     progress()
@@ -107,7 +107,7 @@ def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, 
     }
 
 
-def _plan(method: Method) -> TrainingPlan:
+def _plan(method: VideoMethod) -> TrainingPlan:
     if method.kind != "train":
         return TrainingPlan(
             method="non-private", epochs=ACTION_EPOCHS, expected_batch_size=BATCH, unit="video"
@@ -140,4 +140,4 @@ def _learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: Training
             console=quiet,
             views_at_once=BATCH * units.views,
         )
-    return [score(task, run.model, test, views_at_once=BATCH, console=quiet) for test in tests]
+    return [metric_of_views(task, run.model, test, views_at_once=BATCH, console=quiet) for test in tests]

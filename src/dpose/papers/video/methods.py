@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.action.data.sources import Held, Source, StillFile, VideoFile, whole
+from dpose.action.data.sources import Held, StillFile, VideoFile, VideoSource, whole_clip
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.media.images import write_image
@@ -31,7 +31,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True)
-class Method:
+class VideoMethod:
     """One row.
 
     Attributes:
@@ -55,9 +55,9 @@ class Method:
     split: float = SPLIT
 
 
-def _dprp(epsilon: int, views: int = 1) -> Method:
+def _dprp(epsilon: int, views: int = 1) -> VideoMethod:
     clips = " (3 clips)" if views > 1 else ""
-    return Method(
+    return VideoMethod(
         f"block-{epsilon}{'-3clips' if views > 1 else ''}",
         f"dpose release-video, block means{clips}, epsilon {epsilon}",
         f"({epsilon}, 1e-4): videos that differ in at most 16 pixels in all",
@@ -67,10 +67,10 @@ def _dprp(epsilon: int, views: int = 1) -> Method:
     )
 
 
-def _paper(epsilon: int, k: int = PAPER_K, split: float = SPLIT) -> Method:
+def _paper(epsilon: int, k: int = PAPER_K, split: float = SPLIT) -> VideoMethod:
     suffix = ("" if k == PAPER_K else f"-k{k}") + ("" if split == SPLIT else f"-b{split:g}")
     words = ("" if k == PAPER_K else f", k {k:,}") + ("" if split == SPLIT else f", b {split:g}")
-    return Method(
+    return VideoMethod(
         f"paper-{epsilon}{suffix}",
         f"Video-DPRP as printed, claimed epsilon {epsilon}{words}",
         "none: its claim for one frame does not hold (docs/proofs/video.md)",
@@ -81,8 +81,8 @@ def _paper(epsilon: int, k: int = PAPER_K, split: float = SPLIT) -> Method:
     )
 
 
-def _trained(name: str, title: str, epsilon: int, views: int) -> Method:
-    return Method(
+def _trained(name: str, title: str, epsilon: int, views: int) -> VideoMethod:
+    return VideoMethod(
         f"{name}-{epsilon}",
         f"{title}, epsilon {epsilon}",
         f"({epsilon}, 1e-4) of the model, not of any video: one training video left out",
@@ -95,7 +95,7 @@ def _trained(name: str, title: str, epsilon: int, views: int) -> Method:
 EPSILONS = (2, 5, 8)
 DIMENSIONS = (1200, 2304, PAPER_K, 7500, 15360)
 SHARES = (0.2, 0.4, 0.5, 0.6, SPLIT)
-RAW = Method("raw", "Raw data (no privacy)")
+RAW = VideoMethod("raw", "Raw data (no privacy)")
 OBSCURED = {
     "isr-32x24": "ISR 32x24",
     "isr-16x12": "ISR 16x12",
@@ -113,8 +113,8 @@ FOREIGN = {
     "selective": "Selective privacy",
 }
 _ALL = (
-    *(Method(key, title, kind="obscure") for key, title in OBSCURED.items()),
-    *(Method(key, title, kind="foreign") for key, title in FOREIGN.items()),
+    *(VideoMethod(key, title, kind="obscure") for key, title in OBSCURED.items()),
+    *(VideoMethod(key, title, kind="foreign") for key, title in FOREIGN.items()),
     RAW,
     *(_dprp(e) for e in EPSILONS),
     *(_dprp(e, 3) for e in EPSILONS),
@@ -124,12 +124,12 @@ _ALL = (
     *(_trained("dp-sgd", "DP-SGD", e, 1) for e in EPSILONS),
     *(_trained("multiclip", "MultiClip-DP (3 clips)", e, 3) for e in EPSILONS),
 )
-METHODS: Mapping[str, Method] = {method.key: method for method in _ALL}
+METHODS: Mapping[str, VideoMethod] = {method.key: method for method in _ALL}
 """Every row by key."""
 
 
-def released(
-    videos: VideoSet, method: Method, seed: int, external: Mapping[str, Path], folder: Path
+def released_videos(
+    videos: VideoSet, method: VideoMethod, seed: int, external: Mapping[str, Path], folder: Path
 ) -> VideoSet:
     """The videos as `method` shows them; each is released once and kept: rendered ones in memory, files as files.
 
@@ -156,8 +156,8 @@ def released(
     return videos.through(lambda video: _shown(video, method, _seed_of(video, seed), folder))
 
 
-def available(method: Method, external: Mapping[str, Path]) -> bool:
-    """Whether `released` can show videos."""
+def available(method: VideoMethod, external: Mapping[str, Path]) -> bool:
+    """Whether `released_videos` can show videos."""
     return method.key in external or method.kind != "foreign"
 
 
@@ -180,7 +180,7 @@ def parse_external(given: tuple[str, ...]) -> dict[str, Path]:
     return found
 
 
-def _elsewhere(folder: Path, video: Video) -> Source:
+def _elsewhere(folder: Path, video: Video) -> VideoSource:
     path = folder / video.name
     path = path if path.suffix else path.with_suffix(".mp4")
     if not path.is_file():
@@ -188,7 +188,7 @@ def _elsewhere(folder: Path, video: Video) -> Source:
     return VideoFile(path)
 
 
-def _shown(video: Video, method: Method, seed: int, folder: Path) -> Source:
+def _shown(video: Video, method: VideoMethod, seed: int, folder: Path) -> VideoSource:
     source = video.source
     if isinstance(source, VideoFile):
         out = folder / Path(video.name).with_suffix(".mp4")
@@ -208,7 +208,7 @@ def _shown(video: Video, method: Method, seed: int, folder: Path) -> Source:
     return Held(partial(_through, source, method, seed))
 
 
-def _setting(method: Method, values: int) -> ClipSetting:
+def _setting(method: VideoMethod, values: int) -> ClipSetting:
     """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
     if method.kind == "paper":
         k = max(3, round(method.k * values / PAPER_VALUES))
@@ -216,8 +216,8 @@ def _setting(method: Method, values: int) -> ClipSetting:
     return ClipSetting.of(str(method.epsilon), str(DELTA))
 
 
-def _through(source: Source, method: Method, seed: int) -> NDArray[np.uint8]:
-    frames = whole(source)
+def _through(source: VideoSource, method: VideoMethod, seed: int) -> NDArray[np.uint8]:
+    frames = whole_clip(source)
     if method.kind == "obscure":
         return _obscured(frames, method.key, seed)
     return release_clip(frames, _setting(method, frames[0].size), seed=seed).frames

@@ -13,7 +13,7 @@ from dpose.action.data import ActionSpec, VideoSet, open_videos
 from dpose.errors import DposeError
 from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose.papers.reference import Paper, read_paper
-from dpose.papers.video.measure import STEPS, measure
+from dpose.papers.video.measure import STEPS, measure_videos
 from dpose.papers.video.methods import (
     DIMENSIONS,
     EPSILONS,
@@ -22,7 +22,7 @@ from dpose.papers.video.methods import (
     OBSCURED,
     RAW,
     SHARES,
-    Method,
+    VideoMethod,
     available,
     parse_external,
 )
@@ -153,7 +153,7 @@ class Study:
         seed = self.seed + int(cell.settings["run"]) - 1
         method = METHODS[cell.settings["method"]]
         folder = self.folder / "released" / cell.key
-        return measure(
+        return measure_videos(
             method, self.train, self.test, seed, self.external, folder, progress, witness=self.witness
         )
 
@@ -164,7 +164,7 @@ class Study:
             DposeError: the raw row is at chance: nothing could be read from the others.
         """
         self._check_raw(outcomes)
-        paper = paper_of(self.table)
+        paper = video_table_of(self.table)
         tables = (Table(f"seed 004, {self.table}", self._head(), self._rows(outcomes)), _printed(paper))
         return Findings(tables, (), self._notes(paper))
 
@@ -193,7 +193,7 @@ class Study:
             rows.append((method.title, method.guarantee, *(self._text(method, mine, c) for c, _ in COLUMNS)))
         return tuple(rows)
 
-    def _text(self, method: Method, outcomes: Sequence[Outcome], column: str) -> str:
+    def _text(self, method: VideoMethod, outcomes: Sequence[Outcome], column: str) -> str:
         if not outcomes:
             return "not run" if available(method, self.external) else "not available"
         done = [o for o in outcomes if o.status == "done"]
@@ -244,7 +244,7 @@ def _witness(request: Request, test: VideoSet) -> VideoSet | None:
     return found
 
 
-def paper_of(table: str) -> Paper:
+def video_table_of(table: str) -> Paper:
     """What the paper says in one of its tables."""
     return read_paper(__package__ or "", "paper.yaml")[table]
 

@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.errors import DposeError
-from dpose.media.drawing import draw_skeleton, grid
+from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.pose.crops import crop_transform, transform_points, warp
-from dpose.pose.data.problems import Problem, Problems, counted
+from dpose.pose.data.problems import Problem, Problems, count_problems
 from dpose.pose.data.units import Person, PoseUnits
 from dpose.pose.skeletons import Skeleton
 
@@ -69,7 +69,7 @@ class DataReport:
         parts += [Text(str(problem)) for problem in self.problems[:_TOLD]]
         if len(self.problems) > _TOLD:
             parts.append(Text(f"... and {len(self.problems) - _TOLD:,} more"))
-        parts.append(Text(counted(len(self.problems))))
+        parts.append(Text(count_problems(len(self.problems))))
         return Group(*parts)
 
 
@@ -119,7 +119,7 @@ def check_data(
         np.asarray(spread, np.float64),
         tuple(problems),
     )
-    return report, grid(tiles[:_TILES], 8, labels=names[:_TILES]) if tiles else None
+    return report, picture_grid(tiles[:_TILES], 8, labels=names[:_TILES]) if tiles else None
 
 
 def _tile(image: NDArray[np.uint8], person: Person, units: PoseUnits) -> NDArray[np.uint8]:

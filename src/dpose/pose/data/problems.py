@@ -63,7 +63,7 @@ class Problems:
         return lines
 
 
-def counted(problems: int) -> str:
+def count_problems(problems: int) -> str:
     """The last line about problems: how many there were."""
     return f"{problems:,} problem{'' if problems == 1 else 's'}" if problems else "No problems found"
 

@@ -23,7 +23,7 @@ Purpose = Literal["train", "evaluate"]
 
 
 @dataclass(frozen=True)
-class Source:
+class DataKind:
     """How one kind of data is named and opened.
 
     Attributes:
@@ -77,8 +77,8 @@ def _open_look(
 _SCENE_SPLITS = ("train", "val", "test", "public", "large")
 _DEFAULT: Mapping[Purpose, str] = {"train": "train", "evaluate": "val"}
 
-SOURCES: Mapping[str, Source] = {
-    "coco": Source(
+SOURCES: Mapping[str, DataKind] = {
+    "coco": DataKind(
         "a folder",
         ("train", "val"),
         _DEFAULT,
@@ -87,7 +87,7 @@ SOURCES: Mapping[str, Source] = {
         labels=coco.coco_annotations,
         coco=coco.read_coco,
     ),
-    "humanart": Source(
+    "humanart": DataKind(
         "a folder",
         ("train", "val"),
         _DEFAULT,
@@ -96,7 +96,7 @@ SOURCES: Mapping[str, Source] = {
         labels=humanart.humanart_annotations,
         coco=humanart.read_humanart,
     ),
-    "lspet": Source(
+    "lspet": DataKind(
         "a folder",
         (*lspet.SPLITS, *lspet.PARTS),
         {"train": "private", "evaluate": "validation"},
@@ -105,8 +105,8 @@ SOURCES: Mapping[str, Source] = {
         within=dict.fromkeys(lspet.PARTS, "private"),
         choosing=(lspet.CHOOSING_TRAIN, lspet.CHOOSING_TEST),
     ),
-    "mpii": Source("a folder", ("train", "val"), _DEFAULT, mpii.open_mpii, labels=mpii.mpii_annotations),
-    "synthetic": Source("a look", _SCENE_SPLITS, _DEFAULT, _open_look, choosing=("train", "val")),
+    "mpii": DataKind("a folder", ("train", "val"), _DEFAULT, mpii.open_mpii, labels=mpii.mpii_annotations),
+    "synthetic": DataKind("a look", _SCENE_SPLITS, _DEFAULT, _open_look, choosing=("train", "val")),
 }
 """Every kind of pose data by name."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.units import DEFAULT_CACHE_BYTES, Person, Picture, PoseUnits, UnitKind
-from dpose.scene import SPLITS, identity_of, render, scene_seed
+from dpose.scene import SPLITS, identity_of, render_person, scene_seed
 
 HEAD_SHARE = 0.6
 """MPII's head length as a share of the head box's diagonal."""
@@ -64,7 +64,7 @@ def open_synthetic(
 def _read(
     look: str, split: str, index: int, size: tuple[int, int]
 ) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-    scene = render(look, scene_seed(look, split, index), size=size)
+    scene = render_person(look, scene_seed(look, split, index), size=size)
     x0, y0, x1, y1 = (float(v) for v in scene.head_box)
     person = Person(
         np.asarray(scene.keypoints, np.float32),

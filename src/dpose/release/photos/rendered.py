@@ -17,7 +17,7 @@ def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
     Raises:
         DposeError: unknown look or split.
     """
-    from dpose.scene import LOOKS, SPLITS, render, scene_seed
+    from dpose.scene import LOOKS, SPLITS, render_person, scene_seed
 
     if look not in LOOKS:
         raise DposeError(f"no look called {look!r}", "synthetic", f"looks are {', '.join(LOOKS)}")
@@ -25,7 +25,7 @@ def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
         raise DposeError(f"unknown split {split!r}", "synthetic", f"choose one of {', '.join(SPLITS)}")
 
     def read(index: int) -> Photo:
-        scene = render(look, scene_seed(look, split, index), size)
+        scene = render_person(look, scene_seed(look, split, index), size)
         return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity)
 
     return Photos(

@@ -21,7 +21,7 @@ from dpose.runs.report.settings import check_section, settings_section
 from dpose.training.methods import METHODS
 
 
-def write_report(
+def write_run_report(
     folder: Path, *, tiles: Sequence[Tile] = (), pictures_of: str = "", no_pictures: str = ""
 ) -> Path:
     """Write `report.html` into a run folder: one file that needs no other and loads nothing.
@@ -45,11 +45,11 @@ def write_report(
     recomputed = run.statement.verify() if run.statement else None
     path = folder / "report.html"
     pictures = _pictures(tiles, pictures_of, no_pictures)
-    write_atomic(path, render(run, pictures, recomputed, datetime.now(UTC)))
+    write_atomic(path, render_run_report(run, pictures, recomputed, datetime.now(UTC)))
     return path
 
 
-def render(run: RunRecord, pictures: Html, recomputed: float | None, now: datetime) -> str:
+def render_run_report(run: RunRecord, pictures: Html, recomputed: float | None, now: datetime) -> str:
     """The page as text.
 
     Args:

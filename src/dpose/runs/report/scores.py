@@ -10,7 +10,7 @@ from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind
 from dpose.report.charts import joints_chart
 from dpose.report.markup import Html, figure, paragraphs, scrolling_table, tag, together
-from dpose.report.numbers import change, day, score
+from dpose.report.numbers import change, day, percentage
 from dpose.runs.report.record import Evaluation, RunRecord, Score, Watched
 
 THIS = "this model"
@@ -75,7 +75,10 @@ def joints_section(run: RunRecord) -> Html:
     table = scrolling_table(
         f"{new.metric} on {where}, %",
         ["Joint", *(f"@{t} {who}" for t, who, _ in columns)],
-        [(spoken, *(score(at(result, t, joint)) for t, _, result in columns)) for joint, spoken in names],
+        [
+            (spoken, *(percentage(at(result, t, joint)) for t, _, result in columns))
+            for joint, spoken in names
+        ],
         class_="numbers tight",
     )
     caption = f"{where}. A joint is found when it lies within {first} head lengths of its label."
@@ -98,8 +101,8 @@ def _watched_table(run: RunRecord, watched: Watched) -> Html:
     rows = [
         (
             name,
-            score(before.score.columns.get(name)),
-            score(value),
+            percentage(before.score.columns.get(name)),
+            percentage(value),
             change(before.score.columns.get(name), value),
         )
         for name, value in after.score.columns.items()
@@ -122,7 +125,7 @@ def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Html:
     lead = _clear_lead([result for _, result in models])
     rows: list[tuple[str, ...]] = []
     for name in evaluation.score.columns:
-        cells: list[str] = [score(result.columns.get(name)) for _, result in models]
+        cells: list[str] = [percentage(result.columns.get(name)) for _, result in models]
         if name == evaluation.score.main and lead is not None:
             cells[lead] = tag("strong", cells[lead])
         rows.append((name, *cells))
