@@ -1,6 +1,7 @@
 """What every test may ask for: real data where it is at hand, and a state folder of its own."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,22 +10,41 @@ import dpose  # noqa: F401  (before torch: it settles how torch's threads wait)
 from dots import dots  # noqa: F401  (a fixture)
 
 ROOT = Path(__file__).resolve().parents[1]
+MEMORY_DISK, ROOM = Path("/dev/shm"), 6 << 30
+
+if os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ROOM:
+    # every ledger line waits for the disk, and tests write thousands of them
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
+
+
+@pytest.fixture(scope="session")
+def _cache(tmp_path_factory) -> str:
+    """One for all tests of a run, whichever process they are in: what is kept there is named by all it depends on."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return os.environ.get("DPOSE_TEST_CACHE", str(shared / "cache"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_state_of_the_user(tmp_path_factory):
+def _no_state_of_the_user(tmp_path_factory, _cache):
     """For fixtures that live longer than a test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-of-all")))
+        patch.setenv("XDG_CACHE_HOME", _cache)
         yield
 
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path_factory, monkeypatch):
-    """Keys, heads and caches go to a temporary folder, never to the user's own."""
-    folder = tmp_path_factory.mktemp("state")
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("DPOSE_TEST_CACHE", str(folder / "cache")))
+    """Keys and heads go to a temporary folder, never to the user's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state") / "state"))
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache, for tests of what is kept there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def _data(name: str) -> Path:

@@ -8,6 +8,8 @@ from dpose.media.images import write_image
 from dpose.pose.data import hashing
 from dpose.pose.data.hashing import fingerprint_files
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 def scene(seed, shape=(180, 240)):
     noise = np.random.default_rng(seed).integers(0, 256, (*shape, 3), np.uint8).astype(np.float32)

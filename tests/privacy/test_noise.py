@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from dpose.privacy.noise import ONCE, PAIRS_AT_ONCE, AesNoise, Key, Purpose, Stream, add_gaussian
+from dpose.privacy.noise import ONCE, PAIRS_AT_ONCE, AesNoise, Key, Origin, Purpose, Stream, add_gaussian
 
 
 def noise(seed: int = 1) -> AesNoise:
@@ -32,6 +33,40 @@ def test_fresh_keys_differ_and_are_not_seeded():
     assert len(one.secret) == 32
     assert not AesNoise(one).seeded
     assert noise().seeded
+
+
+def test_a_key_says_where_it_is_from():
+    """On this hangs whether a statement claims anything."""
+    secret = bytes(range(32))
+    assert [Key(secret).origin, Key.fresh().origin, Key.from_seed(1).origin] == [
+        Origin.GIVEN,
+        Origin.FRESH,
+        Origin.SEED,
+    ]
+    assert Key.kept(secret).origin is Origin.KEPT
+    assert Key.drawn(secret, seeded=False).origin is Origin.FRESH
+    assert Key.drawn(secret, seeded=True).origin is Origin.SEED
+    assert [key.seeded for key in (Key(secret), Key.fresh(), Key.from_seed(1), Key.kept(secret))] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    with pytest.raises(TypeError):
+        Key(secret, Origin.FRESH)
+
+
+def test_a_key_is_its_bytes_wherever_they_are_from():
+    secret = bytes(range(32))
+    assert Key(secret) == Key.kept(secret)
+    assert Key(secret) != Key(bytes(32))
+
+
+def test_a_key_from_another_process_is_the_same_and_claims_nothing():
+    key = Key.fresh()
+    there = pickle.loads(pickle.dumps(key))  # noqa: S301
+    assert there == key
+    assert there.origin is Origin.GIVEN
 
 
 def test_a_short_key_is_refused():
@@ -144,7 +179,9 @@ def test_unknown_purposes_and_negative_steps_are_refused():
 def test_a_stream_does_not_cross_a_fork(monkeypatch):
     source = noise()
     stream = source.stream(Purpose.NOISE)
+    assert not source.forked
     monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert source.forked
     with pytest.raises(RuntimeError, match="fork"):
         stream.bytes(1)
     with pytest.raises(RuntimeError, match="fork"):

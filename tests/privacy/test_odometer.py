@@ -143,6 +143,12 @@ def test_groups_are_joined_by_whoever_shares_a_picture():
     assert groups([a, b, c, d]) == [[a, b, c], [d]]
 
 
+def test_of_a_group_each_run_is_there_once():
+    """Counted twice it would cost twice; left out it would cost nothing."""
+    alike = [entry(k) for k in range(3)]
+    assert groups([alike[0], entry(3, THERE), *alike[1:]]) == [alike, [entry(3, THERE)]]
+
+
 def test_a_budget_refuses_beforehand(tmp_path):
     one, two = composed([entry(0)], 1e-5), composed([entry(0), entry(1)], 1e-5)
     set_budget(Budget((one + two) / 2, 1e-5, "ward", HERE), tmp_path)

@@ -56,6 +56,10 @@ def test_no_units():
         plan().bind(0)
 
 
+def test_one_unit_is_enough():
+    assert TrainingPlan(method="non-private", expected_batch_size=1).bind(1).n == 1
+
+
 def test_bound_constants():
     bound = plan().bind(1010)
     assert bound.sampling_rate == 50 / 1010
@@ -130,8 +134,10 @@ def test_given_noise_is_priced():
     assert bound.epsilon == epsilon([bound.event], 1e-5, Relation.ZERO_OUT)
 
 
-def test_a_calibration_that_understates_is_not_believed(monkeypatch):
-    monkeypatch.setattr("dpose.training.plan.noise_multiplier", lambda *a, **k: 0.5)
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_a_calibration_that_understates_is_not_believed(monkeypatch, share):
+    honest = plan().bind(1000).event.sigma
+    monkeypatch.setattr("dpose.training.plan.noise_multiplier", lambda *a, **k: share * honest)
     with pytest.raises(DposeError, match="calibration gave epsilon"):
         plan().bind(1000)
 
