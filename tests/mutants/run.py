@@ -40,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS, SOURCE = ROOT / "tests", ROOT / "src" / "dpose"
 STORE = ROOT / ".mutants"
 EXPLAINED = TESTS / "mutants" / "survivors.yaml"
-CPU_SECONDS, WALL_SECONDS = 60, 600
-"""What a fault may take beyond five times what its tests take; whatever runs longer is killed, and so is the fault."""
+CPU_SECONDS, WALL_SECONDS, TIMES = 12, 300, 3
+"""A fault may take so much more than so many times what its tests take; whatever runs longer is killed, and so is it."""
 MEMORY = 24 << 30
 """Of address space; a fault that asks for more gets none."""
 
@@ -302,7 +302,7 @@ def start(fault: Fault, tests: Sequence[str], seconds: float, folder: Path) -> i
     """The pid of the child that tries a fault."""
 
     def work() -> int:
-        limit = int(CPU_SECONDS + 5 * seconds)
+        limit = int(CPU_SECONDS + TIMES * seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -335,7 +335,7 @@ def attempt_all(
             seconds = sum(float(known[test]["seconds"]) for test in tests)
             folder = Path(tempfile.mkdtemp(prefix="dpose-mutants-"))
             pid = start(fault, tests, seconds, folder)
-            running[pid] = (fault, folder, time.monotonic(), WALL_SECONDS + 5 * seconds)
+            running[pid] = (fault, folder, time.monotonic(), WALL_SECONDS + TIMES * seconds)
         if not running:
             continue
         pid, status, used = os.wait3(os.WNOHANG)

@@ -89,6 +89,32 @@ def test_packed_tosses_are_the_same_tosses():
     assert Coins.of([]).settle_bits(words[:0], stream()).tolist() == [0] * 500
 
 
+def test_a_tie_is_settled_by_its_own_word_and_its_own_coin():
+    """Of several coins that tie at once, in whichever order they are tossed."""
+    coins = Coins.of([decay(Fraction(1, k)) for k in (1, 2, 3, 5)])
+    for row, coin in enumerate(coins.coins):
+        below = coin.digits(2 * WORD) & 0xFFFF
+        words = np.zeros((4, 3), np.uint16)  # far below every coin's digits: heads
+        words[0] = 2**16 - 1  # tails
+        words[row, 1] = coins.table[row]
+        for next_word, heads in ((below - 1, 1), (below + 1, 0)):
+            wanted = np.array([[0, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1]])
+            wanted[row, 1] = heads
+            assert coins.settle_rows(words, Scripted(next_word)).astype(int).tolist() == wanted.tolist()
+            packed = coins.settle_bits(words, Scripted(next_word))
+            assert packed.tolist() == [sum(int(wanted[i, n]) << i for i in range(4)) for n in range(3)]
+            which = np.array([0, 1, 2, 3, row])
+            each = np.append(words[:, 0], words[row, 1])
+            found = coins.settle_each(each, which, Scripted(next_word))
+            assert found.astype(int).tolist() == [*wanted[:, 0].tolist(), heads]
+
+
+def test_every_row_has_its_coin():
+    coins = Coins.of([decay(Fraction(1, 3))])
+    with pytest.raises(ValueError, match="zip"):
+        coins.settle_rows(np.zeros((2, 3), np.uint16), stream())
+
+
 def test_frequencies():
     n = 400_000
     for coin, p in ((decay(Fraction(1, 7)), np.exp(-1 / 7)), (logistic(Fraction(3)), 1 / (1 + np.exp(3)))):
