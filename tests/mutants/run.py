@@ -249,7 +249,7 @@ def baseline(files: Sequence[str], here: str, workers: int) -> dict[str, dict[st
             raise SystemExit(f"there is no tests/{file}")
         own = hashlib.sha256((TESTS / file).read_bytes()).hexdigest()
         content = json.loads(kept.read_text()) if kept.exists() else {}
-        if content.get("digest") == here or (not here and content.get("own") == own):
+        if content.get("own") == own and (not here or content.get("digest") == here):
             found.update(content["tests"])
         else:
             waiting.append((file, kept, own))
