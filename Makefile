@@ -2,14 +2,21 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test bits lint bench mutants clean
+.PHONY: demo test test-all bits lint bench mutants clean
 
 demo: .venv/.ready
 	$(BIN)/dpose demo
 
 # A worker a processor, each on one thread: threads that wait for each other's turn slow all of them down.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
 test: .venv/.ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	$(TESTS) -m "not slow" --durations=20
+	$(BIN)/python tests/kinds.py --few
+
+# With what is slow and rarely breaks: hundreds of kills, whole grids, a browser at every width, every kind of arithmetic.
+test-all: .venv/.ready
+	$(TESTS)
 	$(BIN)/python tests/kinds.py
 
 # What depends on the last bit, again under each kind of arithmetic that this processor can stand for.
