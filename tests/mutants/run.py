@@ -41,7 +41,7 @@ TESTS, SOURCE = ROOT / "tests", ROOT / "src" / "dpose"
 STORE = ROOT / ".mutants"
 EXPLAINED = TESTS / "mutants" / "survivors.yaml"
 CPU_SECONDS, WALL_SECONDS, TIMES = 12, 300, 3
-"""A fault may take so much more than so many times what its tests take; whatever runs longer is killed, and so is it."""
+"""A fault may take so many seconds beyond so many times what its tests take; then it counts as killed."""
 MEMORY = 24 << 30
 """Of address space; a fault that asks for more gets none."""
 
