@@ -39,6 +39,14 @@ def test_bounds_enclose_the_exponential_and_are_close(exponent, width):
     assert truth(exponent, width) <= high <= low + 3
 
 
+@pytest.mark.parametrize("width", range(8, 40))
+def test_bounds_enclose_the_exponential_where_its_series_ends_at_once(width):
+    """2^width e^-x is a little above a whole number there: an upper bound that is short by one lies below it."""
+    exponent = Fraction(1, 1 << width)
+    low, high = exp_bounds(exponent, width)
+    assert low <= truth(exponent, width) < high
+
+
 def test_an_impossible_or_certain_coin_is_refused():
     for exponent in (Fraction(0), Fraction(-1)):
         with pytest.raises(ValueError, match="positive"):
