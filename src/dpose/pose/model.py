@@ -19,18 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
-from dpose.pose import tinyvit
+from dpose.pose.backbones import backbone_named
 from dpose.pose.simcc import bins
 from dpose.pose.skeletons import SKELETONS
-from dpose.pose.tinyvit import Norm
+from dpose.pose.tinyvit import Norm, fold_all
 
-Preset = Literal["nano", "5m", "11m", "21m"]
 Strategy = Literal["light", "finetune", "full", "scratch"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-_LAST_FROZEN = ("backbone.patch_embed.", "backbone.stages.0.", "backbone.stages.1.", "backbone.stages.2.")
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,9 @@ class PoseConfig:
     """What a pose model is, apart from its weights.
 
     Attributes:
-        preset: The backbone: "nano" (1.2 M parameters, for a CPU), or TinyViT's "5m", "11m", "21m".
-        input_size: (H, W) in pixels; (0, 0) stands for the preset's own: 128x96 for nano, else 256x192.
+        preset: The backbone, one of `dpose.pose.backbones.BACKBONES`: "nano" (1.2 M parameters, for a CPU), TinyViT's
+            "5m", "11m", "21m", or one that was registered.
+        input_size: (H, W) in pixels; (0, 0) stands for the backbone's own: 128x96 for nano, 256x192 for TinyViT.
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
         norm: What follows each convolution. "batch": BatchNorm, for public data only. "folded": nothing,
             BatchNorm has been folded into the convolution. "group": GroupNorm, for training privately from
@@ -53,7 +51,7 @@ class PoseConfig:
         DposeError: a value is not possible.
     """
 
-    preset: Preset = "5m"
+    preset: str = "5m"
     input_size: tuple[int, int] = (0, 0)
     skeleton: str = "mpii"
     norm: Norm = "batch"
@@ -62,13 +60,13 @@ class PoseConfig:
     upsample: int = 2
 
     def __post_init__(self) -> None:
-        _one_of("preset", self.preset, get_args(Preset))
+        backbone = backbone_named(self.preset)
         _one_of("norm", self.norm, get_args(Norm))
         _one_of("skeleton", self.skeleton, tuple(SKELETONS))
         size = tuple(self.input_size)
         if size == (0, 0):
-            size = (128, 96) if self.preset == "nano" else (256, 192)
-        step = tinyvit.total_stride(self.preset)
+            size = backbone.input_size
+        step = backbone.stride
         if len(size) != 2 or not all(type(n) is int and n > 0 and n % step == 0 for n in size):
             raise DposeError(
                 f"must be height and width, multiples of {step} for {self.preset}", f"input_size {size}"
@@ -169,14 +167,13 @@ class PoseModel(nn.Module):
         super().__init__()
         self.config = config
         self.source: Path | None = None
-        self.backbone, self.norm, channels = tinyvit.build_backbone(
-            config.preset, config.input_size, config.norm, pretrained=pretrained
-        )
+        backbone = backbone_named(config.preset)
+        self.backbone, self.norm, channels = backbone.build(config.input_size, config.norm, pretrained)
         height, width = config.input_size
         self.head = SimccHead(
             channels,
             config.joints,
-            tinyvit.stage_maps(config.preset, config.input_size)[-1],
+            backbone.map_size(config.input_size),
             config.upsample,
             (bins(width, config.split_ratio), bins(height, config.split_ratio)),
         )
@@ -227,7 +224,7 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
     """
     copied = copy.deepcopy(model)
     if model.config.norm == "batch":
-        tinyvit.fold_all(copied)
+        fold_all(copied)
         copied.config = replace(model.config, norm="folded")
     return copied.requires_grad_()
 
@@ -239,8 +236,8 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
       and biases. Noise is the same for every number, and the gradients of those matrices have the least signal a
       number (docs/results.md). After bias-only training (Bu et al. 2022, "Differentially private bias-term only
       fine-tuning of foundation models").
-    * "finetune": the patch embedding and the first three stages are frozen; stage four, every LayerNorm
-      (those of frozen stages too) and the head train. The papers' strategy.
+    * "finetune": what the backbone says is frozen (of TinyViT the patch embedding and the first three stages); the
+      rest, every LayerNorm (those of frozen stages too) and the head train. The papers' strategy.
     * "full", "scratch": everything trains. They differ in where the weights come from, not here.
 
     Frozen layers with no trainable parameter before them, with "finetune" the patch embedding, stage one and the entry
@@ -251,20 +248,21 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     """
     _one_of("strategy", strategy, get_args(Strategy))
     layers = dict(model.named_modules())
+    frozen = tuple(f"backbone.{start}" for start in backbone_named(model.config.preset).frozen)
     trainable = []
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(_trains(strategy, name, layers[name.rpartition(".")[0]]))
+        parameter.requires_grad_(_trains(strategy, name, layers[name.rpartition(".")[0]], frozen))
         if parameter.requires_grad:
             trainable.append(name)
     return trainable
 
 
-def _trains(strategy: Strategy, name: str, layer: nn.Module) -> bool:
+def _trains(strategy: Strategy, name: str, layer: nn.Module, frozen: tuple[str, ...]) -> bool:
     """Whether the parameter `name` of `layer` is trained."""
     if strategy == "light":
         small = isinstance(layer, nn.Conv2d | nn.LayerNorm | nn.GroupNorm | nn.BatchNorm2d)
         return small or name.endswith(".bias")
-    return strategy != "finetune" or not name.startswith(_LAST_FROZEN) or isinstance(layer, nn.LayerNorm)
+    return strategy != "finetune" or not name.startswith(frozen) or isinstance(layer, nn.LayerNorm)
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -127,7 +127,7 @@ class WindowBlock(nn.Module):
 
 
 def build_backbone(
-    preset: str, input_size: tuple[int, int], norm: Norm, *, pretrained: bool = False
+    preset: str, input_size: tuple[int, int], norm: Norm, pretrained: bool = False
 ) -> tuple[nn.Module, nn.Module, int]:
     """The backbone, the LayerNorm for its last map, and that map's channels.
 

@@ -22,7 +22,7 @@ from dpose.pose.data import (
 )
 from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
-from dpose.pose.model import PoseConfig, PoseModel, Preset, apply_strategy, fold_batchnorm
+from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import SKELETONS
 from dpose.privacy.selection import Selection
 from dpose.runs.config import RunConfig
@@ -143,7 +143,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         else:
             torch.manual_seed(config.seed)
         described = PoseConfig(
-            preset=cast(Preset, choice.preset),
+            preset=choice.preset,
             input_size=choice.input_size or (0, 0),
             norm="group" if private and not imagenet else "batch",
             skeleton=_skeleton(config),

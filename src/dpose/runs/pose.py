@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -11,7 +10,7 @@ from rich.text import Text
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
-from dpose.pose.model import PoseConfig, Preset
+from dpose.pose.model import PoseConfig
 from dpose.pose.task import PoseTask
 from dpose.runs.build import (
     build_model,
@@ -114,7 +113,7 @@ def explain_run(config: RunConfig) -> RenderableType:
     Raises:
         DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
-    size = config.model.input_size or PoseConfig(preset=cast(Preset, config.model.preset)).input_size
+    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size
     try:
         count = told_count(config, len(open_units(config, size)))
         how = "counted" if config.plan.nominal_units is None else "nominal"

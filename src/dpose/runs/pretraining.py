@@ -92,7 +92,7 @@ def stage_data(config: RunConfig) -> DataSpec | None:
 
 def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None:
     named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
-    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size  # type: ignore[arg-type]
+    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size
     public = open_public(named, size)
     assert public is not None
     private = protect(open_units(config, size), config.plan.relation, console=console)
