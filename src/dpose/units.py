@@ -145,7 +145,12 @@ class Result(Protocol):
     """What a metric computed: prints itself, and becomes JSON."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON."""
+        """The numbers, ready for JSON, nan as None.
+
+        "metric" is its name and "columns" its numbers by name; "main" names the column that stands for all, and "unit"
+        is theirs: "%", or "" for shares of one. So whoever shows scores knows no metric by name. A "threshold", where
+        there is one, is part of the metric's name; more keys may stand beside these.
+        """
 
 
 class Metric(Protocol):

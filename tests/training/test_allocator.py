@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from dpose.training.allocator import keep_freed_memory
+from dpose.training.gradients import keep_freed_memory
 
 FAULTS = """
 import resource, torch
-from dpose.training.allocator import keep_freed_memory
+from dpose.training.gradients import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -2,7 +2,7 @@
 
 import torch
 
-from dpose.training.score import metric_of_views
+from dpose.training.validation import metric_of_views
 
 
 def test_every_view_counts_once(dots, monkeypatch):

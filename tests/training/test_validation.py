@@ -6,14 +6,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from dots import train
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.ledger import read_ledger
 from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.score import metric_of_views
-from dpose.training.trainer import train
-from dpose.training.validation import Validation, moments
+from dpose.training.validation import Validation, metric_of_views, moments
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 PRIVATE = TrainingPlan(
