@@ -22,6 +22,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import train_run
 from dpose.training.folder import read_statement
+from dpose.training.methods import METHODS
 from dpose.training.trainer import Run
 
 EPSILON, DELTA = 8.0, 1e-5
@@ -100,7 +101,7 @@ def run_demo(
 
 def configure(recipe: DemoRecipe, seed: int | None, method: str) -> RunConfig:
     """One of the demo's two runs: they differ in the method and in nothing else."""
-    budget = {"epsilon": EPSILON, "delta": DELTA} if method == "dp-sgd" else {}
+    budget = {"epsilon": EPSILON, "delta": DELTA} if METHODS[method].private else {}
     return RunConfig.from_dict(
         {
             "data": {"private": "synthetic:ward:train"},

@@ -14,9 +14,10 @@ from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.apart import random_units
 from dpose.training.gradient import RunInputs, open_parts
-from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.gradients import trainable_params
 from dpose.training.guards import only_gradients
 from dpose.training.optim import OptimizerConfig
+from dpose.training.step import clipped_part
 from dpose.units import is_mixed
 
 
@@ -48,4 +49,4 @@ def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
         batch = random_units(like, 1, 1).to(next(iter(params.values())).device)
         with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model):
             warnings.simplefilter("ignore")  # the first step tells
-            clipped_sum(engine.task, model, params, batch, plan.clip_norm, normalise=plan.normalise)
+            clipped_part(engine, params, batch)

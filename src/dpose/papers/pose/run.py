@@ -49,7 +49,7 @@ def run_training(setup: Setup, training: Training, folder: Path, command: str = 
         run = folder / RUNS / training.key
         _train(setup, training, run, folder, command)
     seconds = time.perf_counter() - began
-    scores, people = tested(run, setup.evaluate, setup.tested, views=training.method == "public-only")
+    scores, people = tested(run, setup.evaluate, setup.tested, views=training.on_views)
     if people:
         place = folder / PEOPLE
         place.mkdir(exist_ok=True)
