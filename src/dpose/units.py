@@ -115,6 +115,33 @@ class CanonicalUnits(UnitDataset, Protocol):
         """
 
 
+class WrappedUnits:
+    """The units of another dataset with other views: what and how many they are, their names and contents are its own.
+
+    Args:
+        dataset: The units.
+    """
+
+    def __init__(self, dataset: UnitDataset) -> None:
+        self.dataset = dataset
+
+    @property
+    def unit(self) -> str:
+        """What a unit is."""
+        return self.dataset.unit
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def unit_id(self, index: int) -> str:
+        """The unit's own name."""
+        return self.dataset.unit_id(index)
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """The unit's own."""
+        return self.dataset.content_hashes(index)
+
+
 @dataclass(frozen=True)
 class UnitBatch:
     """U units of V views each, padded; a padded view has weight 0.

@@ -438,7 +438,7 @@ def a_shared_stream(monkeypatch, dots):
 
 
 def a_logged_private_loss(monkeypatch, dots):
-    real = update.GradientParts.gradient
+    real = update.Parts.gradient
 
     def telling(self, params, number, chain=b""):
         gradient, found = real(self, params, number, chain)
@@ -446,7 +446,7 @@ def a_logged_private_loss(monkeypatch, dots):
         found.shown["private_loss"] = loss
         return gradient, found
 
-    monkeypatch.setattr(update.GradientParts, "gradient", telling)
+    monkeypatch.setattr(update.Parts, "gradient", telling)
 
 
 @dataclass(frozen=True)

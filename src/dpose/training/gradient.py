@@ -146,8 +146,13 @@ class Projection:
         )
 
 
-class GradientParts:
-    """The parts of one run (`dpose.training.methods.Parts`), and the gradients that its method makes of them.
+class Parts:
+    """What the method of a run makes its gradients of, and the gradients that it makes.
+
+    A method gets the parts that it says it reads, each once a step; each draws its batch from a stream of its own.
+
+    **Guarantee.** `noised` is a clipped and noised sum, `projected` post-processing of it; `plain` reads public views,
+    or data that nobody needs protected. So whatever a method computes from them and from `state` is post-processing.
 
     Args:
         inputs: What the run computes its gradients of.
@@ -158,7 +163,7 @@ class GradientParts:
         conditions: What a guarantee takes as given because of them.
 
     Attributes:
-        state: Tensors that the method keeps from step to step.
+        state: Tensors that the method keeps from step to step, by name: saved with every checkpoint.
     """
 
     def __init__(
@@ -251,9 +256,7 @@ class GradientParts:
 
 
 @contextlib.contextmanager
-def open_parts(
-    inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_once: int
-) -> Iterator[GradientParts]:
+def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_once: int) -> Iterator[Parts]:
     """The parts that the plan's method reads, for as long as the block lasts.
 
     Args:
@@ -291,7 +294,7 @@ def open_parts(
             projection = Projection(plan.subspace, noise, context, over)
         facts = (f"{len(inputs.public):,} units that the subspace is fitted on",) if inputs.public else ()
         conditions = () if views is None else (_shown(views),)
-        yield GradientParts(inputs, private, plain, projection, facts, conditions)
+        yield Parts(inputs, private, plain, projection, facts, conditions)
 
 
 def canonical_units(data: UnitDataset) -> CanonicalUnits:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, pad_units, view_bucket
+from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, WrappedUnits, pad_units, view_bucket
 
 
 class Loader:
@@ -87,7 +87,7 @@ class Loader:
             yield pad_units(batch, room(bucket)) if padded else batch
 
 
-class Copies:
+class Copies(WrappedUnits):
     """The units of `dataset`, each with `count` augmented copies of its views: augmentation multiplicity.
 
     The unit's gradient is the mean over all of them and is clipped once, so copies cost time and no noise (De et al.
@@ -104,23 +104,8 @@ class Copies:
     def __init__(self, dataset: UnitDataset, count: int) -> None:
         if not 1 <= count <= MAX_VIEWS:
             raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}")
-        self.dataset, self.count = dataset, count
-
-    @property
-    def unit(self) -> str:
-        """The dataset's."""
-        return self.dataset.unit
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def unit_id(self, index: int) -> str:
-        """The unit's own."""
-        return self.dataset.unit_id(index)
-
-    def content_hashes(self, index: int) -> tuple[str, ...]:
-        """The unit's own."""
-        return self.dataset.content_hashes(index)
+        super().__init__(dataset)
+        self.count = count
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """`count` loads of the unit, one after the other."""

@@ -23,7 +23,7 @@ from dpose.privacy.ledger import Ledger
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
-from dpose.training.gradient import GradientParts
+from dpose.training.gradient import Parts
 from dpose.training.gradients import Params, trainable_params
 from dpose.training.optim import OptimizerConfig, WeightAverage
 from dpose.training.reproducibility import digest_of
@@ -88,7 +88,7 @@ class Loop:
 
     def __init__(
         self,
-        parts: GradientParts,
+        parts: Parts,
         optimizer: OptimizerConfig,
         folder: Path,
         config: Mapping[str, Any],

@@ -4,59 +4,24 @@
         return parts.with_public(parts.projected(parts.noised()))
 
 A method is one value in `METHODS`, and nothing else knows it by name; `register_method` enters one from elsewhere. The
-parts are the same for all of them and hand out nothing that is private: a clipped and noised sum, a projection of it,
-a gradient of what nobody needs protected (seed 003, equations 8 to 11).
+parts (`dpose.training.gradient.Parts`) are the same for all of them and hand out nothing that is private: a clipped and
+noised sum, a projection of it, a gradient of what nobody needs protected (seed 003, equations 8 to 11).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dpose.training.plan import BoundPlan
+    from dpose.training.gradient import Params, Parts
 
 
-class Parts(Protocol):
-    """What a method makes a step's gradient of. Gradients are tensors by the parameters' names.
-
-    A method gets the parts that it says it reads, each once a step; the parts draw their batches independently, each
-    from a stream of its own.
-
-    **Guarantee.** `noised` and `projected` are post-processing of a clipped and noised sum; `plain` reads public
-    views, or data that nobody needs protected. Whatever a method computes from them and from `state` is
-    post-processing of the same.
-
-    Attributes:
-        state: Tensors that a method keeps from step to step, by name: saved with every checkpoint.
-    """
-
-    state: dict[str, Tensor]
-
-    @property
-    def bound(self) -> BoundPlan:
-        """The plan."""
-
-    def noised(self) -> dict[str, Tensor]:
-        """The mean gradient of a Poisson sample: clipped a unit, summed, noised, divided by the expected size."""
-
-    def projected(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
-        """A noised gradient on the subspace that is fitted on public units."""
-
-    def plain(self) -> dict[str, Tensor]:
-        """The mean gradient of a shuffled batch, as it is: of public views, or of data that nobody needs protected."""
-
-    def with_public(self, gradient: dict[str, Tensor]) -> dict[str, Tensor]:
-        """A noised gradient with the plan's `public_weight` of `plain` added."""
-
-
-Update = Callable[[Parts], "dict[str, Tensor]"]
+Update = Callable[["Parts"], "Params"]
 """How a method makes a step's gradient of its parts: what the optimizer is handed."""
 
 
@@ -131,27 +96,27 @@ _EVERY = (Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE)
 _FIXED_VIEW = (Relation.ZERO_OUT, Relation.REPLACE)
 
 
-def dp_sgd(parts: Parts) -> dict[str, Tensor]:
+def dp_sgd(parts: Parts) -> Params:
     """Abadi et al. 2016."""
     return parts.noised()
 
 
-def pdp_sgd(parts: Parts) -> dict[str, Tensor]:
+def pdp_sgd(parts: Parts) -> Params:
     """Projected (seed 000)."""
     return parts.projected(parts.noised())
 
 
-def fdp_sgd(parts: Parts) -> dict[str, Tensor]:
+def fdp_sgd(parts: Parts) -> Params:
     """Feature: the two parts draw their batches independently (seed 003)."""
     return parts.with_public(parts.noised())
 
 
-def fpdp_sgd(parts: Parts) -> dict[str, Tensor]:
+def fpdp_sgd(parts: Parts) -> Params:
     """Feature-projective: the parts meet after the noise and the projection (seed 003)."""
     return parts.with_public(parts.projected(parts.noised()))
 
 
-def plain_sgd(parts: Parts) -> dict[str, Tensor]:
+def plain_sgd(parts: Parts) -> Params:
     """An ordinary gradient."""
     return parts.plain()
 

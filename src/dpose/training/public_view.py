@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.units import MAX_VIEWS, CanonicalUnits, Metric, Task, UnitBatch, View
+from dpose.units import MAX_VIEWS, CanonicalUnits, Metric, Task, UnitBatch, View, WrappedUnits
 
 Kind = Literal["blur", "pixelize"]
 Grid = NDArray[np.uint8]
@@ -149,7 +149,7 @@ class PublicView:
         return width if self.kind == "blur" else float(round(width))
 
 
-class PublicViews:
+class PublicViews(WrappedUnits):
     """The public views of a dataset's units, as a `UnitDataset`: what `public-only` trains on.
 
     The grids are computed when a unit is first asked for and kept (1.5 kB a crop); nothing is ever computed from
@@ -163,26 +163,13 @@ class PublicViews:
         view: psi.
     """
 
+    dataset: CanonicalUnits
+
     def __init__(self, dataset: CanonicalUnits, view: PublicView | None = None) -> None:
-        self.dataset, self.view = dataset, view or PublicView()
+        super().__init__(dataset)
+        self.view = view or PublicView()
         self._held: dict[int, tuple[tuple[View, tuple[int, ...]], ...]] = {}
         self._lock = threading.Lock()
-
-    @property
-    def unit(self) -> str:
-        """The dataset's."""
-        return self.dataset.unit
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def unit_id(self, index: int) -> str:
-        """The unit's name in the dataset."""
-        return self.dataset.unit_id(index)
-
-    def content_hashes(self, index: int) -> tuple[str, ...]:
-        """The hashes of the unit's pictures, so that it is known to be the same unit."""
-        return self.dataset.content_hashes(index)
 
     def canonical(self, index: int) -> list[View]:
         """The public view of every canonical view, restored to its size, with its labels and weight."""
@@ -207,7 +194,7 @@ class PublicViews:
         return [self.augmented(views[v], np.random.default_rng(seed)) for v, seed in _draws(len(views), rng)]
 
 
-class ResidualViews:
+class ResidualViews(WrappedUnits):
     """Pictures beside their public views, under the same draws: what the private term of the residual loss needs.
 
     `load` gives the views of the dataset itself. Besides the labels each target holds `PUBLIC`, its public view: a
@@ -218,23 +205,8 @@ class ResidualViews:
     """
 
     def __init__(self, public: PublicViews) -> None:
+        super().__init__(public)
         self.public = public
-
-    @property
-    def unit(self) -> str:
-        """The dataset's."""
-        return self.public.unit
-
-    def __len__(self) -> int:
-        return len(self.public)
-
-    def unit_id(self, index: int) -> str:
-        """The unit's name in the dataset."""
-        return self.public.unit_id(index)
-
-    def content_hashes(self, index: int) -> tuple[str, ...]:
-        """The hashes of the unit's pictures."""
-        return self.public.content_hashes(index)
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's views and public views under equal draws, at most `MAX_VIEWS` of them."""
