@@ -226,6 +226,29 @@ class Task(Protocol):
         """A fresh metric."""
 
 
+class WrappedTask:
+    """Another task with another loss: its models, batches and metric are the task's own.
+
+    Args:
+        task: The task.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.name = task, task.name
+
+    def build_model(self, config: Any) -> torch.nn.Module:
+        """A fresh model."""
+        return self.task.build_model(config)
+
+    def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
+        """Stack units into a batch."""
+        return self.task.collate(units)
+
+    def metric(self) -> Metric:
+        """A fresh metric."""
+        return self.task.metric()
+
+
 def most_views(dataset: UnitDataset) -> int:
     """The most views that a unit of `dataset` can have: what its attribute `most_views` says, else `MAX_VIEWS`."""
     return min(MAX_VIEWS, int(getattr(dataset, "most_views", MAX_VIEWS)))

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -140,6 +142,11 @@ def test_names_are_taken_once(sign):
 def test_a_guarantee_has_relations(private, relations):
     with pytest.raises(DposeError, match="only if"):
         Method("odd", "odd", sign_momentum, private=private, relations=relations)
+
+
+def test_help_names_the_methods_that_come_with_dpose():
+    options = "".join(path.read_text() for path in Path(dpose.__file__).parent.glob("cli/*.py"))
+    assert [name for name in METHODS if not re.search(rf"(?<![\w-]){name}(?![\w-])", options)] == []
 
 
 def test_training_takes_ten_arguments():

@@ -18,7 +18,8 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 
 if TYPE_CHECKING:
-    from dpose.training.gradient import Params, Parts
+    from dpose.training.gradient import Parts
+    from dpose.training.gradients import Params
 
 
 Update = Callable[["Parts"], "Params"]

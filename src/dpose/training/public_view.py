@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.units import MAX_VIEWS, CanonicalUnits, Metric, Task, UnitBatch, View, WrappedUnits
+from dpose.units import MAX_VIEWS, CanonicalUnits, UnitBatch, View, WrappedTask, WrappedUnits
 
 Kind = Literal["blur", "pixelize"]
 Grid = NDArray[np.uint8]
@@ -223,7 +223,7 @@ class ResidualViews(WrappedUnits):
         return both
 
 
-class Residual:
+class Residual(WrappedTask):
     """A task whose loss is l(x, y) - l(psi(x), y), for views made by `ResidualViews`.
 
     Its gradient and that of l(psi(x), y) sum to that of l(x, y). It is the smaller the more the public view says, so
@@ -233,14 +233,6 @@ class Residual:
     Args:
         task: The task whose loss is meant.
     """
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.name = task.name
-
-    def build_model(self, config: Any) -> torch.nn.Module:
-        """A fresh model, the task's own."""
-        return self.task.build_model(config)
 
     def loss(
         self,
@@ -267,10 +259,6 @@ class Residual:
         batch = self.task.collate(labels)
         targets = {**batch.targets, PUBLIC: self.task.collate(public).inputs}
         return UnitBatch(batch.inputs, targets, batch.weights)
-
-    def metric(self) -> Metric:
-        """A fresh metric, the task's own."""
-        return self.task.metric()
 
 
 def _draws(count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
