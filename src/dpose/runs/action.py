@@ -58,7 +58,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         data_name=spec.shown,
         title=spec.shown,
         start=start,
-        report=tuple(units.report),
+        report=() if config.plan.kind.reads_private_data else tuple(units.report),
         public=_public(config, model.config),
         watch=_watch(config, spec, model.config),
     )

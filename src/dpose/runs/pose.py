@@ -53,7 +53,8 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         console.print(f"Warning: {slow}", highlight=False)
     size = model.config.input_size
     data = open_units(config, size)
-    if config.plan.kind.reads_private_data and isinstance(data, ConcatUnits):
+    private = config.plan.kind.reads_private_data
+    if private and isinstance(data, ConcatUnits):
         _refuse_shared(data, console)
     return PreparedRun(
         config=config,
@@ -63,7 +64,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         data_name=" and ".join(map(shown_spec, sources(config))),
         title=" and ".join(config.data.sources),
         start=start,
-        report=tuple(data.report),
+        report=() if private else tuple(data.report),
         public=open_public(config, size),
         watch=_watch(config, model.config),
         facts=StatementFacts(conditional_on=conditions(config), caveats=caveats),
@@ -132,13 +133,13 @@ def explain(config: RunConfig) -> RenderableType:
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
+    told = [lines, explain_plan(config.plan, count, size)]
     stage = stage_data(config)
-    taught = (
-        (Text(f"First its weights learn from {shown_spec(stage)}, taken to be public, without privacy."),)
-        if stage
-        else ()
-    )
-    return Group(lines, explain_plan(config.plan, count, size), *taught)
+    if stage:
+        told += [
+            Text(f"First its weights learn from {shown_spec(stage)}, taken to be public, without privacy.")
+        ]
+    return Group(*told)
 
 
 def _refuse_shared(data: ConcatUnits, console: Console) -> None:

@@ -41,7 +41,7 @@ class PreparedRun:
         data_name: Of these data, as readers elsewhere may see it.
         title: Of these data, for whoever starts the run.
         start: Where the model's weights are from.
-        report: What the data say of themselves; shown where nobody in them needs protection.
+        report: What the data say of themselves, where nobody in them needs protection: it counts labels and people.
         public: Extra data nobody needs protected.
         watch: Scored while training.
         facts: For the statement.

@@ -65,7 +65,7 @@ def train_run(
     found = task_entry(config.task).prepare(config, console)
     config = found.config
     if config.plan.kind.reads_private_data:
-        # what a dataset says of itself counts labels and people: of private data the number of units is enough
+        # of private data the number of units is enough
         count = told_count(config, len(found.units))
         show_report([f"{found.title}: {count:,} units"], console)
         warning = few_units(count)
