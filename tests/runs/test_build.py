@@ -265,7 +265,7 @@ class TestPrecision:
         assert config("synthetic:ward", plan={"method": "public-only"}, precision="bf16")
 
     def test_bf16_is_for_poses(self):
-        with pytest.raises(DposeError, match="for poses"):
+        with pytest.raises(DposeError, match="is not for action"):
             RunConfig.from_dict(
                 {
                     "task": "action",
