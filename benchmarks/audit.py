@@ -38,6 +38,7 @@ from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
 from dpose.audits.trials import Trials
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.privacy.rounding import as_given, lower
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 
 ERROR = 0.05
@@ -104,8 +105,7 @@ class Runner:
                 PLAN,
                 Path(folder) / "run",
                 seed=seed,
-                state_dir=Path(folder),
-                console=Console(quiet=True),
+                options=RunOptions(state_dir=Path(folder), console=Console(quiet=True)),
             )
         found = weigh(adversaries, included, self.family, float(self.bound.epsilon or 0.0), self.alpha)
         return {"flagged": found.flagged, "bound": found.bound, "by": list(found.refuted)}

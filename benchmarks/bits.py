@@ -31,9 +31,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from dpose.training.allocator import keep_freed_memory
 from dpose.training.arithmetic import products_repeat
 from dpose.training.bookkeeping import Bookkeeping, at_least_float32
+from dpose.training.gradients import keep_freed_memory
 from dpose.training.grid import Grid
 
 MODES = ("OFF", "AUTO", "AVX2", "COMPATIBLE")

@@ -43,6 +43,7 @@ from dpose.privacy.verify import verify_run
 from dpose.training import loop as loops
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 from dpose.training.trainer import train
@@ -90,11 +91,13 @@ def one_run(folder: Path, method: str, secret: str, begun: Path) -> None:
         plan=plan,
         out=folder,
         optimizer=OptimizerConfig("adam", lr=0.3),
-        views_at_once=16,
-        threads=1,
         resume=(folder / "config.json").exists(),
-        state_dir=folder.parent / f"{folder.name}-state",
-        console=Console(quiet=True),
+        options=RunOptions(
+            state_dir=folder.parent / f"{folder.name}-state",
+            views_at_once=16,
+            threads=1,
+            console=Console(quiet=True),
+        ),
     )
 
 
@@ -188,7 +191,7 @@ def share(console: Console) -> None:
     """How much of a step of `nano`, 256 units, ledger, log and checkpoints take."""
     from dpose.privacy.ledger import Ledger
     from dpose.runs.config import RunConfig
-    from dpose.runs.pose import train_pose
+    from dpose.runs.train import train_run
     from dpose.training.folder import RunLog
     from dpose.training.reproducibility import digest_of
 
@@ -218,7 +221,7 @@ def share(console: Console) -> None:
             "plan": {"method": "dp-sgd", "epsilon": 8.0, "delta": 1e-5, "epochs": 4},
             "seed": 0,
         }
-        train_pose(RunConfig.from_dict(values, "benchmark"), Path(folder) / "run", Console(quiet=True))
+        train_run(RunConfig.from_dict(values, "benchmark"), Path(folder) / "run", Console(quiet=True))
     table = Table(title="nano, 32 steps of 256 units on average, a checkpoint a minute")
     table.add_column("part")
     table.add_column("seconds", justify="right")

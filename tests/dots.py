@@ -4,6 +4,7 @@ It trains through the same engine as pose and shares no line with it: the protoc
 """
 
 import hashlib
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,9 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from dpose.training.options import RunOptions
+from dpose.training.statement import StatementFacts
+from dpose.training.trainer import train as dpose_train
 from dpose.units import View, pad_views
 
 FRAMES, SIDE, WAYS = 4, 6, 4
@@ -107,6 +111,20 @@ class DotsTask:
 
     def metric(self):
         return Accuracy()
+
+
+def train(task, model, **given):
+    """`dpose.train`, which takes the fields of `RunOptions` and `StatementFacts` by their names."""
+
+    def taken(kind):
+        return {f.name: given.pop(f.name) for f in fields(kind) if f.name in given and f.name != "public"}
+
+    return dpose_train(
+        task,
+        model,
+        options=RunOptions(facts=StatementFacts(**taken(StatementFacts)), **taken(RunOptions)),
+        **given,
+    )
 
 
 @pytest.fixture(scope="session")

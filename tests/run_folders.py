@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from dpose.pose.metrics import PCKh
 from dpose.privacy.statement import Query
 from dpose.runs.report.page import write_run_report
 from dpose.training.plan import TrainingPlan
-from dpose.training.statement import run_statement
+from dpose.training.statement import StatementFacts, run_statement
 
 HELD_OUT = Query("PCKh", "synthetic:ward:val, 64 units")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -133,15 +133,9 @@ def make_run_in():
         (folder / "config.json").write_text(json.dumps(written))
         if statement:
             private_queries = queries if bound.event else ()
-            said = {
-                "public": (),
-                "conditional_on": (),
-                "caveats": (),
-                "head": "abc123",
-                "counted": 0,
-                **claims,
-            }
-            said = run_statement(bound, seeded=seed is not None, queries=private_queries, **said)
+            facts = StatementFacts(**{f.name: claims.pop(f.name, ()) for f in fields(StatementFacts)})
+            said = {"head": "abc123", "counted": 0, **claims}
+            said = run_statement(bound, facts, seeded=seed is not None, queries=private_queries, **said)
             (folder / "privacy.json").write_text(said.to_json())
         made = Folder(folder)
         return made.log({"type": "start", "n": 1000, "steps": bound.steps})

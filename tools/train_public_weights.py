@@ -23,8 +23,7 @@ from dpose.pose.folder import load_model
 from dpose.pose.model import fold_batchnorm
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.pose import train_pose
-from dpose.runs.train import resume_task
+from dpose.runs.train import resume_task, train_run
 from dpose.scene import SPLITS
 
 COMMAND = "python -m train_public_weights"
@@ -52,7 +51,7 @@ def make(run: Path, out: Path, console: Console) -> None:
         DposeError: training was stopped (call again to go on), or a folder cannot be written to.
     """
     if not (run / "model.safetensors").exists() or _stopped(run):
-        finished = resume_task(run, console) if run.exists() else train_pose(recipe(), run, console)
+        finished = resume_task(run, console) if run.exists() else train_run(recipe(), run, console)
         if finished.interrupted:
             raise DposeError("stopped", str(run), "the same command goes on")
     halve(run, out)

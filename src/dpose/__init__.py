@@ -41,19 +41,24 @@ if TYPE_CHECKING:
     from dpose.privacy.verify import verify_run as verify_run
     from dpose.release.api import pixelize as pixelize
     from dpose.release.clips import release_video as release_video
+    from dpose.training.methods import Method as Method
+    from dpose.training.methods import register_method as register_method
     from dpose.training.optim import OptimizerConfig as OptimizerConfig
+    from dpose.training.options import RunOptions as RunOptions
     from dpose.training.plan import TrainingPlan as TrainingPlan
     from dpose.training.trainer import train as train
     from dpose.units import View as View
 
 _HOMES = {
     "DposeError": "errors",  # the one error a user sees
+    "Method": "training.methods",  # what is read, how a step's gradient is made of it, what that protects
     "OptimizerConfig": "training.optim",  # any torch optimizer and its schedule
     "PCKh": "pose.metrics",  # percentage of correct keypoints, update and compute
     "PoseConfig": "pose.model",  # preset, input size, norm
     "PoseModel": "pose.model",  # TinyViT with a coordinate classification head
     "PoseTask": "pose.task",  # what the engine knows of poses
     "PrivacyStatement": "privacy.statement",  # what is guaranteed, in words and JSON
+    "RunOptions": "training.options",  # where a run starts from, what it scores, threads and memory
     "TrainingPlan": "training.plan",  # method, sampling, clipping, noise and event, bound together
     "View": "units",  # one look at a unit: a picture and its labels
     "apply_strategy": "pose.model",  # which parameters train
@@ -62,6 +67,7 @@ _HOMES = {
     "open_data": "pose.data",  # units from NAME[:ROOT][:SPLIT]
     "pixelize": "release.api",  # a private picture or clip, as blocks of noisy averages
     "predict_image": "pose.predict",  # the joints of a person in a picture
+    "register_method": "training.methods",  # enter a method of one's own
     "release_video": "release.clips",  # a private video, by a projection with noise
     "train": "training.trainer",  # train a model as a plan says
     "verify_run": "privacy.verify",  # recompute epsilon from the ledger

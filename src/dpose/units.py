@@ -115,6 +115,33 @@ class CanonicalUnits(UnitDataset, Protocol):
         """
 
 
+class WrappedUnits:
+    """The units of another dataset with other views: what and how many they are, their names and contents are its own.
+
+    Args:
+        dataset: The units.
+    """
+
+    def __init__(self, dataset: UnitDataset) -> None:
+        self.dataset = dataset
+
+    @property
+    def unit(self) -> str:
+        """What a unit is."""
+        return self.dataset.unit
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def unit_id(self, index: int) -> str:
+        """The unit's own name."""
+        return self.dataset.unit_id(index)
+
+    def content_hashes(self, index: int) -> tuple[str, ...]:
+        """The unit's own."""
+        return self.dataset.content_hashes(index)
+
+
 @dataclass(frozen=True)
 class UnitBatch:
     """U units of V views each, padded; a padded view has weight 0.
@@ -145,7 +172,12 @@ class Result(Protocol):
     """What a metric computed: prints itself, and becomes JSON."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON."""
+        """The numbers, ready for JSON, nan as None.
+
+        "metric" is its name and "columns" its numbers by name; "main" names the column that stands for all, and "unit"
+        is theirs: "%", or "" for shares of one. So whoever shows scores knows no metric by name. A "threshold", where
+        there is one, is part of the metric's name; more keys may stand beside these.
+        """
 
 
 class Metric(Protocol):
@@ -192,6 +224,29 @@ class Task(Protocol):
 
     def metric(self) -> Metric:
         """A fresh metric."""
+
+
+class WrappedTask:
+    """Another task with another loss: its models, batches and metric are the task's own.
+
+    Args:
+        task: The task.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.name = task, task.name
+
+    def build_model(self, config: Any) -> torch.nn.Module:
+        """A fresh model."""
+        return self.task.build_model(config)
+
+    def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
+        """Stack units into a batch."""
+        return self.task.collate(units)
+
+    def metric(self) -> Metric:
+        """A fresh metric."""
+        return self.task.metric()
 
 
 def most_views(dataset: UnitDataset) -> int:

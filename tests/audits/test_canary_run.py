@@ -24,6 +24,7 @@ from dpose.audits.noise_family import Family, NoiseBound
 from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
 from dpose.audits.undetected_faults import UNSEEN, undetected_words
 from dpose.errors import DposeError
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 
 CANARIES, REAL = 500, 100
@@ -54,8 +55,7 @@ def audited(folder, fault, seed, plan=PLAN):
             plan,
             folder / "run",
             seed=seed,
-            state_dir=folder,
-            console=Console(quiet=True),
+            options=RunOptions(state_dir=folder, console=Console(quiet=True)),
         )
     return SimpleNamespace(run=run, adversaries=adversaries, included=included)
 
@@ -118,8 +118,7 @@ def test_input_canaries_are_learnt_where_they_are_in(dots, tmp_path):
         tmp_path / "run",
         outsiders=outsiders,
         seed=0,
-        state_dir=tmp_path,
-        console=Console(quiet=True),
+        options=RunOptions(state_dir=tmp_path, console=Console(quiet=True)),
     )
     assert adversary.scores.shape == (12,)
     assert (adversary.calibration.shape, adversary.absent.shape) == ((4,), (4,))

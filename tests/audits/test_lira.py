@@ -12,6 +12,7 @@ from dpose.audits.lira import MANY, Scored, adversaries, logit_scaled, offline, 
 from dpose.audits.one_run import epsilon_bound, guess
 from dpose.audits.shadow_run import shadow_run, unit_losses
 from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 
 
@@ -120,9 +121,7 @@ def test_positive_control_an_overfitted_model_gives_its_few_units_away(tmp_path)
             tmp_path / str(k),
             optimizer=OptimizerConfig("adam", lr=0.004),
             seed=k,
-            threads=1,
-            state_dir=tmp_path,
-            console=Console(quiet=True),
+            options=RunOptions(threads=1, state_dir=tmp_path, console=Console(quiet=True)),
         )
         rows.append(scores)
     shadows = Scored(np.stack(rows[:5]), np.stack(coins[:5]))

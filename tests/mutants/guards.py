@@ -38,7 +38,6 @@ GUARDED = {
     "training/step.py": Guarded(STEP),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
-    "training/multiplicity.py": Guarded(("training/test_passed.py",)),
     "training/plan.py": Guarded(
         ("training/test_plan.py", "training/test_passed.py", "training/test_step.py"),
         ("TrainingPlan.bind", "BoundPlan"),

@@ -28,6 +28,7 @@ import dpose.training.public_view as public_view
 import dpose.training.step as step
 import dpose.training.subspace as subspace
 import dpose.training.trainer as trainer
+from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
 from dpose.privacy.noise import AesNoise, Key
@@ -40,7 +41,6 @@ from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView, PublicViews
 from dpose.training.step import Engine
 from dpose.training.subspace import fit_subspace
-from dpose.training.trainer import train
 from dpose.training.validation import Validation
 from dpose.units import View
 
@@ -438,7 +438,7 @@ def a_shared_stream(monkeypatch, dots):
 
 
 def a_logged_private_loss(monkeypatch, dots):
-    real = update.Updates.gradient
+    real = update.Parts.gradient
 
     def telling(self, params, number, chain=b""):
         gradient, found = real(self, params, number, chain)
@@ -446,7 +446,7 @@ def a_logged_private_loss(monkeypatch, dots):
         found.shown["private_loss"] = loss
         return gradient, found
 
-    monkeypatch.setattr(update.Updates, "gradient", telling)
+    monkeypatch.setattr(update.Parts, "gradient", telling)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
 from dpose.runs.build import settled
 from dpose.runs.config import RunConfig
-from dpose.runs.pose import train_pose
 from dpose.runs.recipes import RECIPES
+from dpose.runs.train import train_run
 from dpose.training import gradient
 
 QUIET = Console(quiet=True)
@@ -305,7 +305,7 @@ class TestStopped:
             called.append("resume")
             return Ended()
 
-        monkeypatch.setattr(running, "train_pose", train)
+        monkeypatch.setattr(running, "train_run", train)
         monkeypatch.setattr(running, "resume_task", resume)
         run.mkdir(parents=True)
         (run / "config.json").write_text("{")
@@ -345,7 +345,7 @@ class TestStopped:
         class Ended:
             interrupted = True
 
-        monkeypatch.setattr(running, "train_pose", lambda *_, **__: Ended())
+        monkeypatch.setattr(running, "train_run", lambda *_, **__: Ended())
         with pytest.raises(KeyboardInterrupt):
             reproduce("000/table2", only(), tmp_path / "out", QUIET)
 
@@ -361,7 +361,7 @@ class TestStopped:
 
     def test_a_cell_starts_from_no_weights_that_learnt_from_the_private_pictures(self, tmp_path):
         plain = {"data": {"private": "synthetic:ward"}, "plan": {"method": "non-private", "steps": 1}}
-        train_pose(RunConfig.from_dict(plain), tmp_path / "plain", QUIET)
+        train_run(RunConfig.from_dict(plain), tmp_path / "plain", QUIET)
         outcomes = reproduce("000/table2", only(init=str(tmp_path / "plain")), tmp_path / "out", QUIET)
         (found,) = (o for o in outcomes if o.cell.wanted and o.cell.settings["method"] == "dp-sgd")
         assert found.status == "failed"

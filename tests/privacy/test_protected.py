@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dots import train
 from dpose.errors import DposeError
 from dpose.pose.data.subjects import SubjectUnits
 from dpose.pose.data.units import Person, Picture, PoseUnits
@@ -16,7 +17,6 @@ from dpose.privacy.protected import Protected, declared_copies, label_digest, pr
 from dpose.privacy.selection import Selection
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.trainer import train
 from dpose.training.validation import Validation
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset
 

@@ -14,8 +14,10 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
 from dpose.runs.budget import change_budget
 from dpose.runs.config import RunConfig
+from dpose.runs.evaluate import evaluate_run
 from dpose.runs.report.reading import read_run
-from dpose.runs.train import evaluate_task, explain_task, task_of, train_task
+from dpose.runs.tasks import task_of
+from dpose.runs.train import explain_task, train_task
 
 QUIET = Console(quiet=True)
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "action-multiclip.yaml"
@@ -54,7 +56,7 @@ def test_a_run_protects_videos_and_adds_up(run):
 
 def test_its_score_is_top1_and_the_data_it_protects_are_refused(run):
     assert task_of(run.folder) == "action"
-    result = evaluate_task(run.folder, "synthetic-clips:test", limit=6, console=QUIET)
+    (result,) = evaluate_run(run.folder, "synthetic-clips:test", limit=6, console=QUIET)
     assert 0 <= result.top1 <= 100
     kept = json.loads(next((run.folder / "evaluations").glob("*.json")).read_text())
     assert kept["data"] == "synthetic-clips:studio:test"
@@ -63,14 +65,14 @@ def test_its_score_is_top1_and_the_data_it_protects_are_refused(run):
     assert record.data == "synthetic-clips:studio:train"
     assert record.evaluations[0].score.columns == {"Top-1": result.top1}
     with pytest.raises(DposeError, match="the run protects"):
-        evaluate_task(run.folder, "synthetic-clips:train", console=QUIET)
+        evaluate_run(run.folder, "synthetic-clips:train", console=QUIET)
     with pytest.raises(DposeError, match="no videos called"):
-        evaluate_task(run.folder, "mpii:x", console=QUIET)
+        evaluate_run(run.folder, "mpii:x", console=QUIET)
 
 
 def test_a_score_on_private_looking_data_is_listed(run):
     before = len(PrivacyStatement.from_json((run.folder / "privacy.json").read_text()).queries)
-    evaluate_task(run.folder, "synthetic-clips:ward:test", limit=6, console=QUIET)
+    evaluate_run(run.folder, "synthetic-clips:ward:test", limit=6, console=QUIET)
     after = PrivacyStatement.from_json((run.folder / "privacy.json").read_text()).queries
     assert len(after) == before + 1
     assert after[-1].what == "Top-1"
@@ -133,7 +135,7 @@ def test_protected_videos_are_refused_under_any_spelling_of_their_path(films, tm
     monkeypatch.chdir(tmp_path)
     for root in ("films", "films/", "./copy", "link", f"{tmp_path}/films/../films", "copy"):
         with pytest.raises(DposeError, match="the run protects"):
-            evaluate_task(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
+            evaluate_run(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
         watched = {"private": f"ucf101:{films}:train", "watch": f"ucf101:{root}:train"}
         with pytest.raises(DposeError, match="outside any guarantee"):
             train_task(config(data=watched, plan={"delta": 0.01}), tmp_path / "watching", QUIET)
@@ -152,20 +154,20 @@ def test_where_the_account_does_not_know_the_run_names_decide(films, tmp_path, m
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     for root in (films, f"{films}/", tmp_path / "link"):
         with pytest.raises(DposeError, match="the run protects"):
-            evaluate_task(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
+            evaluate_run(tmp_path / "run", f"ucf101:{root}:train", console=QUIET)
 
 
 def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tmp_path):
     on(films, tmp_path / "run")
     held_out = f"ucf101:{films}:test"
-    evaluate_task(tmp_path / "run", held_out, console=QUIET)
+    evaluate_run(tmp_path / "run", held_out, console=QUIET)
     trained, scored = charges()
     assert (scored.what, scored.unit, len(scored.marks)) == (EVALUATION, "video", 2)
     assert len(trained.marks) == 6
     assert change_budget(f"{held_out}", 3.0, 1e-5, QUIET)
     assert budgets()[0].unit == "video"
     with pytest.raises(DposeError, match="a score without noise"):
-        evaluate_task(tmp_path / "run", held_out, console=QUIET)
+        evaluate_run(tmp_path / "run", held_out, console=QUIET)
     assert verify_run(tmp_path / "run").lines
 
 

@@ -20,7 +20,7 @@ from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
 from dpose.runs.build import build_model, conditions, only_source, open_public, open_units, precision, watched
 from dpose.runs.config import RunConfig
-from dpose.runs.pose import train_pose
+from dpose.runs.train import train_run
 from dpose.training.gradients import mean_gradient, trainable_params
 from dpose.training.guards import check_disjoint
 from dpose.units import CanonicalUnits, KnownPictures
@@ -132,7 +132,7 @@ class TestSeveralData:
         monkeypatch.setattr("dpose.runs.pose.open_units", lambda *_: doubled())
         chosen = config("synthetic:ward", "synthetic:studio", plan=PRIVATE)
         with pytest.raises(DposeError, match=r"a/ward-val-00000 and b/ward-val-00000 are one picture"):
-            train_pose(chosen, tmp_path / "run", Console(quiet=True))
+            train_run(chosen, tmp_path / "run", Console(quiet=True))
         assert not (tmp_path / "run").exists()
 
 
@@ -265,7 +265,7 @@ class TestPrecision:
         assert config("synthetic:ward", plan={"method": "public-only"}, precision="bf16")
 
     def test_bf16_is_for_poses(self):
-        with pytest.raises(DposeError, match="for poses"):
+        with pytest.raises(DposeError, match="is not for action"):
             RunConfig.from_dict(
                 {
                     "task": "action",

@@ -57,7 +57,7 @@ def test_the_learning_rate_falls_with_the_budget():
 
 
 def test_a_recipe_for_poses_is_refused_for_actions():
-    with pytest.raises(DposeError, match="for poses"):
+    with pytest.raises(DposeError, match="not chosen for action"):
         RunConfig.from_dict({**GIVEN, "task": "action", "data": {"private": "synthetic-clips"}})
     with pytest.raises(DposeError, match="recipe"):
         RunConfig.from_dict({**GIVEN, "recipe": "secret"})

@@ -38,7 +38,7 @@ class TestShipped:
         model = load_model(shipped_weights()["nano"])
         units = open_data("synthetic:studio:val", purpose="evaluate", input_size=model.config.input_size)
         from dpose.pose.task import PoseTask
-        from dpose.training.score import metric_of_views
+        from dpose.training.validation import metric_of_views
 
         result = metric_of_views(PoseTask(), model, units.limit(Selection(60)), console=Console(quiet=True))
         assert result.columns()["Mean"] > 75

@@ -8,6 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from dots import train
 from dpose.errors import DposeError
 from dpose.training import arithmetic
 from dpose.training import step as steps
@@ -22,7 +23,6 @@ from dpose.training.arithmetic import (
 from dpose.training.distributed import ProcessGroup
 from dpose.training.plan import TrainingPlan
 from dpose.training.reproducibility import check_alike, environment, repeatable
-from dpose.training.trainer import train
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

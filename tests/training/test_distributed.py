@@ -20,7 +20,7 @@ import os, signal, sys, time
 from dataclasses import replace
 import torch
 import dpose
-from dots import Dots, DotsTask
+from dots import Dots, DotsTask, train
 from rich.console import Console
 import dpose.training.gradient as updates
 from dpose.errors import DposeError
@@ -28,7 +28,6 @@ from dpose.training import loop as loops
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.trainer import train
 from pathlib import Path
 out, method, seed, dies, resume, odd = sys.argv[1:]
 torch.set_num_threads(1)

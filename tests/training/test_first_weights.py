@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.odometer import charges
@@ -14,7 +15,6 @@ from dpose.privacy.verify import verify_run
 from dpose.training.first_weights import FirstWeights, digest_of_weights
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
-from dpose.training.trainer import train
 
 QUIET = Console(quiet=True)
 BUDGET = {"epsilon": 8.0, "delta": 1e-3, "accountant": "rdp"}

@@ -7,17 +7,16 @@ from rich.console import Console
 
 import dpose.training.gradient as update
 import dpose.training.step as step
+from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement
-from dpose.training.assembly import assembled
+from dpose.training.gradient import Projection, RunInputs, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.projection import Projection
 from dpose.training.public_view import PublicView
 from dpose.training.subspace import project_onto
-from dpose.training.trainer import train
 
 N = 120
 VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6
@@ -48,11 +47,10 @@ def taken(dots, method, steps=3, seed=3, data=None, **changes):
     public = dots.data(30, seed=5) if projects else None
     noise = AesNoise(Key.from_seed(seed))
     units = data or dots.data(N)
-    with assembled(
-        dots.task, model, units, public, bound, noise, b"same", views_at_once=64, threads=1
+    with open_parts(
+        RunInputs(dots.task, model, units, public, bound, threads=1), noise, b"same", 64
     ) as parts:
-        updates = parts.updates(0)
-        return [updates.gradient(params, k) for k in range(steps)]
+        return [parts.gradient(params, k) for k in range(steps)]
 
 
 def flat(gradient):

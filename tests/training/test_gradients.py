@@ -1,5 +1,10 @@
 """The clipped sum: against a loop, and against its bound."""
 
+import os
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -8,6 +13,7 @@ from dpose.training.gradients import (
     clip_scales,
     clipped_sum,
     grid_of,
+    keep_freed_memory,
     mean_gradient,
     per_unit_gradients,
     sensitivity,
@@ -153,3 +159,57 @@ def test_norms_in_float32_err_far_less_than_the_margin(size):
     exact = rows.double().square().sum(1).sqrt()
     scales = clip_scales({"a": rows}, 1e-7).double()
     assert ((scales * exact / 1e-7 - (1 - CLIP_MARGIN)).abs() < CLIP_MARGIN / 5).all()
+
+
+# ------------------------------------------------------------------ what is freed stays with the process
+
+
+FAULTS = """
+import resource, torch
+from dpose.training.gradients import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        torch.ones(8_000_000)  # 32 MB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+torch.set_num_threads(1)
+kept = keep_freed_memory()
+faults()
+print(kept, faults())
+"""
+
+
+def in_a_process(code, **settings):
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**{n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}, **settings},
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is of glibc")
+def test_blocks_are_used_again():
+    kept, faults = in_a_process(FAULTS)
+    assert kept == "True"
+    assert int(faults) < 100
+
+
+@pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"])
+def test_settings_of_the_environment_stand(name):
+    assert in_a_process(FAULTS, **{name: "131072"})[0] == "False"
+
+
+@pytest.mark.parametrize("error", [OSError, AttributeError])
+def test_another_c_library_is_left_alone(error, monkeypatch):
+    def nothing(name):
+        raise error
+
+    monkeypatch.setattr("ctypes.CDLL", nothing)
+    for name in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    assert not keep_freed_memory.__wrapped__()

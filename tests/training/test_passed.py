@@ -13,6 +13,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import EntryType, read_ledger
@@ -20,12 +21,10 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training import step
 from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import sensitivity, trainable_params
-from dpose.training.loader import Loader
-from dpose.training.multiplicity import Copies
+from dpose.training.loader import Copies, Loader
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.step import Engine, global_norm, plain_batches, private_gradient
-from dpose.training.trainer import train
 from dpose.units import MAX_VIEWS
 
 N, BATCH, STEPS = 50, 10, 4

@@ -3,14 +3,13 @@
 import pytest
 import torch
 
-from dots import Dots
+from dots import Dots, train
 from dpose.errors import DposeError
 from dpose.privacy.odometer import charges
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
-from dpose.training.trainer import train
 
 SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": 4, "expected_batch_size": 10, "accountant": "rdp"}
 VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6

@@ -20,6 +20,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from dots import train
 from dpose.errors import DposeError
 from dpose.files import locked_folder
 from dpose.privacy.ledger import Ledger, read_ledger, spent
@@ -36,7 +37,6 @@ from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 from dpose.training.session import TrainingSession
-from dpose.training.trainer import train
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
 STEPS = 40

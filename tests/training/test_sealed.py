@@ -8,15 +8,15 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.ledger import Ledger, read_ledger
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.privacy.verify import UNSEALED, verify_run
-from dpose.runs.queries import record_query
+from dpose.runs.evaluate import record_query
 from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.trainer import train
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 PLAN = {"epsilon": 8.0, "delta": 1e-4, "steps": 4, "expected_batch_size": 20, "accountant": "rdp"}
@@ -171,7 +171,7 @@ def test_a_query_is_followed_by_a_new_seal(runs, monkeypatch):
     for name in ("private", "none"):
         folder = runs / name
         before = PrivacyStatement.from_json((folder / "privacy.json").read_text())
-        record_query(folder, before, Query("mean PCKh@0.5", "ward:test, 9 units"), "dots")
+        record_query(folder, before, Query("mean PCKh@0.5", "ward:test, 9 units"))
         after = PrivacyStatement.from_json((folder / "privacy.json").read_text())
         assert after.seal != before.seal
         assert after.queries

@@ -9,6 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from dots import train
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import read_ledger, spent
@@ -17,8 +18,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.score import metric_of_views
-from dpose.training.trainer import train
+from dpose.training.validation import metric_of_views
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 

@@ -1,4 +1,4 @@
-"""Scores while training: post-processing of a public split, queries of a held-out one, and no effect on the weights."""
+"""Scores: every view once, the model left as it was; while training, of a public split or queries of a held-out one."""
 
 import json
 
@@ -6,14 +6,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from dots import train
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.ledger import read_ledger
 from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
-from dpose.training.score import metric_of_views
-from dpose.training.trainer import train
-from dpose.training.validation import Validation, moments
+from dpose.training.validation import Validation, metric_of_views, moments
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 PRIVATE = TrainingPlan(
@@ -97,3 +96,35 @@ def test_moments_are_few_and_end_with_the_last():
     assert moments([5, 10, 12]) == [5, 10, 12]
     many = moments(list(range(3, 61, 3)))
     assert (len(many), many[-1]) == (10, 60)
+
+
+def test_every_view_counts_once(dots, monkeypatch):
+    data = dots.data(23)
+    seen = []
+    metric = type(dots.task.metric())
+    real = metric.update
+    monkeypatch.setattr(metric, "update", lambda self, o, t: seen.append(len(o)) or real(self, o, t))
+    model = dots.task.build_model()
+    model.train()
+    result = metric_of_views(dots.task, model, data, views_at_once=7)
+    assert sum(seen) == sum(len(v) for v in data.views)
+    assert model.training
+
+    right = total = 0
+    with torch.no_grad():
+        for views in data.views:
+            for view in views:
+                inputs = torch.from_numpy(view.image).movedim(-1, 0)[None]
+                right += int(model(inputs).argmax() == int(view.target["way"]))
+                total += 1
+    assert result.accuracy == right / total
+
+
+def test_weights_that_changed_are_the_ones_scored(dots):
+    data = dots.data(40)
+    model = dots.task.build_model()
+    with torch.no_grad():
+        model.classify.weight.zero_()
+        model.classify.bias.copy_(torch.tensor([1.0, 0, 0, 0]))
+    share = sum(int(v.target["way"]) == 0 for views in data.views for v in views) / sum(map(len, data.views))
+    assert metric_of_views(dots.task, model, data).accuracy == share

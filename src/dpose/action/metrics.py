@@ -30,7 +30,13 @@ class Top1Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, ready for JSON."""
-        return {"metric": "Top-1", "columns": {"Top-1": self.top1}, "clips": self.count}
+        return {
+            "metric": "Top-1",
+            "main": "Top-1",
+            "unit": "%",
+            "columns": {"Top-1": self.top1},
+            "clips": self.count,
+        }
 
     def __rich__(self) -> str:
         return f"Top-1 {self.top1:.2f} % of {self.count:,} clips"
@@ -87,6 +93,8 @@ class AttributeResult:
         """The numbers, ready for JSON."""
         return {
             "metric": "cMAP",
+            "main": "cMAP",
+            "unit": "%",
             "columns": {"cMAP": self.cmap, "F1": self.mean_f1, "cMAP of guessing": self.chance},
             "attributes": {
                 n: {"ap": a, "f1": f, "prevalence": p}

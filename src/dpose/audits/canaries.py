@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dpose.privacy.accounting import Relation
 from dpose.privacy.protected import declared_copies, digest_of_targets, label_digest
-from dpose.units import Metric, Task, UnitBatch, UnitDataset, View
+from dpose.units import UnitDataset, View, WrappedTask, WrappedUnits
 
 PARAMETER = "audit_canaries"
 """Name of the parameter that gradient canaries push; (canaries + never used,) float32, zero at first."""
@@ -41,22 +41,15 @@ def toss_coins(count: int, rng: np.random.Generator) -> Coins:
     return np.asarray(rng.integers(2, size=count), bool)
 
 
-class CanaryTask:
+class CanaryTask(WrappedTask):
     """A task that also knows canaries (`dpose.units.Task`).
 
-    A view's target holds three more scalars: "presence", by which the inner task's loss is multiplied; "canary", the
+    A view's target holds three more scalars: "presence", by which the task's own loss is multiplied; "canary", the
     coordinate of `PARAMETER` that the view pushes, -1 for none; and "push", by how much.
 
     Args:
-        inner: The task itself.
+        task: The task itself.
     """
-
-    def __init__(self, inner: Task) -> None:
-        self.inner, self.name = inner, inner.name
-
-    def build_model(self, config: Any) -> torch.nn.Module:
-        """The inner task's model."""
-        return self.inner.build_model(config)
 
     def loss(
         self,
@@ -65,21 +58,13 @@ class CanaryTask:
         inputs: Tensor,
         targets: Mapping[str, Tensor],
     ) -> Tensor:
-        """(V,): the inner loss times presence, or for a gradient canary push times its coordinate."""
-        own = self.inner.loss(model, params, inputs, targets) * targets["presence"]
+        """(V,): the task's own loss times presence, or for a gradient canary push times its coordinate."""
+        own = self.task.loss(model, params, inputs, targets) * targets["presence"]
         if PARAMETER not in params:
             return own
         coordinate = targets["canary"]
         pushed = params[PARAMETER][coordinate.clamp_min(0)] * targets["push"]
         return torch.where(coordinate < 0, own, pushed.to(own.dtype))
-
-    def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
-        """As the inner task does."""
-        return self.inner.collate(units)
-
-    def metric(self) -> Metric:
-        """The inner task's."""
-        return self.inner.metric()
 
 
 @dataclass(frozen=True)
@@ -191,7 +176,7 @@ class CanaryUnits:
         return [_marked(view) for view in self.real.load(index, rng)]
 
 
-class PresentUnits:
+class PresentUnits(WrappedUnits):
     """The real units, each of them in or zeroed out (`dpose.units.UnitDataset`): every unit is a canary.
 
     Args:
@@ -200,37 +185,26 @@ class PresentUnits:
     """
 
     def __init__(self, real: UnitDataset, included: Coins) -> None:
-        self.real, self.included = real, included
+        super().__init__(real)
+        self.included = included
         self.selection = getattr(real, "selection", None)
-
-    @property
-    def unit(self) -> str:
-        """The real units'."""
-        return self.real.unit
 
     def copies(self, index: int) -> tuple[str, ...]:
         """The unit's own, whatever its coin."""
-        return declared_copies(self.real, index)
+        return declared_copies(self.dataset, index)
 
     def label_digest(self, index: int) -> str:
         """The unit's own and its coin."""
-        return f"{label_digest(self.real, index)} {bool(self.included[index])}"
-
-    def __len__(self) -> int:
-        return len(self.real)
-
-    def unit_id(self, index: int) -> str:
-        """The unit's own name."""
-        return self.real.unit_id(index)
+        return f"{label_digest(self.dataset, index)} {bool(self.included[index])}"
 
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """The unit's own hashes and its coin."""
-        return (*self.real.content_hashes(index), str(bool(self.included[index])))
+        return (*super().content_hashes(index), str(bool(self.included[index])))
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's views, marked as present or not."""
         presence = float(self.included[index])
-        return [_marked(view, presence=presence) for view in self.real.load(index, rng)]
+        return [_marked(view, presence=presence) for view in self.dataset.load(index, rng)]
 
 
 def _marked(view: View, *, presence: float = 1.0, canary: int = -1, push: float = 0.0) -> View:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,9 @@ from dpose.audits.whitebox import in_noise_units, in_turn, likelihood_ratio, obs
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.training.gradients import trainable_params
+from dpose.training.methods import METHODS
+from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from dpose.training.trainer import Run, train
 from dpose.units import Task, View
@@ -32,8 +34,6 @@ WHITE_BOX = (
     "canaries' gradients (each at the clipping norm, in a direction of its own)"
 )
 BLACK_BOX = "black box: sees the final weights alone, knows the canaries' pictures and labels and chose them"
-AUDITED = ("dp-sgd",)
-"""Methods whose update carries the noised sum as it is; in others a canary would have to know the method."""
 
 
 def canary_run(
@@ -44,7 +44,9 @@ def canary_run(
     out: Path,
     *,
     outsiders: Sequence[View] = (),
-    **options: Any,
+    optimizer: OptimizerConfig | None = None,
+    seed: int | None = None,
+    options: RunOptions | None = None,
 ) -> tuple[Run, list[Adversary]]:
     """Train on units with canaries among them and score the canaries.
 
@@ -54,29 +56,45 @@ def canary_run(
         task: The task itself, without canaries.
         model: Trained in place.
         units: Real units and canaries.
-        plan: As audited; `AUDITED` lists the methods.
+        plan: As audited.
         out: The run folder to make.
         outsiders: For input canaries: further pictures of the same kind that are not trained on.
-        options: Further arguments of `train`: optimizer, settings, caveats, console and so on.
+        optimizer: As `train` takes it.
+        seed: As `train` takes it.
+        options: As `train` takes them.
 
     Raises:
         DposeError: the method cannot be audited this way, or as `train`.
     """
-    if plan.method not in AUDITED:
-        raise DposeError(
-            f"{plan.method} cannot be audited by these canaries", "--method", f"choose {', '.join(AUDITED)}"
-        )
+    check_auditable(plan, "cannot be audited by these canaries")
     marked = CanaryTask(task)
     canaries = units.canaries
+
+    def trained() -> Run:
+        return train(
+            marked, model, private=units, plan=plan, out=out, optimizer=optimizer, seed=seed, options=options
+        )
+
     if isinstance(canaries, GradientCanaries):
         parameter = add_parameter(model, len(canaries))
         with observed(parameter) as updates:
-            run = train(marked, model, private=units, plan=plan, out=out, **options)
+            run = trained()
         return run, _white_box(updates, canaries, plan, len(units))
     views = [*canaries.views, *outsiders]
     before = view_losses(task, model, views)
-    run = train(marked, model, private=units, plan=plan, out=out, **options)
+    run = trained()
     return run, _black_box(before - view_losses(task, model, views), canaries)
+
+
+def check_auditable(plan: TrainingPlan, why_not: str) -> None:
+    """Refuse a plan whose method hands the noised sum on in another form than the audits look at.
+
+    Raises:
+        DposeError: it does; `why_not` says it of the method.
+    """
+    if not plan.kind.auditable:
+        known = ", ".join(name for name, method in METHODS.items() if method.auditable)
+        raise DposeError(f"{plan.method} {why_not}", "--method", f"choose {known}")
 
 
 def _white_box(

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from dpose.audits.canaries import Coins, toss_coins
-from dpose.audits.canary_run import AUDITED
+from dpose.audits.canary_run import check_auditable
 from dpose.audits.findings import AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.lira import Scored, adversaries
 from dpose.audits.noise_family import Family
@@ -28,7 +28,7 @@ from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, Query
 from dpose.runs.build import build_model, first_weights, only_source, open_units, shown_spec
 from dpose.runs.config import RunConfig
-from dpose.runs.queries import record_query
+from dpose.runs.evaluate import record_query
 from dpose.runs.scored import reserve_reading
 from dpose.training.folder import read_statement
 from dpose.training.plan import BoundPlan
@@ -91,10 +91,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     plan = config.plan
     if not plan.kind.private:
         raise DposeError(f"{plan.method} claims nothing that could be refuted", "--method", "choose dp-sgd")
-    if plan.method not in AUDITED:
-        raise DposeError(
-            f"{plan.method} is not attacked by these shadows", "--method", f"choose {', '.join(AUDITED)}"
-        )
+    check_auditable(plan, "is not attacked by these shadows")
     if plan.relation is not Relation.ZERO_OUT:
         raise DposeError("shadow runs zero units out; another relation is not tested", "--relation")
     check_free(out)

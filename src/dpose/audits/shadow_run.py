@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +11,8 @@ from dpose.audits.canaries import CanaryTask, Coins, PresentUnits
 from dpose.audits.canary_run import view_losses
 from dpose.audits.lira import logit_scaled
 from dpose.audits.tradeoff import Floats
+from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from dpose.training.trainer import Run, train
 from dpose.units import CanonicalUnits, Task, UnitDataset, View
@@ -26,7 +27,10 @@ def shadow_run(
     included: Coins,
     plan: TrainingPlan,
     out: Path,
-    **options: Any,
+    *,
+    optimizer: OptimizerConfig | None = None,
+    seed: int | None = None,
+    options: RunOptions | None = None,
 ) -> tuple[Run, Floats]:
     """Train on the units that are in and score all of them.
 
@@ -41,7 +45,9 @@ def shadow_run(
         included: (n,), which of them are in.
         plan: How.
         out: The run folder to make.
-        options: Further arguments of `train`.
+        optimizer: As `train` takes it.
+        seed: As `train` takes it.
+        options: As `train` takes them.
 
     Returns:
         The run, and the logit-scaled score of each unit, (n,).
@@ -49,7 +55,16 @@ def shadow_run(
     Raises:
         DposeError: as `train`.
     """
-    run = train(CanaryTask(task), model, private=PresentUnits(units, included), plan=plan, out=out, **options)
+    run = train(
+        CanaryTask(task),
+        model,
+        private=PresentUnits(units, included),
+        plan=plan,
+        out=out,
+        optimizer=optimizer,
+        seed=seed,
+        options=options,
+    )
     return run, logit_scaled(unit_losses(task, run.model, units))
 
 

@@ -25,6 +25,8 @@ from dpose.privacy.protected import protect
 from dpose.runs.build import build_model, conditions, open_units
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
+from dpose.training.options import RunOptions
+from dpose.training.statement import StatementFacts
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,17 @@ def run_job(job: ShadowJob) -> list[float]:
             Path(job.out),
             optimizer=config.optimizer,
             seed=config.seed,
-            settings=shown_settings(config),
-            places=places_of(config),
-            start=start,
-            conditional_on=conditions(config),
-            caveats=[*caveats, *job.caveats],
-            state_dir=Path(job.state) if job.state else None,
-            threads=1,
-            console=Console(quiet=True),
-            data_name=" and ".join(config.data.sources),
-            what="audit",
+            options=RunOptions(
+                start=start,
+                facts=StatementFacts(conditional_on=conditions(config), caveats=[*caveats, *job.caveats]),
+                settings=shown_settings(config),
+                places=places_of(config),
+                data_name=" and ".join(config.data.sources),
+                what="audit",
+                state_dir=Path(job.state) if job.state else None,
+                threads=1,
+                console=Console(quiet=True),
+            ),
         )
     if run.interrupted:
         raise KeyboardInterrupt

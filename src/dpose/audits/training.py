@@ -42,7 +42,9 @@ from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
 from dpose.training.folder import reseal, weights_file
 from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
+from dpose.training.statement import StatementFacts
 from dpose.units import View
 
 CONTROLS = {"no noise at all": "noise-missing", "each unit counted twice": "double-counting"}
@@ -125,7 +127,6 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         with console.status("what the adversaries found"):
             return weigh(adversaries, included, family, float(bound.epsilon or 0.0), audit.alpha)
 
-    described: dict[str, Any] = {"optimizer": config.optimizer, "console": console, "outsiders": outsiders}
     if audit.plant is None:
         _, adversaries = canary_run(
             task,
@@ -133,28 +134,38 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
             CanaryUnits(real, canaries),
             plan,
             out,
+            outsiders=outsiders,
+            optimizer=config.optimizer,
             seed=config.seed,
-            settings={**shown_settings(config), "audit": {"canaries": audit.canaries, "kind": audit.kind}},
-            places=places_of(config),
-            start=start,
-            public_facts=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
-            conditional_on=conditions(config),
-            caveats=[*caveats, *_caveats(audit)],
-            data_name=shown_spec(DataSpec.parse(data).for_purpose("train")),
-            what="audit",
-            **described,
+            options=RunOptions(
+                start=start,
+                facts=StatementFacts(
+                    public=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
+                    conditional_on=conditions(config),
+                    caveats=[*caveats, *_caveats(audit)],
+                ),
+                settings={
+                    **shown_settings(config),
+                    "audit": {"canaries": audit.canaries, "kind": audit.kind},
+                },
+                places=places_of(config),
+                data_name=shown_spec(DataSpec.parse(data).for_purpose("train")),
+                what="audit",
+                console=console,
+            ),
         )
         _without_canaries(out, model)
     else:
         blank = CanaryUnits(real, canaries, blank=blank_view(size))
-        adversaries = _faulty(audit.plant, task, model, blank, plan, config.seed, described)
+        adversaries = _faulty(audit.plant, task, model, blank, config, outsiders, console)
     findings = found(adversaries, canaries.included)
     controls = {}
     for name, fault in CONTROLS.items() if audit.controls else ():
         console.print(f"control: {name}", highlight=False)
         units, its_task, its_model = _control(audit, canaries, len(real), config, rng)
-        options = {**described, "optimizer": OptimizerConfig()} if audit.kind == "gradient" else described
-        scored = _faulty(fault, its_task, its_model, units, plan, config.seed, options)
+        usual = config.model_copy(update={"optimizer": OptimizerConfig()})
+        its_config = usual if audit.kind == "gradient" else config
+        scored = _faulty(fault, its_task, its_model, units, its_config, outsiders, console)
         controls[name] = found(scored, units.canaries.included)
     report = AuditReport(
         title=f"Audit of {plan.method} at epsilon {upper(bound.epsilon or 0)}",
@@ -230,14 +241,22 @@ def _faulty(
     task: Any,
     model: torch.nn.Module,
     units: CanaryUnits,
-    plan: TrainingPlan,
-    seed: int | None,
-    options: Mapping[str, Any],
+    config: RunConfig,
+    outsiders: Sequence[View],
+    console: Console,
 ) -> list[Adversary]:
     """A run with a fault, in a folder that does not outlive it."""
     with tempfile.TemporaryDirectory(prefix="dpose-audit-") as folder, planted(fault):
         _, adversaries = canary_run(
-            task, model, units, plan, Path(folder) / "run", state_dir=Path(folder), seed=seed, **options
+            task,
+            model,
+            units,
+            config.plan,
+            Path(folder) / "run",
+            outsiders=outsiders,
+            optimizer=config.optimizer,
+            seed=config.seed,
+            options=RunOptions(state_dir=Path(folder), console=console),
         )
     return adversaries
 

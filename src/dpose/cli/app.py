@@ -114,8 +114,8 @@ def evaluate(
 
     Its statement lists scores on held-out private data.
     """
+    from dpose.runs.evaluate import evaluate_run
     from dpose.runs.scoring import score_file
-    from dpose.runs.train import evaluate_task
 
     console = plain_console()
     spec = with_annotations(data, annotations)
@@ -124,7 +124,7 @@ def evaluate(
     if predictions is not None:
         console.print(score_file(predictions, spec, console))
     elif run is not None:
-        console.print(evaluate_task(run, spec, limit=limit, detections=detections, console=console))
+        console.print(evaluate_run(run, spec, limit=limit, detections=detections, console=console)[0])
 
 
 @app.command(epilog="Example: dpose compare runs/a runs/b --out comparison.png")

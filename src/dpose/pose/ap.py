@@ -54,6 +54,8 @@ class APResult:
         """The numbers, ready for JSON: nan becomes None."""
         return {
             "metric": "OKS AP",
+            "main": "AP",
+            "unit": "",
             "columns": {k: _json(v) for k, v in self.scores.items()},
             "joints": {k: _json(v) for k, v in self.joints.items()},
             "groups": {

@@ -71,6 +71,8 @@ class PCKhResult:
         return {
             "metric": "PCKh",
             "threshold": self.thresholds[0],
+            "main": "Mean",
+            "unit": "%",
             "columns": {k: _json(v) for k, v in self.columns().items()},
             "joints": {
                 f"{t:g}": dict(zip(MPII.joints, map(_json, self.joint(t)), strict=True))

@@ -1,4 +1,4 @@
-"""Runs of the action task: from a configuration to a run folder, and its score."""
+"""Runs of the action task: its data, its models and their scores, for `dpose.runs.tasks`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from rich.text import Text
 
 from dpose.action.data import ActionSpec, VideoUnits, open_videos
 from dpose.action.folder import load_action_model
-from dpose.action.metrics import Top1Result
 from dpose.action.model import (
     ActionConfig,
     ActionModel,
@@ -23,103 +22,94 @@ from dpose.action.model import (
 )
 from dpose.action.task import ActionTask
 from dpose.errors import DposeError
-from dpose.files import check_free
-from dpose.runs.build import only_source, selection, told_count
+from dpose.runs.build import only_source, selection
 from dpose.runs.config import RunConfig
-from dpose.runs.evaluate import record_score
-from dpose.runs.explain import explain_plan
-from dpose.runs.places import places_of, run_config, shown_settings
-from dpose.runs.reporting import make_report, show_report
-from dpose.runs.scored import reserve_score
-from dpose.runs.warnings import few_units
-from dpose.training.distributed import process_group
+from dpose.runs.explain import counted, explain_plan
+from dpose.runs.places import run_config
+from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, on_device
 from dpose.training.first_weights import FirstWeights
-from dpose.training.folder import read_statement
-from dpose.training.score import metric_of_views
-from dpose.training.trainer import Run, train
-from dpose.training.validation import Validation
+from dpose.training.validation import Validation, metric_of_views
+from dpose.units import Result, Unit
 
-UNIT = "video"
+UNIT = Unit.VIDEO.value
 NOBODY_IN_KINETICS = (
     "the videos of Kinetics-400, which torchvision's first weights learnt from without a guarantee, are none of the "
     "units"
 )
 
 
-def train_action(
-    config: RunConfig,
-    out: Path,
-    console: Console,
-    views_at_once: int | None = None,
-    resume: bool = False,
-    command: str = "",
-) -> Run:
-    """Train an action model as `config` says and write the run folder `out`.
+def prepare(config: RunConfig, console: Console) -> PreparedRun:
+    """Data and model of an action run.
 
     A unit is a video; its views are `config.data.views` clips, so that more than one is MultiClip-DP: the mean of their
     gradients is clipped once, and noised once.
 
-    Args:
-        config: The run.
-        out: Must not exist, unless `resume`.
-        console: Where progress goes.
-        views_at_once: The micro-batch in clips; fitted to memory when None.
-        resume: Go on from the last checkpoint in `out`.
-        command: What the user typed, for the report.
-
     Raises:
-        DposeError: data, model or plan are not possible; or there is nothing to resume.
+        DposeError: data or model are not possible.
     """
-    place = process_group()
-    console = console if place.first else Console(quiet=True)
-    if not resume:
-        check_free(out, may_be_empty=True)
-    place.highest(0)  # nobody makes the folder before everybody has looked
     spec = ActionSpec.parse(_source(config)).for_purpose("train")
     units = open_action_units(config)
     model, start = build_action_model(config, units.videos.actions)
-    private, count = config.plan.kind.reads_private_data, told_count(config, len(units))
-    show_report([f"{spec.shown}: {count:,} units"] if private else units.report, console)
-    warning = few_units(count) if private else None
-    if warning:
-        console.print(f"Warning: {warning}", highlight=False)
-    run = train(
-        ActionTask(units.videos.actions),
-        model,
-        private=units,
-        plan=config.plan,
-        out=out,
-        resume=resume,
-        public=_public(config, model.config),
-        optimizer=config.optimizer,
-        seed=config.seed,
-        watch=_watch(config, spec, model.config),
-        settings=shown_settings(config, command),
-        places=places_of(config, command),
-        start=start,
-        views_at_once=views_at_once,
-        console=console,
+    return PreparedRun(
+        config=config,
+        task=ActionTask(units.videos.actions),
+        model=model,
+        units=units,
         data_name=spec.shown,
+        title=spec.shown,
+        start=start,
+        report=() if config.plan.kind.reads_private_data else tuple(units.report),
+        public=_public(config, model.config),
+        watch=_watch(config, spec, model.config),
     )
-    if place.first:
-        make_report(out, console=console)
-    return run
 
 
-def explain_action_run(config: RunConfig) -> RenderableType:
+def scored(
+    folder: Path,
+    model: torch.nn.Module,
+    data: str,
+    *,
+    limit: int | None,
+    detections: str | None,
+    console: Console,
+) -> ScoredData:
+    """Videos to score an action model on: top-1 of the middle clip of every video.
+
+    Raises:
+        DposeError: the videos cannot be read, or are of other actions; or detections are given.
+    """
+    assert isinstance(model, ActionModel)
+    if detections is not None:
+        raise DposeError("takes no detections: they are for poses", data)
+    spec = ActionSpec.parse(data).for_purpose("evaluate")
+    videos = open_videos(spec, purpose="evaluate", limit=limit)
+    if videos.actions != model.config.classes:
+        raise DposeError("has other actions than the model knows", data)
+    units = VideoUnits(videos, model.config)
+
+    def score(scored: torch.nn.Module) -> tuple[Result, int]:
+        task = ActionTask(videos.actions)
+        return metric_of_views(task, scored, units, views_at_once=16, console=console), len(units)
+
+    return ScoredData(
+        units=units,
+        name=spec.shown,
+        unit=UNIT,
+        public=spec.public,
+        same=any(spec.same_units(own) for own in _trained_on(folder)),
+        score=score,
+        report=tuple(videos.notes),
+    )
+
+
+def explain(config: RunConfig) -> RenderableType:
     """What a run would do, protect and cost.
 
     Raises:
         DposeError: the plan is not possible, or the data cannot be read and the config gives no number of units.
     """
     size = config.model.input_size or ActionConfig(("",), _preset(config)).input_size
-    try:
-        count = told_count(config, len(open_action_units(config)))
-        how = "counted" if config.plan.nominal_units is None else "nominal"
-    except DposeError as error:
-        if config.data.units is None:
-            raise
-        count, how = config.data.units, f"as configured; the data are not at hand ({error.what})"
+    count, how = counted(config, lambda: len(open_action_units(config)))
     views = config.data.views or 1
     lines = Text(
         f"{_source(config)}: {count:,} videos ({how}), {views} of each one's clips in a gradient."
@@ -178,43 +168,7 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
             load_pretrained(model, path)
             start = FirstWeights.of(path, NOBODY_IN_KINETICS)
     apply_action_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), start
-
-
-def evaluate_action(folder: Path, data: str, *, limit: int | None = None, console: Console) -> Top1Result:
-    """Top-1 of the model in `folder` on the middle clip of every video, written to `evaluations/`.
-
-    Raises:
-        DposeError: no model, no data, data of other actions, the data are the ones the run protects, or a budget
-            stands for some of them.
-    """
-    spec = ActionSpec.parse(data).for_purpose("evaluate")
-    model = load_action_model(folder)
-    statement = read_statement(folder)
-    videos = open_videos(spec, purpose="evaluate", limit=limit)
-    if videos.actions != model.config.classes:
-        raise DposeError("has other actions than the model knows", data)
-    show_report(videos.notes, console)
-    units = VideoUnits(videos, model.config)
-    reserve_score(
-        folder,
-        statement,
-        units,
-        name=spec.shown,
-        public=spec.public,
-        same=any(spec.same_units(own) for own in _trained_on(folder)),
-        unit=UNIT,
-        console=console,
-    )
-    placed = model.to("cuda" if torch.cuda.is_available() else "cpu")
-    result = cast(
-        Top1Result,
-        metric_of_views(ActionTask(videos.actions), placed, units, views_at_once=16, console=console),
-    )
-    record_score(folder, "action", spec.shown, spec.public, len(units), result, {}, statement, console)
-    if (folder / "report.html").exists():
-        make_report(folder, console=console)
-    return result
+    return cast(ActionModel, on_device(model)), start
 
 
 def _trained_on(folder: Path) -> tuple[ActionSpec, ...]:
@@ -259,3 +213,13 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validatio
         )
     units = VideoUnits(open_videos(spec, purpose="evaluate", limit=200), model)
     return Validation(units, f"{spec.shown}, {len(units):,} units", spec.public)
+
+
+ENTRY = TaskEntry(
+    name=ActionTask.name,
+    unit=UNIT,
+    prepare=prepare,
+    scored=scored,
+    load=load_action_model,
+    explain=explain,
+)

@@ -193,7 +193,7 @@ def settled(config: RunConfig) -> RunConfig:
 def precision(config: RunConfig) -> Precision:
     """What the model computes in: as configured, else bfloat16 for `non-private` on a GPU."""
     return config.precision or (
-        "bf16" if config.plan.method == "non-private" and torch.cuda.is_available() else "float32"
+        "float32" if config.plan.kind.reads_private_data or not torch.cuda.is_available() else "bf16"
     )
 
 

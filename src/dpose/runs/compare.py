@@ -15,9 +15,8 @@ from dpose.files import write_atomic
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import run_config
+from dpose.runs.report.reading import score_of
 from dpose.training.folder import read_statement
-
-PCKH = "mean PCKh@0.5"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class ComparedRun:
         method: Of its plan.
         statement: What it guarantees.
         steps: Taken.
-        scores: By data, in percent: what was watched, and every evaluation. PCKh@0.5, or the metric that is named.
+        scores: In percent, by data and metric: what was watched, and every evaluation.
         curve: (step, score) of the watched data, from before the first step.
         metric: Of the curve; "" without one.
     """
@@ -38,7 +37,7 @@ class ComparedRun:
     method: str
     statement: PrivacyStatement
     steps: int
-    scores: dict[str, float]
+    scores: dict[tuple[str, str], float]
     curve: tuple[tuple[int, float], ...]
     metric: str = ""
 
@@ -64,10 +63,7 @@ def _read(folder: Path) -> ComparedRun:
     for path in sorted((folder / "evaluations").glob("*.json")):
         content = json.loads(path.read_text())
         found.append((f"{content['data']}, {content['units']:,} units", content["result"]))
-    scores = {}
-    for data, result in found:
-        if main := _main(result):
-            scores[data if main[0] == PCKH else f"{data}: {main[0]}"] = main[1]
+    scores = {(data, main[0]): main[1] for data, result in found if (main := _main(result))}
     return ComparedRun(
         name=folder.name,
         method=config.plan.method,
@@ -79,13 +75,11 @@ def _read(folder: Path) -> ComparedRun:
     )
 
 
-def _main(result: dict[str, Any]) -> tuple[str, float] | None:
+def _main(result: Any) -> tuple[str, float] | None:
     """The metric's name and the one number in percent that stands for a result; None where nobody was scored."""
-    columns, metric = result["columns"], result["metric"]
-    value = columns["AP"] if "AP" in columns else columns["Mean"]
-    if value is None:
-        return None
-    return (PCKH, float(value)) if metric == "PCKh" else (metric, 100 * float(value))
+    score = score_of(result)
+    value = score.main_percent if score else None
+    return None if score is None or value is None else (score.main_name, value)
 
 
 def _line(text: str) -> dict[str, Any]:
@@ -97,12 +91,13 @@ def _line(text: str) -> dict[str, Any]:
 
 def comparison_table(runs: Sequence[ComparedRun]) -> Table:
     """A row a run: what it guarantees beside how well it does."""
-    data = list(dict.fromkeys(name for run in runs for name in run.scores))
-    table = Table(title=f"{PCKH}, or the metric named, in percent", title_justify="left")
+    scored = list(dict.fromkeys(name for run in runs for name in run.scores))
+    usual = scored[0][1] if scored else "score"
+    table = Table(title=f"{usual}, or the metric named, in percent", title_justify="left")
     for name in ("run", "method", "guarantee", "epsilon", "steps"):
         table.add_column(name, justify="right" if name in ("epsilon", "steps") else "left")
-    for name in data:
-        table.add_column(name, justify="right")
+    for data, metric in scored:
+        table.add_column(data if metric == usual else f"{data}: {metric}", justify="right")
     for run in runs:
         epsilon = run.statement.epsilon
         table.add_row(
@@ -111,7 +106,7 @@ def comparison_table(runs: Sequence[ComparedRun]) -> Table:
             run.statement.kind.value,
             "-" if epsilon is None else upper(epsilon),
             f"{run.steps:,}",
-            *(f"{run.scores[name]:.1f}" if name in run.scores else "-" for name in data),
+            *(f"{run.scores[name]:.1f}" if name in run.scores else "-" for name in scored),
         )
     return table
 
@@ -150,7 +145,7 @@ def draw_comparison(runs: Sequence[ComparedRun], out: Path) -> None:
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
-    figure.suptitle(", ".join(dict.fromkeys(next(iter(run.scores)) for run in shown)), fontsize=10)
+    figure.suptitle(", ".join(dict.fromkeys(next(iter(run.scores))[0] for run in shown)), fontsize=10)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=out.suffix.lstrip(".") or "png", dpi=140)
     plt.close(figure)

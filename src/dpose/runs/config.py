@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dpose.errors import DposeError
 from dpose.runs.recipes import RECIPES, filled_in
+from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.units import MAX_VIEWS, Precision
@@ -79,7 +80,7 @@ class RunConfig(BaseModel):
 
     Attributes:
         version: Of this format.
-        task: What is learnt. The unit of action data is the video.
+        task: What is learnt, by a name in `dpose.runs.tasks.TASKS`.
         data: Which data.
         model: Which model.
         plan: Method, budget, sampling, clipping.
@@ -94,7 +95,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
-    task: Literal["pose", "action"] = "pose"
+    task: str = DEFAULT_TASK
     data: DataChoice
     model: ModelChoice = ModelChoice()
     plan: TrainingPlan
@@ -111,8 +112,11 @@ class RunConfig(BaseModel):
         recipe = RECIPES.get(values.get("recipe") or "") if isinstance(values, dict) else None
         if recipe is None:
             return values
-        if values.get("task", "pose") != "pose":
-            raise DposeError("is for poses", f"recipe {values['recipe']}", "leave --recipe out")
+        task = _task(values)
+        if not task.recipes:
+            raise DposeError(
+                f"was not chosen for {task.name}", f"recipe {values['recipe']}", "leave --recipe out"
+            )
         plan = values.get("plan")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
         # what is no number is told by whoever reads the plan
@@ -121,10 +125,10 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _unit(cls, values: Any) -> Any:
-        """The unit that the data are opened with where none is asked for: of actions a video, of poses an image."""
+        """The unit that the data are opened with where none is asked for: the task's."""
         if not isinstance(values, dict):
             return values
-        plan, unit = values.get("plan"), "video" if values.get("task") == "action" else "image"
+        plan, unit = values.get("plan"), _task(values).unit
         if isinstance(plan, TrainingPlan) and plan.unit is None:
             return {**values, "plan": replace(plan, unit=unit)}
         if isinstance(plan, dict) and plan.get("unit") is None:
@@ -132,9 +136,11 @@ class RunConfig(BaseModel):
         return values
 
     @model_validator(mode="after")
-    def _poses_in_bfloat16(self) -> RunConfig:
-        if self.precision == "bf16" and self.task != "pose":
-            raise DposeError("is for poses", "precision bf16", "leave --precision out")
+    def _precisions(self) -> RunConfig:
+        if self.precision and self.precision not in task_entry(self.task).precisions:
+            raise DposeError(
+                f"is not for {self.task}", f"precision {self.precision}", "leave --precision out"
+            )
         return self
 
     @staticmethod
@@ -193,6 +199,10 @@ class RunConfig(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `from_dict` takes them."""
         return {**self.model_dump(mode="json"), "plan": self.plan.to_dict()}
+
+
+def _task(values: dict[str, Any]) -> TaskEntry:
+    return task_entry(str(values.get("task", DEFAULT_TASK)))
 
 
 def _read_yaml(path: Path) -> Any:

@@ -20,8 +20,9 @@ from dpose.pose.folder import find_model
 from dpose.privacy.rounding import as_given
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
-from dpose.runs.pose import train_pose
+from dpose.runs.train import train_run
 from dpose.training.folder import read_statement
+from dpose.training.methods import METHODS
 from dpose.training.trainer import Run
 
 EPSILON, DELTA = 8.0, 1e-5
@@ -68,12 +69,12 @@ def run_demo(
         check_free(path)
     times = _Times()
     console.rule(f"1. Private training on the ward, epsilon {as_given(EPSILON)}")
-    private = train_pose(configure(recipe, seed, "dp-sgd"), folder, console, command=command)
+    private = train_run(configure(recipe, seed, "dp-sgd"), folder, console, command=command)
     times.note("private training")
     if private.interrupted:
         return private
     console.rule("2. The same without privacy, for comparison")
-    other = train_pose(configure(recipe, seed, "non-private"), plain, console, command=command)
+    other = train_run(configure(recipe, seed, "non-private"), plain, console, command=command)
     times.note("non-private training")
     if other.interrupted:
         return other
@@ -100,7 +101,7 @@ def run_demo(
 
 def configure(recipe: DemoRecipe, seed: int | None, method: str) -> RunConfig:
     """One of the demo's two runs: they differ in the method and in nothing else."""
-    budget = {"epsilon": EPSILON, "delta": DELTA} if method == "dp-sgd" else {}
+    budget = {"epsilon": EPSILON, "delta": DELTA} if METHODS[method].private else {}
     return RunConfig.from_dict(
         {
             "data": {"private": "synthetic:ward:train"},

@@ -1,35 +1,26 @@
-"""Scores of finished models: of public data, or of held-out data and then listed in the statement."""
+"""Scores of finished models, of whatever task: of public data, or of held-out data and then listed in the statement."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.pose.ap import APResult
-from dpose.pose.data import SOURCES, Augment, DataSpec, open_data
-from dpose.pose.folder import load_model, shipped_weights
-from dpose.pose.metrics import PCKhResult
-from dpose.pose.model import PoseModel
-from dpose.pose.task import PoseTask
+from dpose.privacy.ledger import Ledger
 from dpose.privacy.statement import PrivacyStatement, Query
-from dpose.runs.build import shown_spec, sources
-from dpose.runs.places import run_config
-from dpose.runs.queries import record_query
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
-from dpose.runs.scoring import score_boxes
-from dpose.training.folder import read_statement
-from dpose.training.score import metric_of_views
+from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of
+from dpose.training.first_weights import SHIPPED
+from dpose.training.folder import model_card, read_statement, reseal
 from dpose.units import Result
 
 
@@ -41,10 +32,8 @@ def evaluate_run(
     beside: Sequence[tuple[str, Path]] = (),
     detections: str | None = None,
     console: Console,
-) -> list[PCKhResult | APResult]:
+) -> list[Any]:
     """The score of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
-
-    PCKh, or OKS AP on COCO and Human-Art.
 
     A score on private data is a release without noise. On data the model was trained on it would undo the guarantee
     and is refused, by the pictures' content; on held-out private data it is listed in the statement, outside the
@@ -60,64 +49,42 @@ def evaluate_run(
         console: Where progress goes.
 
     Returns:
-        The model's result and those of the models beside it, in their order.
+        The results (`dpose.units.Result`, each of its task's metric, which prints itself) of the model and of the
+        models beside it, in their order.
 
     Raises:
         DposeError: no model, no data, the data are the ones the run protects, or a budget stands for some of them.
     """
-    spec = DataSpec.parse(data).for_purpose("evaluate")
-    model = load_model(folder)
+    entry = task_entry(task_of(folder) or DEFAULT_TASK)
+    model = entry.load(folder)
     statement = read_statement(folder)
-    own = _trained_on(folder)
-    units = open_data(
-        spec, purpose="evaluate", input_size=model.config.input_size, augment=Augment.none(), limit=limit
-    )
+    scored = entry.scored(folder, model, data, limit=limit, detections=detections, console=console)
     reserve_score(
         folder,
         statement,
-        units,
-        name=shown_spec(spec),
-        public=spec.public,
-        same=any(spec.same_units(one) for one in own),
-        unit="image",
+        scored.units,
+        name=scored.name,
+        public=scored.public,
+        same=scored.same,
+        unit=scored.unit,
         console=console,
     )
-    paths = (folder, *(other for _, other in beside))
-    results: list[PCKhResult | APResult] = []
-    if SOURCES[spec.name].coco is not None:
-        for path in paths:
-            found, count = score_boxes(
-                _placed(path), spec, detections=detections, limit=limit, console=console
-            )
-            results.append(found)
-    elif detections is not None:
-        raise DposeError("takes no detections: its people have boxes of their own", spec.name)
-    else:
-        show_report(units.report, console)
-        count = len(units)
-        for path in paths:
-            scored = _placed(path)
-            task = PoseTask(scored.config.skeleton, scored.config.split_ratio, labels=units.skeleton.name)
-            results.append(cast(PCKhResult, metric_of_views(task, scored, units, console=console)))
-    named = {name: result.to_dict() for (name, _), result in zip(beside, results[1:], strict=True)}
-    record_score(folder, "pose", shown_spec(spec), spec.public, count, results[0], named, statement, console)
+    show_report(scored.report, console)
+    result, count = scored.score(on_device(model))
+    others = {name: scored.score(on_device(entry.load(path)))[0] for name, path in beside}
+    record_score(folder, scored.name, scored.public, count, result, others, statement, console)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
-    return results
-
-
-def _placed(folder: Path) -> PoseModel:
-    return load_model(folder).to("cuda" if torch.cuda.is_available() else "cpu")
+    return [result, *others.values()]
 
 
 def record_score(
     folder: Path,
-    task: str,
     name: str,
     public: bool,
     units: int,
     result: Result,
-    beside: dict[str, Any],
+    beside: Mapping[str, Result],
     statement: PrivacyStatement | None,
     console: Console,
 ) -> None:
@@ -125,12 +92,11 @@ def record_score(
 
     Args:
         folder: A run or model folder.
-        task: Of the model.
         name: Of the data, as readers elsewhere may see it.
         public: Whether nobody in the data needs protection.
         units: How many were scored.
         result: The model's.
-        beside: Other models' results on the same data, as JSON by name.
+        beside: Other models' results on the same data, by name.
         statement: The model's.
         console: Where it is said if the score cannot be kept.
 
@@ -139,18 +105,18 @@ def record_score(
     """
     # a model that is installed where nobody may write claims nothing, and can be scored all the same
     fixed = statement is not None and statement.kind == "none" and not os.access(folder, os.W_OK)
-    shipped = folder.resolve() in {place.resolve() for place in shipped_weights().values()}
+    shipped = folder.resolve().parent == SHIPPED.resolve()
     outside = statement is not None and not public and not fixed and not shipped
+    found = result.to_dict()
     if statement and outside:
-        query = Query(result.to_dict()["metric"], f"{name}, {units:,} units")
-        record_query(folder, statement, query, task)
+        record_query(folder, statement, Query(found["metric"], f"{name}, {units:,} units"))
     content = {
         "data": name,
         "units": units,
         "public": public,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "result": result.to_dict(),
-        "beside": [{"name": other, "result": values} for other, values in beside.items()],
+        "result": found,
+        "beside": [{"name": other, "result": values.to_dict()} for other, values in beside.items()],
     }
     file = re.sub(r"[^\w.-]+", "_", f"{name}-{units}")
     try:
@@ -161,9 +127,30 @@ def record_score(
         console.print(f"The score is not kept: {error.line()}", highlight=False)
 
 
-def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
-    """The data a run was trained on, where its config says."""
-    try:
-        return sources(run_config(folder))
-    except DposeError:
-        return ()
+def record_query(folder: Path, statement: PrivacyStatement, query: Query) -> None:
+    """Add `query`, something computed from private data besides training, to ledger, statement and card of a run.
+
+    Args:
+        folder: A private run's.
+        statement: As it stands in the folder.
+        query: What was computed, of which data.
+
+    Raises:
+        DposeError: the folder cannot be written.
+    """
+    config = json.loads((folder / "config.json").read_text())
+
+    # the ledger first: a query that did not reach the statement shows up in `dpose verify`
+    def asked(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+        ledger.query(query.to_dict())
+        return before.with_query(query)
+
+    def card(updated: PrivacyStatement) -> dict[str, bytes]:
+        return {"README.md": model_card(config.get("task", DEFAULT_TASK), updated, config).encode()}
+
+    if (folder / "ledger.jsonl").exists():
+        reseal(folder, asked, card)
+        return
+    updated = statement.with_query(query)
+    write_atomic(folder / "privacy.json", updated.to_json())
+    write_atomic(folder / "README.md", card(updated)["README.md"])

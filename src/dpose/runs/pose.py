@@ -1,16 +1,17 @@
-"""From a configuration to a run folder with its report: what the command line calls."""
+"""Runs of the pose task: its data, its models and their scores, for `dpose.runs.tasks`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from dpose.errors import DposeError
-from dpose.files import check_free
-from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
-from dpose.pose.model import PoseConfig
+from dpose.pose.data import SOURCES, Augment, ConcatUnits, DataSpec, open_data
+from dpose.pose.folder import load_model
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.task import PoseTask
 from dpose.runs.build import (
     build_model,
@@ -21,113 +22,123 @@ from dpose.runs.build import (
     precision,
     settled,
     shown_spec,
-    told_count,
+    sources,
     watched,
 )
 from dpose.runs.config import RunConfig
-from dpose.runs.explain import explain_plan
-from dpose.runs.places import places_of, shown_settings
-from dpose.runs.reporting import WATCHED, make_report, show_report
-from dpose.runs.warnings import few_units, slow_in_bf16
-from dpose.training.distributed import process_group
-from dpose.training.trainer import Run, train
-from dpose.training.validation import Validation
+from dpose.runs.explain import counted, explain_plan
+from dpose.runs.places import run_config
+from dpose.runs.pretraining import public_stage, stage_data
+from dpose.runs.reporting import WATCHED
+from dpose.runs.scoring import score_boxes
+from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
+from dpose.runs.warnings import slow_in_bf16
+from dpose.training.statement import StatementFacts
+from dpose.training.validation import Validation, metric_of_views
+from dpose.units import Result, Unit
 
 
-def train_pose(
-    config: RunConfig,
-    out: Path,
-    console: Console,
-    views_at_once: int | None = None,
-    resume: bool = False,
-    command: str = "",
-) -> Run:
-    """Train a pose model as `config` says and write the run folder `out`.
-
-    Args:
-        config: The run.
-        out: Must not exist, unless `resume`.
-        console: Where progress goes.
-        views_at_once: The micro-batch in views; fitted to memory when None.
-        resume: Go on from the last checkpoint in `out`, which `config` began.
-        command: What the user typed, for the report.
+def prepare(config: RunConfig, console: Console) -> PreparedRun:
+    """Data and model of a pose run.
 
     Raises:
-        DposeError: data, model or plan are not possible; or there is nothing to resume.
+        DposeError: data or model are not possible, or a picture is in two of the private data.
     """
-    place = process_group()
-    if not place.first:
-        console = Console(quiet=True)
-    if not resume:
-        check_free(out, may_be_empty=True)
-    place.highest(0)  # nobody makes the folder before everybody has looked
     with console.status("the first weights"):
         model, start, caveats = build_model(config)
     config = settled(config)
     slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
     if slow:
         console.print(f"Warning: {slow}", highlight=False)
-    data = open_units(config, model.config.input_size)
-    named = " and ".join(config.data.sources)
-    if config.plan.kind.reads_private_data:
-        if isinstance(data, ConcatUnits):
-            _refuse_shared(data, console)
-        # what a dataset says of itself counts labels and people: of private data the number of units is enough
-        count = told_count(config, len(data))
-        show_report([f"{named}: {count:,} units"], console)
-        warning = few_units(count)
-        if warning:
-            console.print(f"Warning: {warning}", highlight=False)
-    else:
-        show_report(data.report, console)
-    run = train(
-        PoseTask(model.config.skeleton, model.config.split_ratio, precision=precision(config)),
-        model,
-        private=data,
-        plan=config.plan,
-        out=out,
-        resume=resume,
-        public=open_public(config, model.config.input_size),
-        optimizer=config.optimizer,
-        seed=config.seed,
-        watch=_watch(config, model.config),
-        settings=shown_settings(config, command),
-        places=places_of(config, command),
+    size = model.config.input_size
+    data = open_units(config, size)
+    private = config.plan.kind.reads_private_data
+    if private and isinstance(data, ConcatUnits):
+        _refuse_shared(data, console)
+    return PreparedRun(
+        config=config,
+        task=PoseTask(model.config.skeleton, model.config.split_ratio, precision=precision(config)),
+        model=model,
+        units=data,
+        data_name=" and ".join(map(shown_spec, sources(config))),
+        title=" and ".join(config.data.sources),
         start=start,
-        conditional_on=conditions(config),
-        caveats=caveats,
-        views_at_once=views_at_once,
-        console=console,
-        data_name=" and ".join(
-            shown_spec(DataSpec.parse(name).for_purpose("train")) for name in config.data.sources
-        ),
+        report=() if private else tuple(data.report),
+        public=open_public(config, size),
+        watch=_watch(config, model.config),
+        facts=StatementFacts(conditional_on=conditions(config), caveats=caveats),
     )
-    if place.first:
-        make_report(out, console=console)
-    return run
 
 
-def explain_run(config: RunConfig) -> RenderableType:
+def scored(
+    folder: Path,
+    model: torch.nn.Module,
+    data: str,
+    *,
+    limit: int | None,
+    detections: str | None,
+    console: Console,
+) -> ScoredData:
+    """Data to score a pose model on: PCKh, or OKS AP where labels are in COCO's format.
+
+    Raises:
+        DposeError: the data cannot be read, or have no use for `detections`.
+    """
+    assert isinstance(model, PoseModel)
+    spec = DataSpec.parse(data).for_purpose("evaluate")
+    size = model.config.input_size
+    units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
+    coco = SOURCES[spec.name].coco is not None
+    if detections is not None and not coco:
+        raise DposeError("takes no detections: its people have boxes of their own", spec.name)
+
+    def score(scored: torch.nn.Module) -> tuple[Result, int]:
+        assert isinstance(scored, PoseModel)
+        if coco:
+            return score_boxes(scored, spec, detections=detections, limit=limit, console=console)
+        task = PoseTask(scored.config.skeleton, scored.config.split_ratio, labels=units.skeleton.name)
+        return metric_of_views(task, scored, units, console=console), len(units)
+
+    return ScoredData(
+        units=units,
+        name=shown_spec(spec),
+        unit="image",
+        public=spec.public,
+        same=any(spec.same_units(own) for own in _trained_on(folder)),
+        score=score,
+        report=() if coco else tuple(units.report),
+    )
+
+
+def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
+    """The data a run was trained on, where its config says."""
+    try:
+        return sources(run_config(folder))
+    except DposeError:
+        return ()
+
+
+def explain(config: RunConfig) -> RenderableType:
     """What a run would do, protect and cost. Where the data are not at hand, for as many units as the config says.
 
     Raises:
         DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
     size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size
-    try:
-        count = told_count(config, len(open_units(config, size)))
-        how = "counted" if config.plan.nominal_units is None else "nominal"
-    except DposeError as error:
-        if config.data.units is None:
-            raise
-        count, how = config.data.units, f"as configured; the data are not at hand ({error.what})"
+    count, how = counted(config, lambda: len(open_units(config, size)))
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
     lines = Text(
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
-    return Group(lines, explain_plan(config.plan, count, size))
+    told = [lines, explain_plan(config.plan, count, size)]
+    stage = stage_data(config)
+    if stage:
+        told += [
+            Text(f"First its weights learn from {shown_spec(stage)}, taken to be public, without privacy.")
+        ]
+    return Group(*told)
 
 
 def _refuse_shared(data: ConcatUnits, console: Console) -> None:
@@ -150,3 +161,17 @@ def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
     task = PoseTask(model.skeleton, model.split_ratio, labels=units.skeleton.name)
     return Validation(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
+
+
+ENTRY = TaskEntry(
+    name=PoseTask.name,
+    unit=Unit.IMAGE.value,
+    prepare=prepare,
+    scored=scored,
+    load=load_model,
+    explain=explain,
+    stage=public_stage,
+    recipes=True,
+    precisions=("float32", "bf16"),
+    pictures=True,
+)

@@ -13,8 +13,8 @@ from dpose.privacy.protected import protect
 from dpose.runs.build import open_public, open_units, public_split, settled, shown_spec
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun
-from dpose.runs.pose import train_pose
 from dpose.runs.recipes import RECIPES, filled_in
+from dpose.runs.train import train_run
 from dpose.training.distributed import process_group
 from dpose.training.guards import check_disjoint
 from dpose.training.trainer import Run
@@ -58,7 +58,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     if begun:
         check_begun(folder, stage)
     if not (folder / "model.safetensors").exists():
-        run = train_pose(stage, folder, console, resume=begun, command=command)
+        run = train_run(stage, folder, console, resume=begun, command=command)
         if run.interrupted:
             return run
     return config.model_copy(

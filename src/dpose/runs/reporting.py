@@ -15,6 +15,7 @@ from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
 from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import Tile, pose_tiles
+from dpose.runs.tasks import task_entry
 
 PICTURES = 12
 WATCHED = 200
@@ -42,11 +43,13 @@ def make_report(
         DposeError: there is no run, or `pictures` names data that need protection and `show_pictures` is not given.
     """
     config = run_config(folder)
-    if config.task == "action":
+    if not task_entry(config.task).pictures:
         if pictures:
-            raise DposeError("reports of action runs show no pictures", pictures, "leave --pictures out")
+            raise DposeError(
+                f"reports of {config.task} runs show no pictures", pictures, "leave --pictures out"
+            )
         return write_run_report(
-            folder, no_pictures="Reports of action runs show curves and scores, and no pictures."
+            folder, no_pictures=f"Reports of {config.task} runs show curves and scores, and no pictures."
         )
     spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures else watched(config)
     harmless = spec is not None and (spec.public or spec.name == "synthetic")

@@ -1,23 +1,23 @@
-"""Which task a run is of: one door for the command line."""
+"""Training, of whatever task: from a configuration to a run folder with its report."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.text import Text
+from rich.console import Console, RenderableType
 
-from dpose.runs.action import evaluate_action, explain_action_run, train_action
-from dpose.runs.build import shown_spec
+from dpose.files import check_free
+from dpose.runs.build import told_count
 from dpose.runs.config import RunConfig
-from dpose.runs.evaluate import evaluate_run
-from dpose.runs.places import typed_command, whole_config
-from dpose.runs.pose import explain_run, train_pose
-from dpose.runs.pretraining import public_stage, stage_data
-from dpose.training.trainer import Run
+from dpose.runs.places import places_of, shown_settings, typed_command, whole_config
+from dpose.runs.reporting import make_report, show_report
+from dpose.runs.tasks import task_entry
+from dpose.runs.warnings import few_units
+from dpose.training.distributed import process_group
+from dpose.training.options import RunOptions
+from dpose.training.trainer import Run, train
 
 
 def train_task(
@@ -28,13 +28,75 @@ def train_task(
     resume: bool = False,
     command: str = "",
 ) -> Run:
-    """Train as `config` says; see `train_pose` and `train_action`. A recipe may begin with a run on public data."""
-    if config.task == "action":
-        return train_action(config, out, console, views_at_once, resume, command)
-    staged = config if resume else public_stage(config, out, console, command)
+    """Train as `config` says, as `train_run` does. A recipe may begin with a run on public data."""
+    stage = task_entry(config.task).stage
+    staged = stage(config, out, console, command) if stage and not resume else config
     if isinstance(staged, Run):
         return staged
-    return train_pose(staged, out, console, views_at_once, resume, command)
+    return train_run(staged, out, console, views_at_once, resume, command)
+
+
+def train_run(
+    config: RunConfig,
+    out: Path,
+    console: Console,
+    views_at_once: int | None = None,
+    resume: bool = False,
+    command: str = "",
+) -> Run:
+    """Train one model as `config` says and write the run folder `out`.
+
+    Args:
+        config: The run.
+        out: Must not exist, unless `resume`.
+        console: Where progress goes.
+        views_at_once: The micro-batch in views; fitted to memory when None.
+        resume: Go on from the last checkpoint in `out`, which `config` began.
+        command: What the user typed, for the report.
+
+    Raises:
+        DposeError: data, model or plan are not possible; or there is nothing to resume.
+    """
+    place = process_group()
+    console = console if place.first else Console(quiet=True)
+    if not resume:
+        check_free(out, may_be_empty=True)
+    place.highest(0)  # nobody makes the folder before everybody has looked
+    found = task_entry(config.task).prepare(config, console)
+    config = found.config
+    if config.plan.kind.reads_private_data:
+        # of private data the number of units is enough
+        count = told_count(config, len(found.units))
+        show_report([f"{found.title}: {count:,} units"], console)
+        warning = few_units(count)
+        if warning:
+            console.print(f"Warning: {warning}", highlight=False)
+    else:
+        show_report(found.report, console)
+    run = train(
+        found.task,
+        found.model,
+        private=found.units,
+        plan=config.plan,
+        out=out,
+        public=found.public,
+        optimizer=config.optimizer,
+        seed=config.seed,
+        resume=resume,
+        options=RunOptions(
+            start=found.start,
+            watch=found.watch,
+            facts=found.facts,
+            settings=shown_settings(config, command),
+            places=places_of(config, command),
+            data_name=found.data_name,
+            views_at_once=views_at_once,
+            console=console,
+        ),
+    )
+    if place.first:
+        make_report(out, console=console)
+    return run
 
 
 def resume_task(folder: Path, console: Console, given: Mapping[str, Any] | None = None) -> Run:
@@ -53,32 +115,9 @@ def resume_task(folder: Path, console: Console, given: Mapping[str, Any] | None 
 
 
 def explain_task(config: RunConfig) -> RenderableType:
-    """What a run would do, protect and cost."""
-    if config.task == "action":
-        return explain_action_run(config)
-    spec = stage_data(config)
-    if spec is None:
-        return explain_run(config)
-    first = f"First its weights learn from {shown_spec(spec)}, taken to be public, without privacy."
-    return Group(explain_run(config), Text(first))
-
-
-def evaluate_task(
-    folder: Path, data: str, *, limit: int | None = None, detections: str | None = None, console: Console
-) -> object:
-    """The score of the model in `folder` on `data`, which prints itself.
+    """What a run would do, protect and cost.
 
     Raises:
-        DposeError: as `evaluate_run` and `evaluate_action`.
+        DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
-    if task_of(folder) == "action":
-        return evaluate_action(folder, data, limit=limit, console=console)
-    return evaluate_run(folder, data, limit=limit, detections=detections, console=console)[0]
-
-
-def task_of(folder: Path) -> str:
-    """The task of the model in `folder`; "" where it does not say."""
-    try:
-        return str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("task", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
+    return task_entry(config.task).explain(config)

@@ -16,16 +16,15 @@ from dpose.privacy.protected import Protected, protect
 from dpose.privacy.rounding import upper
 from dpose.training.first_weights import Inherited
 from dpose.training.kept import run_name
+from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan
-from dpose.training.validation import Validation
 
 
 def run_charge(
     folder: Path,
     bound: BoundPlan,
     own: Protected,
-    what: str,
-    data: str,
+    options: RunOptions,
     *,
     opened: Marks | None,
     seeded: bool,
@@ -37,8 +36,7 @@ def run_charge(
         folder: The run folder.
         bound: The plan.
         own: The units.
-        what: "training" or "audit".
-        data: The data, for readers.
+        options: What account and readers call the run and its data.
         opened: Pictures that are taken to be public and learnt from; None where there are none.
         seeded: Whether the noise comes from a seed.
         resume: Whether the folder holds the run already.
@@ -46,8 +44,8 @@ def run_charge(
     plan = bound.plan
     return Charge(
         id=(run_name(folder) if resume else "") or secrets.token_hex(16),
-        what=what,
-        data=data,
+        what=options.what,
+        data=options.data_name or type(own.source).__name__,
         folder=str(folder.resolve()),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         unit=own.unit.value,
@@ -62,18 +60,18 @@ def run_charge(
     )
 
 
-def watch_charge(watch: Validation | None, entry: Charge, threads: int, console: Console) -> Charge | None:
+def watch_charge(options: RunOptions, entry: Charge, console: Console) -> Charge | None:
     """What scoring while training takes from the pictures that are scored; None where nobody in them needs protection.
 
     Args:
-        watch: What is scored.
+        options: What is scored.
         entry: The run's own charge.
-        threads: Threads that read.
         console: Where progress goes.
 
     Raises:
         DposeError: a unit cannot be read.
     """
+    watch = options.watch
     if watch is None or watch.public:
         return None
     return replace(
@@ -84,7 +82,7 @@ def watch_charge(watch: Validation | None, entry: Charge, threads: int, console:
         delta=0.0,
         events=(),
         beyond=False,
-        marks=protect(watch.units, threads=threads, console=console).identity.marks,
+        marks=protect(watch.units, threads=options.threads, console=console).identity.marks,
         views="",
         start="",
         opened=marks_of(()),

@@ -1,7 +1,8 @@
 """What a run saves at a step boundary: a closed list, in files that hold numbers and never code.
 
 A checkpoint holds the weights, their average, the optimizer's state (fed by noisy gradients only), the public subspace,
-the step, a digest of the updates so far and the ledger's head. No partial sum, no sample, no key.
+what the method keeps (of the same gradients), the step, a digest of the updates so far and the ledger's head. No
+partial sum, no sample, no key.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Checkpoint:
         chain: Digest of all updates so far; empty where draws do not depend on it.
         subspace: What updates are projected onto; None without.
         fitted: The step the subspace was fitted at.
+        method: What the method keeps from step to step, by name.
     """
 
     step: int
@@ -56,6 +58,7 @@ class Checkpoint:
     chain: bytes = b""
     subspace: Subspace | None = None
     fitted: int = 0
+    method: dict[str, Tensor] = field(default_factory=dict)
 
 
 def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
@@ -66,6 +69,7 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
     """
     tensors = {f"weights/{n}": t for n, t in checkpoint.weights.items()}
     tensors |= {f"average/{n}": t for n, t in checkpoint.average.items()}
+    tensors |= {f"method/{n}": t for n, t in checkpoint.method.items()}
     scalars: dict[str, dict[str, Any]] = {}
     for index, state in checkpoint.optimizer["state"].items():
         for name, value in state.items():
@@ -142,7 +146,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             if file_digest(folder / name) != digest:
                 raise ValueError(f"{name} is not as it was written")
         tensors = load_file(folder / STATE)
-        parts: dict[str, dict[str, Tensor]] = {"weights": {}, "average": {}}
+        parts: dict[str, dict[str, Tensor]] = {"weights": {}, "average": {}, "method": {}}
         state: dict[int, dict[str, Any]] = {
             int(i): dict(values) for i, values in described["optimizer_scalars"].items()
         }
@@ -170,6 +174,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             chain=bytes.fromhex(described["chain"]),
             subspace=subspace,
             fitted=fitted,
+            method=parts["method"],
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise DposeError(f"broken checkpoint ({error})", str(folder), "use an earlier one") from error

@@ -41,23 +41,6 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
     write_atomic(folder / "config.json", _config_bytes(config))
 
 
-def write_model_folder(
-    folder: Path,
-    model: torch.nn.Module,
-    config: Mapping[str, Any],
-    statement: PrivacyStatement,
-    card: str,
-) -> None:
-    """Write a model: `model.safetensors`, `config.json`, `privacy.json` and the card `README.md`.
-
-    The weights come last: a folder with weights always has its statement.
-
-    Raises:
-        DposeError: the disk is full or may not be written to.
-    """
-    _write(folder, statement, _files(model, config, card))
-
-
 def write_run_folder(
     folder: Path,
     model: torch.nn.Module,
@@ -173,6 +156,7 @@ def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes
 
 
 def _write(folder: Path, statement: PrivacyStatement, files: Mapping[str, bytes]) -> None:
+    """The weights come last: a folder with weights always has its statement."""
     write_atomic(folder / "privacy.json", statement.to_json())
     for name, content in files.items():
         write_atomic(folder / name, content)

@@ -7,8 +7,12 @@ optimizer goes through that sum, and `clipped_sum` returns nothing else: no loss
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from typing import Literal
 
 import torch
@@ -16,7 +20,6 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from dpose.errors import DposeError
-from dpose.training.allocator import keep_freed_memory
 from dpose.training.bookkeeping import Bookkeeping, square_norms
 from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
@@ -31,6 +34,15 @@ up to rounding; where it cannot tell, it takes the plain way by itself."""
 CLIP_MARGIN = 1e-5
 """Clip to C * (1 - CLIP_MARGIN), so that float32 rounding in norm and scaling, about 1e-6 of both, does not push
 a unit's contribution over C. It would be dropped: that none is over C is for the grid to see to, exactly."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_MALLOC_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
+
+KEPT_BLOCK = 32 * 2**20
+"""Blocks up to this size, in bytes, are kept; larger ones go back to the kernel as before, so that a
+gigabyte of gradients leaves no holes."""
+KEPT_FREE = 1024 * 2**20
+"""Free memory at the end of the heap, in bytes, above which it goes back after all."""
 
 
 def trainable_params(model: torch.nn.Module) -> Params:
@@ -198,3 +210,23 @@ def _book(
             'give the task an attribute precision = "bf16", for which steps are padded and checked',
         )
     return book
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Ask the C library to keep what a step frees for the next one, once for the process; whether it does.
+
+    glibc takes each large block fresh from the kernel and gives it back when it is freed. The kernel then clears every
+    page of it again when it is first written, step after step: ten to fifteen thousand page faults for a private step
+    of 32 pictures, more than a plain one has, because per-unit gradients are large (docs/performance.md).
+
+    False, and nothing is changed, where the C library is not glibc, or where the environment has settings of its own
+    for it (any of MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_MAX_, GLIBC_TUNABLES).
+    """
+    if sys.platform != "linux" or any(name in os.environ for name in _MALLOC_SETTINGS):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # another C library
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, KEPT_BLOCK)) and bool(mallopt(_TRIM_THRESHOLD, KEPT_FREE))

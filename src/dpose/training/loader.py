@@ -6,8 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import numpy as np
+
+from dpose.errors import DposeError
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, pad_units, view_bucket
+from dpose.units import MAX_VIEWS, Task, UnitBatch, UnitDataset, View, WrappedUnits, pad_units, view_bucket
 
 
 class Loader:
@@ -82,3 +85,28 @@ class Loader:
         for bucket, group in pending.items():
             batch = self.task.collate(group)
             yield pad_units(batch, room(bucket)) if padded else batch
+
+
+class Copies(WrappedUnits):
+    """The units of `dataset`, each with `count` augmented copies of its views: augmentation multiplicity.
+
+    The unit's gradient is the mean over all of them and is clipped once, so copies cost time and no noise (De et al.
+    2022). Of a unit with more than `MAX_VIEWS` of them the loader takes a random `MAX_VIEWS`.
+
+    Args:
+        dataset: Augments what it loads.
+        count: Copies, 1 to `MAX_VIEWS`.
+
+    Raises:
+        DposeError: `count` is out of range.
+    """
+
+    def __init__(self, dataset: UnitDataset, count: int) -> None:
+        if not 1 <= count <= MAX_VIEWS:
+            raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {count}")
+        super().__init__(dataset)
+        self.count = count
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """`count` loads of the unit, one after the other."""
+        return [view for _ in range(self.count) for view in self.dataset.load(index, rng)]

@@ -21,15 +21,13 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.rounding import upper
-from dpose.training.assembly import Assembly
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
-from dpose.training.gradients import Params
+from dpose.training.gradient import Parts
+from dpose.training.gradients import Params, trainable_params
 from dpose.training.optim import OptimizerConfig, WeightAverage
-from dpose.training.plan import BoundPlan
 from dpose.training.reproducibility import digest_of
-from dpose.training.score import metric_of_views
-from dpose.training.validation import Validation, moments, spent_by
+from dpose.training.validation import Validation, metric_of_views, moments, spent_by
 
 BLOCKS = 20
 """A run reserves its steps in this many blocks; a crash spends what is left of one."""
@@ -74,44 +72,40 @@ class Loop:
     """The state of one run between its first and its last step.
 
     Args:
-        assembly: The method's parts.
-        model: Trained in place.
-        params: Its trainable parameters.
+        parts: What the method makes its gradients of; their model is trained in place.
         optimizer: As configured.
         folder: The run folder.
         config: For the log.
         console: Where progress goes.
         watch: Scored now and then.
+        before: Events that count beside the run's own: those of runs that its first weights come from.
+
+    Attributes:
         chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
             nothing else, which is for seeded keys.
         taken: Digests of the updates of steps that were taken under this key before, by step.
-        before: Events that count beside the run's own: those of runs that its first weights come from.
     """
 
     def __init__(
         self,
-        assembly: Assembly,
-        model: torch.nn.Module,
-        params: Params,
+        parts: Parts,
         optimizer: OptimizerConfig,
         folder: Path,
         config: Mapping[str, Any],
         console: Console,
         watch: Validation | None = None,
-        chain: bytes | None = None,
-        taken: Mapping[int, str] | None = None,
         before: Sequence[Event] = (),
     ) -> None:
-        self.assembly, self.model, self.params = assembly, model, params
-        self.folder, self.config, self.console, self.watch = folder, config, console, watch
-        self.bound: BoundPlan = assembly.bound
-        self.ranks = assembly.ranks
-        self.updates = assembly.updates(0)
-        self.leaves = [p for p in model.parameters() if p.requires_grad]
+        self.parts, self.folder, self.config, self.console = parts, folder, config, console
+        self.watch, self.before = watch, tuple(before)
+        self.model, self.bound, self.ranks = parts.inputs.model, parts.bound, parts.inputs.ranks
+        self.params = trainable_params(self.model)
+        self.leaves = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
         decay = self.bound.plan.ema_decay
         self.average = WeightAverage(self._followed(), decay) if decay else None
-        self.chain, self.taken, self.before = chain, dict(taken or {}), tuple(before)
+        self.chain: bytes | None = None
+        self.taken: Mapping[int, str] = {}
         self.done = 0
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -132,9 +126,10 @@ class Loop:
         self.done = checkpoint.step
         if self.chain is not None and checkpoint.chain:
             self.chain = checkpoint.chain
-        device = next(iter(self.params.values())).device
+        device = self.parts.inputs.device
         subspace = checkpoint.subspace and checkpoint.subspace.to(device)
-        self.updates = self.assembly.updates(self.done, subspace, checkpoint.fitted)
+        state = {name: value.to(device) for name, value in checkpoint.method.items()}
+        self.parts.resume_at(self.done, subspace, checkpoint.fitted, state)
 
     def run(self, log: NoLog, ledger: Ledger | None) -> Ended:
         """All steps that are left, block by block.
@@ -194,7 +189,7 @@ class Loop:
         return count
 
     def _step(self, step: int, log: NoLog) -> None:
-        gradient, found = self.updates.gradient(self.params, step, self.chain or b"")
+        gradient, found = self.parts.gradient(self.params, step, self.chain or b"")
         update = digest_of(gradient).hex() if self.bound.event else ""
         if self.ranks.highest(int(self.taken.get(step, update) != update)):
             raise ReplayError
@@ -221,7 +216,7 @@ class Loop:
             return
         live = {name: p.detach().clone() for name, p in self._followed().items()} if self.average else {}
         self.load_average()
-        task = self.watch.task or self.assembly.task
+        task = self.watch.task or self.parts.inputs.task
         result = metric_of_views(task, self.model, self.watch.units, console=Console(quiet=True))
         with torch.no_grad():
             for name, value in self._followed().items():
@@ -255,7 +250,7 @@ class Loop:
             return
         if log:
             log.flush()
-        projection = self.updates.projection
+        projection = self.parts.projection
         save_checkpoint(
             self.folder,
             Checkpoint(
@@ -270,6 +265,7 @@ class Loop:
                 chain=self.chain or b"",
                 subspace=projection.subspace if projection else None,
                 fitted=projection.fitted if projection else 0,
+                method=self.parts.state,
             ),
         )
 

@@ -1,15 +1,29 @@
-"""The methods: which parts a training step is made of, and what that protects.
+"""The methods: what each reads, how it makes a step's gradient, and what that protects.
 
-A method is data. The trainer composes the same few parts from its fields: a clipped and noised sum, a projection of
-it, a gradient of public views beside it.
+    def fpdp_sgd(parts):
+        return parts.with_public(parts.projected(parts.noised()))
+
+A method is one value in `METHODS`, and nothing else knows it by name; `register_method` enters one from elsewhere. The
+parts (`dpose.training.gradient.Parts`) are the same for all of them and hand out nothing that is private: a clipped and
+noised sum, a projection of it, a gradient of what nobody needs protected (seed 003, equations 8 to 11).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
+
+if TYPE_CHECKING:
+    from dpose.training.gradient import Parts
+    from dpose.training.gradients import Params
+
+
+Update = Callable[["Parts"], "Params"]
+"""How a method makes a step's gradient of its parts: what the optimizer is handed."""
 
 
 @dataclass(frozen=True)
@@ -18,18 +32,25 @@ class Method:
 
     Attributes:
         name: As on the command line.
-        private: Whether gradients of the data are clipped, summed over a Poisson sample and noised.
-        projects: Whether the noised sum is projected onto a public subspace.
-        public_views: Whether gradients of the units' public views are used as they are.
         summary: One sentence: what it does.
+        update: A step's gradient. Its code is a module's: what a step computes is told by the digest of that file.
+        private: Whether gradients of the data are clipped, summed over a Poisson sample and noised.
+        projects: Whether the noised sum is projected onto a subspace that public units span.
+        public_views: Whether gradients of the units' public views are used as they are.
         protects: What the guarantee covers; for people who are not privacy experts.
         leaves_open: What it does not cover.
         costs: What it needs beyond plain training.
-        relations: The neighbouring relations it can be stated for.
+        relations: The neighbouring relations it can be stated for; none for a method without a guarantee.
+        auditable: Whether the update carries the noised sum as it is, which audits' canaries push: in others a canary
+            would have to know the method.
+
+    Raises:
+        DposeError: it is private and can be stated for no relation, or the other way round.
     """
 
     name: str
     summary: str
+    update: Update
     private: bool = False
     projects: bool = False
     public_views: bool = False
@@ -37,6 +58,12 @@ class Method:
     leaves_open: tuple[str, ...] = ()
     costs: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
+    auditable: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relations", tuple(map(Relation, self.relations)))
+        if self.private != bool(self.relations):
+            raise DposeError("names relations if, and only if, it is private", f"the method {self.name}")
 
     @property
     def reads_private_data(self) -> bool:
@@ -69,16 +96,44 @@ _DOUBLES = "a second batch a step, of public views"
 _EVERY = (Relation.ZERO_OUT, Relation.ADD_REMOVE, Relation.REPLACE)
 _FIXED_VIEW = (Relation.ZERO_OUT, Relation.REPLACE)
 
-METHODS = {
+
+def dp_sgd(parts: Parts) -> Params:
+    """Abadi et al. 2016."""
+    return parts.noised()
+
+
+def pdp_sgd(parts: Parts) -> Params:
+    """Projected (seed 000)."""
+    return parts.projected(parts.noised())
+
+
+def fdp_sgd(parts: Parts) -> Params:
+    """Feature: the two parts draw their batches independently (seed 003)."""
+    return parts.with_public(parts.noised())
+
+
+def fpdp_sgd(parts: Parts) -> Params:
+    """Feature-projective: the parts meet after the noise and the projection (seed 003)."""
+    return parts.with_public(parts.projected(parts.noised()))
+
+
+def plain_sgd(parts: Parts) -> Params:
+    """An ordinary gradient."""
+    return parts.plain()
+
+
+METHODS: dict[str, Method] = {
     m.name: m
     for m in (
         Method(
             name="non-private",
+            update=plain_sgd,
             summary="ordinary training on shuffled batches; for public data and as the upper reference",
             leaves_open=("everything: the weights may hold the training pictures",),
         ),
         Method(
             name="public-only",
+            update=plain_sgd,
             summary="ordinary training on the public views of the data and their labels, and on nothing else of them; "
             "what any feature-private method must beat",
             public_views=True,
@@ -87,15 +142,18 @@ METHODS = {
         ),
         Method(
             name="dp-sgd",
+            update=dp_sgd,
             summary="every unit's gradient is clipped, a Poisson sample of them is summed, Gaussian noise is added",
             private=True,
             protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
             leaves_open=_POPULATION,
             costs=(_CLIPS,),
             relations=_EVERY,
+            auditable=True,
         ),
         Method(
             name="pdp-sgd",
+            update=pdp_sgd,
             summary="dp-sgd, whose noised sum is projected onto the directions in which gradients of public units are "
             "largest: most of the noise lies elsewhere and is dropped",
             private=True,
@@ -107,6 +165,7 @@ METHODS = {
         ),
         Method(
             name="fdp-sgd",
+            update=fdp_sgd,
             summary="dp-sgd for what a public view leaves out, beside ordinary gradients of the public views; the two "
             "batches are drawn independently",
             private=True,
@@ -118,6 +177,7 @@ METHODS = {
         ),
         Method(
             name="fpdp-sgd",
+            update=fpdp_sgd,
             summary="fdp-sgd, whose noised sum is projected as in pdp-sgd",
             private=True,
             projects=True,
@@ -130,6 +190,19 @@ METHODS = {
     )
 }
 """Every method by name."""
+
+
+def register_method(method: Method) -> Method:
+    """Enter a method, so that plans may name it.
+
+    Raises:
+        DposeError: there is another of that name.
+    """
+    if METHODS.get(method.name, method) != method:
+        raise DposeError("there is another method of that name", method.name, "choose another name")
+    METHODS[method.name] = method
+    return method
+
 
 SUBSPACES = ("public", "random", "identity")
 

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.units import MAX_VIEWS, CanonicalUnits, Metric, Task, UnitBatch, View
+from dpose.units import MAX_VIEWS, CanonicalUnits, UnitBatch, View, WrappedTask, WrappedUnits
 
 Kind = Literal["blur", "pixelize"]
 Grid = NDArray[np.uint8]
@@ -149,7 +149,7 @@ class PublicView:
         return width if self.kind == "blur" else float(round(width))
 
 
-class PublicViews:
+class PublicViews(WrappedUnits):
     """The public views of a dataset's units, as a `UnitDataset`: what `public-only` trains on.
 
     The grids are computed when a unit is first asked for and kept (1.5 kB a crop); nothing is ever computed from
@@ -163,26 +163,13 @@ class PublicViews:
         view: psi.
     """
 
+    dataset: CanonicalUnits
+
     def __init__(self, dataset: CanonicalUnits, view: PublicView | None = None) -> None:
-        self.dataset, self.view = dataset, view or PublicView()
+        super().__init__(dataset)
+        self.view = view or PublicView()
         self._held: dict[int, tuple[tuple[View, tuple[int, ...]], ...]] = {}
         self._lock = threading.Lock()
-
-    @property
-    def unit(self) -> str:
-        """The dataset's."""
-        return self.dataset.unit
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def unit_id(self, index: int) -> str:
-        """The unit's name in the dataset."""
-        return self.dataset.unit_id(index)
-
-    def content_hashes(self, index: int) -> tuple[str, ...]:
-        """The hashes of the unit's pictures, so that it is known to be the same unit."""
-        return self.dataset.content_hashes(index)
 
     def canonical(self, index: int) -> list[View]:
         """The public view of every canonical view, restored to its size, with its labels and weight."""
@@ -207,7 +194,7 @@ class PublicViews:
         return [self.augmented(views[v], np.random.default_rng(seed)) for v, seed in _draws(len(views), rng)]
 
 
-class ResidualViews:
+class ResidualViews(WrappedUnits):
     """Pictures beside their public views, under the same draws: what the private term of the residual loss needs.
 
     `load` gives the views of the dataset itself. Besides the labels each target holds `PUBLIC`, its public view: a
@@ -218,23 +205,8 @@ class ResidualViews:
     """
 
     def __init__(self, public: PublicViews) -> None:
+        super().__init__(public)
         self.public = public
-
-    @property
-    def unit(self) -> str:
-        """The dataset's."""
-        return self.public.unit
-
-    def __len__(self) -> int:
-        return len(self.public)
-
-    def unit_id(self, index: int) -> str:
-        """The unit's name in the dataset."""
-        return self.public.unit_id(index)
-
-    def content_hashes(self, index: int) -> tuple[str, ...]:
-        """The hashes of the unit's pictures."""
-        return self.public.content_hashes(index)
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's views and public views under equal draws, at most `MAX_VIEWS` of them."""
@@ -251,7 +223,7 @@ class ResidualViews:
         return both
 
 
-class Residual:
+class Residual(WrappedTask):
     """A task whose loss is l(x, y) - l(psi(x), y), for views made by `ResidualViews`.
 
     Its gradient and that of l(psi(x), y) sum to that of l(x, y). It is the smaller the more the public view says, so
@@ -261,14 +233,6 @@ class Residual:
     Args:
         task: The task whose loss is meant.
     """
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.name = task.name
-
-    def build_model(self, config: Any) -> torch.nn.Module:
-        """A fresh model, the task's own."""
-        return self.task.build_model(config)
 
     def loss(
         self,
@@ -295,10 +259,6 @@ class Residual:
         batch = self.task.collate(labels)
         targets = {**batch.targets, PUBLIC: self.task.collate(public).inputs}
         return UnitBatch(batch.inputs, targets, batch.weights)
-
-    def metric(self) -> Metric:
-        """A fresh metric, the task's own."""
-        return self.task.metric()
 
 
 def _draws(count: int, rng: np.random.Generator) -> list[tuple[int, int]]:

@@ -13,51 +13,35 @@ import torch
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.apart import random_units
-from dpose.training.assembly import assembled
-from dpose.training.gradients import clipped_sum, trainable_params
+from dpose.training.gradient import RunInputs, open_parts
+from dpose.training.gradients import trainable_params
 from dpose.training.guards import only_gradients
 from dpose.training.optim import OptimizerConfig
-from dpose.training.plan import BoundPlan
-from dpose.units import Task, UnitDataset, is_mixed
+from dpose.training.step import clipped_part
+from dpose.units import is_mixed
 
 
-def rehearse(
-    task: Task,
-    model: torch.nn.Module,
-    data: UnitDataset,
-    public: UnitDataset | None,
-    bound: BoundPlan,
-    optimizer: OptimizerConfig,
-    threads: int,
-) -> None:
+def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
     """Refuse what the first step would refuse. Nothing is written; the model and torch's generators stay as they are.
 
     Args:
-        task: The task.
-        model: On its device, in training mode.
-        data: The units of the run; one is read, for its shapes only.
-        public: Public units, for the methods that project.
-        bound: The plan.
+        inputs: What the run computes its gradients of; one unit is read, for its shapes only.
         optimizer: As configured.
-        threads: Threads that decode.
 
     Raises:
         DposeError: the method's parts do not fit the data, the loss or the model.
     """
-    plan = bound.plan
-    if is_mixed(task) and plan.kind.private and plan.kind.public_views and plan.private_loss == "residual":
+    model, bound, plan = inputs.model, inputs.bound, inputs.bound.plan
+    kind = plan.kind
+    if is_mixed(inputs.task) and kind.private and kind.public_views and plan.private_loss == "residual":
         raise DposeError(
             "the residual loss has no passes in bfloat16",
             f"{plan.method}, private_loss residual",
             "leave --precision out, or take the private loss plain",
         )
     optimizer.build([p for p in model.parameters() if p.requires_grad], bound.steps)
-    noise = AesNoise(Key.from_seed(0))
-    with assembled(
-        task, model, data, public, bound, noise, b"rehearsal", views_at_once=1, threads=threads
-    ) as assembly:
-        assembly.updates(0)
-        engine = assembly.private
+    with open_parts(inputs, AesNoise(Key.from_seed(0)), b"rehearsal", 1) as parts:
+        engine = parts.private
         if engine is None:
             return
         params = trainable_params(model)
@@ -65,4 +49,4 @@ def rehearse(
         batch = random_units(like, 1, 1).to(next(iter(params.values())).device)
         with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model):
             warnings.simplefilter("ignore")  # the first step tells
-            clipped_sum(engine.task, model, params, batch, plan.clip_norm, normalise=plan.normalise)
+            clipped_part(engine, params, batch)

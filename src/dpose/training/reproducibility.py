@@ -36,11 +36,13 @@ def environment(device: torch.device, views_at_once: int, processes: int, *parts
         device: Where the model is.
         views_at_once: The micro-batch: it decides in which order sums are taken.
         processes: How many share a step.
-        parts: The objects whose code counts besides dpose's own: task, model, data.
+        parts: The objects whose code counts besides dpose's own: task, model, data, the method's update.
     """
     return {
         "dpose's code": _code(tuple(sorted(Path(__file__).parents[1].rglob("*.py")))),
-        "the code of task, model and data": _code(tuple(sorted({f for part in parts if (f := _file(part))}))),
+        "the code of task, model, data and method": _code(
+            tuple(sorted({f for part in parts if (f := _file(part))}))
+        ),
         "Python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
@@ -57,7 +59,7 @@ def code_digest(*parts: object) -> bytes:
     """A digest of what computes a step: dpose's code, that of `parts`, and the versions of what they stand on."""
     cpu = torch.device("cpu")
     found = environment(cpu, 0, 0, *parts)
-    names = ("dpose's code", "the code of task, model and data", "Python", "torch", "numpy")
+    names = ("dpose's code", "the code of task, model, data and method", "Python", "torch", "numpy")
     return hashlib.sha256("\n".join(found[name] for name in names).encode()).digest()
 
 
@@ -107,7 +109,7 @@ def digest_of(tensors: Params) -> bytes:
 
 def _file(part: object) -> Path | None:
     try:
-        return Path(inspect.getfile(type(part)))
+        return Path(inspect.getfile(part if inspect.isroutine(part) else type(part)))
     except TypeError:  # typed at a prompt
         return None
 

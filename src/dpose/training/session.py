@@ -29,6 +29,7 @@ from dpose.training.checkpoint import last_checkpoint
 from dpose.training.distributed import ProcessGroup
 from dpose.training.folder import NoLog, RunLog, updates_of, write_config
 from dpose.training.loop import Ended, Loop
+from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan
 from dpose.training.reproducibility import MICRO_BATCH, digest_of
 
@@ -42,10 +43,9 @@ class TrainingSession:
         entry: What the run takes, for the account of the data.
         content: Digest of the data: ids, order, contents and labels of private and public units.
         seed: Of a seeded run.
-        query: What watching asks of private data, for the ledger.
         ranks: Which process of the run this is.
         resume: Whether the folder holds a run to go on with.
-        state_dir: Where keys and heads are kept.
+        options: Where keys and heads are kept, and what is scored, for the ledger.
         console: Where it is said what happens.
 
     Raises:
@@ -60,14 +60,14 @@ class TrainingSession:
         entry: Charge,
         content: bytes,
         seed: int | None,
-        query: Query | None,
         ranks: ProcessGroup,
         resume: bool,
-        state_dir: Path | None,
+        options: RunOptions,
         console: Console,
     ) -> None:
         self.folder, self.bound, self.entry, self.content, self.seed = folder, bound, entry, content, seed
-        self.query, self.ranks, self.state_dir, self.console = query, ranks, state_dir, console
+        self.ranks, self.state_dir, self.console = ranks, options.state_dir, console
+        self.query: Query | None = options.watch.query() if options.watch else None
         self.saved = last_checkpoint(folder, console) if resume else None
         self.head, self.counted, self.run_id = "", 0, ""
         self.around: dict[str, str] = {}

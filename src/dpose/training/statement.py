@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, Query
@@ -24,14 +24,34 @@ PUBLIC_ONLY = (
 """What a reader of a statement without a claim must know where the data had public views."""
 
 
+@dataclass(frozen=True)
+class StatementFacts:
+    """Lines for a run's statement.
+
+    Attributes:
+        public: Facts that the guarantee treats as public (where the first weights are from, ...).
+        conditional_on: What the guarantee takes as given.
+        caveats: What the reader must know besides `CAVEATS`.
+    """
+
+    public: Sequence[str] = ()
+    conditional_on: Sequence[str] = ()
+    caveats: Sequence[str] = ()
+
+    def __add__(self, other: StatementFacts) -> StatementFacts:
+        return StatementFacts(
+            (*self.public, *other.public),
+            (*self.conditional_on, *other.conditional_on),
+            (*self.caveats, *other.caveats),
+        )
+
+
 def run_statement(
     bound: BoundPlan,
+    facts: StatementFacts,
     *,
     seeded: bool,
     head: str,
-    public: Sequence[str],
-    conditional_on: Sequence[str],
-    caveats: Sequence[str],
     counted: int,
     queries: Sequence[Query] = (),
     start: Inherited | None = None,
@@ -44,18 +64,17 @@ def run_statement(
 
     Args:
         bound: What ran.
+        facts: What else stands in it.
         seeded: Whether the noise came from a seed.
         head: The ledger's last hash; empty without a ledger.
-        public: Facts that the guarantee treats as public.
-        conditional_on: What the guarantee takes as given.
-        caveats: What the reader must know besides `CAVEATS`.
         counted: The steps that count by the ledger.
         queries: What else was computed from private data.
         start: What the first weights mean for the claim: the events of runs that they come from count, too.
     """
     plan, start = bound.plan, start or Inherited()
-    public, conditional_on = [*start.facts, *public], sorted({*start.conditions, *conditional_on})
-    caveats = [*start.caveats, *caveats]
+    public = [*start.facts, *facts.public]
+    conditional_on = tuple(sorted({*start.conditions, *facts.conditional_on}))
+    caveats = (*start.caveats, *facts.caveats)
     if plan.kind.public_views:
         public = ["of every unit its public view and its labels", *public]
     if bound.event is None or bound.epsilon is None:
@@ -64,7 +83,7 @@ def run_statement(
             unit=plan.unit or "unit",
             n=bound.n,
             public=tuple(public) if plan.kind.public_views else (),
-            conditional_on=tuple(conditional_on),  # for whoever starts from these weights
+            conditional_on=conditional_on,  # for whoever starts from these weights
             queries=tuple(queries),
             caveats=(*(PUBLIC_ONLY if plan.kind.public_views and not start.whole else ()), *caveats),
             plan_sha256=bound.sha256,
@@ -87,7 +106,7 @@ def run_statement(
         accountant=plan.accountant,
         n=bound.n,
         public=(f"the {number}, {bound.n:,}", "all settings of the run", *public),
-        conditional_on=tuple(conditional_on),
+        conditional_on=conditional_on,
         events=(event, *start.events),
         queries=tuple(queries),
         caveats=(*CAVEATS, *caveats),

@@ -22,7 +22,7 @@ from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params, clipped_sum, grid_of, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
-from dpose.units import Task
+from dpose.units import Task, UnitBatch
 
 _LOSS = "the loss"  # beside parameters' names, which have no blank
 
@@ -91,9 +91,7 @@ def private_gradient(
     totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in params.items()}
     # padded: a unit is computed in one and the same shape, whatever else was sampled
     for batch in engine.loader.micro_batches(_share(sample, ranks), step, engine.views_at_once, padded=True):
-        part = clipped_sum(
-            engine.task, engine.model, params, batch.to(device), plan.clip_norm, normalise=plan.normalise
-        )
+        part = clipped_part(engine, params, batch.to(device))
         for name, value in part.items():
             totals[name] += steps.steps(value).to(device)
         if on_micro_batch:
@@ -104,6 +102,12 @@ def private_gradient(
     sums = {name: steps.values(total) for name, total in totals.items()}
     noisy = add_gaussian(sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, context))
     return {name: (value / bound.divisor).to(params[name]) for name, value in noisy.items()}
+
+
+def clipped_part(engine: Engine, params: Params, batch: UnitBatch) -> Params:
+    """The clipped sum over a micro-batch, as the plan clips: private until it is noised."""
+    plan = engine.bound.plan
+    return clipped_sum(engine.task, engine.model, params, batch, plan.clip_norm, normalise=plan.normalise)
 
 
 def plain_batches(engine: Engine, first: int = 0) -> Iterator[NDArray[np.int64]]:

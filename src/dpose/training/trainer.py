@@ -3,6 +3,9 @@
     run = dpose.train(task, model, private=units, plan=plan, out="runs/mpii")
     print(run.statement.paragraph())
 
+    plan.bind_to -> sample -> per-unit gradients -> clip -> sum -> noise -> the method's post-processing -> optimizer
+    (`plan`)        (`step.private_gradient`, with `gradients`)             (`methods`, `gradient`)         (`loop`)
+
 What is private flows through `step.private_gradient` and nowhere else. What is printed, logged and saved is settings,
 public constants and post-processing of noised sums: loss, norms before noise, the share clipped and the size of a
 sample never leave the step where data is private.
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,24 +31,24 @@ from dpose.privacy.protected import Protected, protect, unit_of
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
-from dpose.training.assembly import assembled
 from dpose.training.charging import run_charge, tell_composed, watch_charge
 from dpose.training.distributed import ProcessGroup, process_group
-from dpose.training.first_weights import FirstWeights, digest_of_weights, first_of, inherited
+from dpose.training.first_weights import digest_of_weights, first_of, inherited
 from dpose.training.folder import model_card, write_run_folder
+from dpose.training.gradient import RunInputs, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched
-from dpose.training.kept import Places, keep_places
+from dpose.training.kept import keep_places
 from dpose.training.loader import Loader
 from dpose.training.loop import Ended, Loop, ReplayError
 from dpose.training.memory import fit_views_at_once
 from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.rehearsal import rehearse
 from dpose.training.reproducibility import NO_REPEAT, check_alike, code_digest, environment, repeatable
 from dpose.training.session import TrainingSession
-from dpose.training.statement import run_statement
-from dpose.training.validation import Validation
+from dpose.training.statement import StatementFacts, run_statement
 from dpose.units import Task, UnitBatch, UnitDataset, most_views
 
 
@@ -75,30 +78,18 @@ def train(
     private: UnitDataset | Protected,
     plan: TrainingPlan,
     out: str | Path,
-    resume: bool = False,
     public: UnitDataset | None = None,
-    watch: Validation | None = None,
     optimizer: OptimizerConfig | None = None,
     seed: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    public_facts: Sequence[str] = (),
-    conditional_on: Sequence[str] = (),
-    caveats: Sequence[str] = (),
-    state_dir: Path | None = None,
-    views_at_once: int | None = None,
-    threads: int = 2,
-    console: Console | None = None,
-    data_name: str | None = None,
-    what: str = "training",
-    start: FirstWeights | str | Path | None = None,
-    places: Places | None = None,
+    resume: bool = False,
+    options: RunOptions | None = None,
 ) -> Run:
     """Train `model` on `private` as `plan` says and write a run folder.
 
     **Guarantee.** For a private method: (epsilon, delta)-differential privacy of everything in the run folder, for the
     plan's unit and neighbouring relation; `Run.statement` carries it and `docs/proofs/dp-sgd.md` proves it. With `seed`
     there is none, because whoever knows the seed knows the noise; the statement then says so. What the model's first
-    weights learnt from is part of the claim (`start`): the account is asked before anything is charged.
+    weights learnt from is part of the claim (`options.start`): the account is asked before anything is charged.
 
     Args:
         task: Gives the loss and collates views.
@@ -108,46 +99,34 @@ def train(
         plan: The method and its budget.
         out: The run folder; must not exist (or be empty), unless `resume`. With several processes (`torchrun`) all of
             them must see it.
+        public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
+        optimizer: AdamW with a cosine schedule by default.
+        seed: Makes the run reproducible and takes its guarantee away.
         resume: Go on from the last checkpoint in `out`, with the arguments that the run began with. Steps that were
             taken after it are taken again: at no cost where they come out the same to the last bit, otherwise with a
             new key and counted twice, and the run ends early enough to keep its epsilon (docs/proofs/resume.md).
-        public: Extra data nobody needs protected, for the methods that use some; the others leave it unread.
-        watch: Scored before the first step and some ten times after; see `Validation` for what that means.
-        optimizer: AdamW with a cosine schedule by default.
-        seed: Makes the run reproducible and takes its guarantee away.
-        settings: Written to `config.json` under "run", and so into a folder that travels: without paths.
-        public_facts: Further lines for the statement's list of what is public (where the first weights are from, ...).
-        conditional_on: What the guarantee takes as given, for the statement.
-        caveats: Further caveats for the statement.
-        state_dir: Where the ledger's head is kept apart; the user's state folder by default.
-        views_at_once: The micro-batch in views; fitted to memory when None.
-        threads: Threads that decode pictures.
-        console: Where progress goes; None for the terminal.
-        data_name: What the account calls the data (`dpose account`).
-        what: What the account calls the run: "training" or "audit".
-        start: Where the model's weights are from: a model folder or a file of weights, or as `FirstWeights` says;
-            `FirstWeights.drawn()` for weights drawn at random. None: the account is searched for just these weights,
-            and where no run released them the statement takes as given that no unit had influence on them.
-        places: The settings with their paths, kept in the state folder by the run's name (`kept_places`).
+        options: Where the weights are from, what is scored, what the statement says besides, threads and memory.
 
     Raises:
         DposeError: `out` exists (or holds nothing to resume), the plan does not fit the data, a unit cannot be read,
             the model cannot be trained privately as it is, its first weights learnt from the same pictures without a
-            guarantee, or `watch` shows pictures that the run protects.
+            guarantee, or `options.watch` shows pictures that the run protects.
     """
     folder, place = Path(out), process_group()
+    options, optimizer = options or RunOptions(), optimizer or OptimizerConfig()
     if not resume:
         check_free(folder, may_be_empty=True)
-    console = (console or Console()) if place.first else Console(quiet=True)
-    optimizer = optimizer or OptimizerConfig()
-    params = trainable_params(model)
-    if not params:
+    console = (options.console or Console()) if place.first else Console(quiet=True)
+    threads, kind = options.threads, plan.kind
+    if not trainable_params(model):
         raise DposeError("the model has no trainable parameters", fix="choose another --strategy")
-    if plan.kind.reads_private_data:
+    if kind.reads_private_data:
         check_model(model)
+
+    # the plan, bound to the data: nothing below takes its rate, its clipping norm or its noise from elsewhere
     used = _public_units(plan, public)
     own = as_protected(private, plan, threads, console)
-    data, content = own.data, own.identity.digest
+    content = own.identity.digest
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind_to(own)
     opened = None
@@ -155,99 +134,63 @@ def train(
         check_disjoint(used, own, threads, console)
         of_used = protect(used, threads=threads).identity
         content, opened = hashlib.sha256(content + of_used.digest).digest(), of_used.marks
-    if watch and plan.kind.reads_private_data:
-        check_not_watched(watch.units, own, threads, console)
-    _agree(place, model, content, bound, optimizer, (seed, resume, views_at_once), (task, model, own.source))
-    entry = run_charge(
-        folder,
-        bound,
-        own,
-        what,
-        data_name or type(own.source).__name__,
-        opened=opened,
-        seeded=seed is not None,
-        resume=resume,
-    )
-    known = inherited(first_of(start, model), entry, plan, charges(state_dir))
+    if options.watch and kind.reads_private_data:
+        check_not_watched(options.watch.units, own, threads, console)
+    code = (task, model, own.source, kind.update)
+    _agree(place, model, content, bound, optimizer, (seed, resume, options.views_at_once), code)
+
+    # what it takes from the account of its data; whatever can be refused is refused before it is charged
+    entry = run_charge(folder, bound, own, options, opened=opened, seeded=seed is not None, resume=resume)
+    known = inherited(first_of(options.start, model), entry, plan, charges(options.state_dir))
     entry = replace(entry, start=known.digest)
-    scored = watch_charge(watch, entry, threads, console)
+    scored = watch_charge(options, entry, console)
     if place.first:
         for asked in filter(None, (entry, scored)):
-            check_budgets(asked, state_dir)
+            check_budgets(asked, options.state_dir)
         tell_composed(known, bound, console)
     model.train()
-    rehearse(task, model, data, used, bound, optimizer, threads)
-    query = watch.query() if watch else None
+    inputs = RunInputs(task, model, own.data, used, bound, threads, place)
+    rehearse(inputs, optimizer)
+
     with contextlib.ExitStack() as held:
         if place.first:
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
-        attempt = TrainingSession(
-            folder, bound, entry, content, seed, query, place, resume, state_dir, console
-        )
-        device = next(iter(params.values())).device
-        if plan.kind.private:
-            held.enter_context(exact_arithmetic(device))
-        fitted = (
-            views_at_once
-            or attempt.micro_batch
-            or fit_views_at_once(task, model, _example(task, data, threads), clipped=plan.kind.private)
-        )
-        fitted = -place.highest(-fitted)  # the least of all processes'
-        repeats = repeatable(device)
-        if plan.kind.private:
-            most = plan.copies * most_views(data)
-            with console.status("looking whether units stay apart on this machine"):
-                like = _example(task, data, threads).to(device)
-                repeats = check_units_apart(task, model, like, fitted, most) and repeats
-        repeats = not place.highest(int(not repeats))
-        around = environment(device, fitted, place.count, task, model, own.source)
+        session = TrainingSession(folder, bound, entry, content, seed, place, resume, options, console)
+        if kind.private:
+            held.enter_context(exact_arithmetic(inputs.device))
+        fitted, repeats = _fitted(inputs, options.views_at_once or session.micro_batch, console)
+        around = environment(inputs.device, fitted, place.count, *code)
         check_alike(around, place)
-        if plan.kind.private and not repeats:
-            console.print(NO_REPEAT, highlight=False)
+        config = _config(entry.id, inputs, optimizer, fitted, seed, options.settings)
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
         ended = None
         while ended is None:
-            noise = attempt.noise(around, repeats)
-            with assembled(
-                task,
-                model,
-                data,
-                used,
-                bound,
-                noise,
-                context,
-                views_at_once=fitted,
-                threads=threads,
-                ranks=place,
-            ) as assembly:
-                config = _config(entry.id, task, model, bound, optimizer, fitted, seed, settings)
-                loop = Loop(
-                    assembly, model, params, optimizer, folder, config, console, watch, before=known.events
-                )
+            noise = session.noise(around, repeats)
+            with open_parts(inputs, noise, context, fitted) as parts:
+                loop = Loop(parts, optimizer, folder, config, console, options.watch, known.events)
                 if place.first and scored:
-                    charge_account(scored, state_dir)
-                if place.first and places:
-                    keep_places(entry.id, places, state_dir)
+                    charge_account(scored, options.state_dir)
+                if place.first and options.places:
+                    keep_places(entry.id, options.places, options.state_dir)
                 try:
-                    ended = attempt.run(loop, noise)
+                    ended = session.run(loop, noise)
                 except ReplayError:
-                    attempt.forsake_key("an update came out otherwise")
+                    session.forsake_key("an update came out otherwise")
         loop.load_average()
         model.eval()
         statement = run_statement(
             bound,
+            options.facts
+            + StatementFacts(parts.facts, parts.conditions, tuple(session.caveats(loop.done, ended))),
             seeded=noise.seeded,
-            head=attempt.head,
-            counted=attempt.counted,
-            public=[*public_facts, *assembly.facts],
-            conditional_on=[*conditional_on, *assembly.conditions],
-            caveats=[*caveats, *attempt.caveats(loop.done, ended)],
-            queries=[query] if query else [],
+            head=session.head,
+            counted=session.counted,
+            queries=[session.query] if session.query else [],
             start=known,
         )
         if place.first:
-            note_weights(entry.id, digest_of_weights(model), state_dir)
+            note_weights(entry.id, digest_of_weights(model), options.state_dir)
             statement = write_run_folder(
                 folder,
                 model,
@@ -256,11 +199,32 @@ def train(
                 model_card(task.name, statement, config),
                 run_id=entry.id,
                 first_weights=known.digest,
-                state_dir=state_dir,
+                state_dir=options.state_dir,
             )
             if ended is not Ended.ASKED:
-                attempt.finish()
+                session.finish()
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
+
+
+def _fitted(inputs: RunInputs, views_at_once: int | None, console: Console) -> tuple[int, bool]:
+    """The micro-batch of all processes, and whether steps give the same bits again.
+
+    Raises:
+        DposeError: units do not stay apart on this machine (`dpose.training.apart`).
+    """
+    task, model, place, kind = inputs.task, inputs.model, inputs.ranks, inputs.bound.plan.kind
+    fitted = views_at_once or fit_views_at_once(task, model, _example(inputs), clipped=kind.private)
+    fitted = -place.highest(-fitted)  # the least of all processes'
+    repeats = repeatable(inputs.device)
+    if kind.private:
+        most = inputs.bound.plan.copies * most_views(inputs.data)
+        with console.status("looking whether units stay apart on this machine"):
+            like = _example(inputs).to(inputs.device)
+            repeats = check_units_apart(task, model, like, fitted, most) and repeats
+    repeats = not place.highest(int(not repeats))
+    if kind.private and not repeats:
+        console.print(NO_REPEAT, highlight=False)
+    return fitted, repeats
 
 
 def _make(folder: Path, resume: bool) -> None:
@@ -272,31 +236,30 @@ def _make(folder: Path, resume: bool) -> None:
         raise explain_os_error(error, folder) from error
 
 
-def _example(task: Task, data: UnitDataset, threads: int) -> UnitBatch:
+def _example(inputs: RunInputs) -> UnitBatch:
     """One unit, for its shape only."""
-    with contextlib.closing(Loader(task, data, AesNoise(Key.from_seed(0)), threads)) as loader:
-        return task.collate([loader.unit(0, 0)])
+    noise = AesNoise(Key.from_seed(0))
+    with contextlib.closing(Loader(inputs.task, inputs.data, noise, inputs.threads)) as loader:
+        return inputs.task.collate([loader.unit(0, 0)])
 
 
 def _config(
     run_id: str,
-    task: Task,
-    model: torch.nn.Module,
-    bound: BoundPlan,
+    inputs: RunInputs,
     optimizer: OptimizerConfig,
     views_at_once: int,
     seed: int | None,
-    settings: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    described = getattr(model, "config", None)
+    described = getattr(inputs.model, "config", None)
     return {
-        "task": task.name,
+        "task": inputs.task.name,
         "run_id": run_id,
         "model": described.to_dict() if described else {},
         "run": {
-            **(settings or {}),
-            "plan": bound.plan.to_dict(),
-            "bound": bound.constants(),
+            **settings,
+            "plan": inputs.bound.plan.to_dict(),
+            "bound": inputs.bound.constants(),
             "optimizer": asdict(optimizer),
             "seed": seed,
             "views_at_once": views_at_once,

@@ -69,6 +69,12 @@ class Training:
         return self.method == RECOMMENDED or (self.method != START and METHODS[self.method].private)
 
     @property
+    def on_views(self) -> bool:
+        """Whether it learns from public views alone: then there are two kinds of pictures to test it on."""
+        method = METHODS.get(self.method)
+        return method is not None and method.public_views and not method.private
+
+    @property
     def values(self) -> dict[str, Any]:
         """As JSON; without a variant where there is none, as in cells of grids that know no variants."""
         values = asdict(self)

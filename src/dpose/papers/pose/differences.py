@@ -104,7 +104,7 @@ def chosen(settings: Sequence[Training]) -> list[Pair]:
     From a variant of the recipe, the recipe.
     """
     start = [t for t in settings if t.method == START]
-    free = [t for t in settings if t.method == "public-only"]
+    free = [t for t in settings if t.on_views]
     pairs = []
     for recipe in (t for t in settings if t.method == RECOMMENDED and not t.variant):
         same = [t for t in settings if t.private and t.epsilon == recipe.epsilon and t != recipe]
@@ -150,4 +150,4 @@ def _row(pair: Pair, found: Difference) -> tuple[str, ...]:
 
 
 def _named(training: Training) -> str:
-    return named(training) + (", tested on sharp pictures" if training.method == "public-only" else "")
+    return named(training) + (", tested on sharp pictures" if training.on_views else "")

@@ -14,8 +14,7 @@ from dpose.papers.pose.cells import RUNS, START, Setup, Training, shipped
 from dpose.papers.pose.testing import tested
 from dpose.pose.folder import WEIGHTS, find_model
 from dpose.runs.places import check_begun
-from dpose.runs.pose import train_pose
-from dpose.runs.train import resume_task
+from dpose.runs.train import resume_task, train_run
 from dpose.training.folder import read_statement
 
 QUIET = Console(quiet=True)
@@ -50,7 +49,7 @@ def run_training(setup: Setup, training: Training, folder: Path, command: str = 
         run = folder / RUNS / training.key
         _train(setup, training, run, folder, command)
     seconds = time.perf_counter() - began
-    scores, people = tested(run, setup.evaluate, setup.tested, views=training.method == "public-only")
+    scores, people = tested(run, setup.evaluate, setup.tested, views=training.on_views)
     if people:
         place = folder / PEOPLE
         place.mkdir(exist_ok=True)
@@ -82,7 +81,7 @@ def _train(setup: Setup, training: Training, run: Path, folder: Path, command: s
     if run.exists() and not _begun(run):
         shutil.rmtree(run)
     if not run.exists():
-        ended = train_pose(config, run, QUIET, command=command)
+        ended = train_run(config, run, QUIET, command=command)
     else:
         if (run / "config.json").exists():
             check_begun(run, config)

@@ -102,9 +102,9 @@ def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) ->
         section(STRATEGIES[strategy])
         for method in references_of(methods):
             training = Training(method, strategy)
-            if method == "public-only":
-                add("public-only, tested on sharp pictures", training)
-                add("public-only, tested on public views", training, VIEWS)
+            if training.on_views:
+                add(f"{method}, tested on sharp pictures", training)
+                add(f"{method}, tested on public views", training, VIEWS)
             else:
                 add(NAMES[method], training)
         mine = [t for t in (*lines, *ours) if t.strategy == strategy and t.method in methods and t.private]
@@ -162,7 +162,7 @@ def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = 
 
 
 def _kinds(training: Training, scores: str) -> tuple[tuple[str, str], ...]:
-    if training.method == "public-only" and scores == SHARP:
+    if training.on_views and scores == SHARP:
         return (SHARP, ", tested on sharp pictures"), (VIEWS, ", tested on public views")
     return ((scores, ""),)
 

@@ -156,7 +156,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     for name, found in scores.items():
         if name and not shipped:
             title = f"{shown_spec(spec)}, {name}"
-            record_score(run, "pose", title, spec.public, len(units), found, {}, statement, QUIET)
+            record_score(run, title, spec.public, len(units), found, {}, statement, QUIET)
             statement = read_statement(run)
     values: dict[str, Any] = {
         "metric": "PCKh",

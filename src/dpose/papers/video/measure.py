@@ -17,9 +17,10 @@ from dpose.action.model import ActionConfig, fresh_model
 from dpose.action.task import ActionTask, AttributeTask
 from dpose.papers.video.methods import DELTA, VideoMethod, released_videos
 from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
-from dpose.training.score import metric_of_views
 from dpose.training.trainer import train
+from dpose.training.validation import metric_of_views
 
 ACTION_EPOCHS, ATTRIBUTE_EPOCHS, PRIVATE_EPOCHS = 8.0, 15.0, 15.0
 BATCH, PRIVATE_BATCH = 16, 64
@@ -136,8 +137,8 @@ def _learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: Training
             out=Path(place) / "run",
             optimizer=OptimizerConfig(lr=2e-3),
             seed=seed,
-            state_dir=Path(place) / "state",
-            console=quiet,
-            views_at_once=BATCH * units.views,
+            options=RunOptions(
+                state_dir=Path(place) / "state", console=quiet, views_at_once=BATCH * units.views
+            ),
         )
     return [metric_of_views(task, run.model, test, views_at_once=BATCH, console=quiet) for test in tests]

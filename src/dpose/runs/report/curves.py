@@ -81,13 +81,13 @@ def diagnostics_section(run: RunRecord) -> Html:
 
 
 def _watched_figure(run: RunRecord, watched: Watched) -> Html:
-    main = watched.moments[-1].score.main
+    last = watched.moments[-1].score
+    main = last.main
     known = [(m.step, value) for m in watched.moments if (value := m.score.columns.get(main)) is not None]
     if not known:
         return Html("")
     spent = [(float(m.step), at_most(m.epsilon)) for m in watched.moments if m.epsilon is not None]
-    title = f"{main[:1].lower()}{main[1:]} {watched.moments[-1].score.title}"
-    percent = ", %" if watched.moments[-1].score.metric == "PCKh" else ""
+    title = last.main_name
     describes = (
         f"{title} on {watched.name}: {brief(known[0][1])} after {known[0][0]:,} steps, {brief(known[-1][1])} after "
         f"{known[-1][0]:,}."
@@ -97,7 +97,7 @@ def _watched_figure(run: RunRecord, watched: Watched) -> Html:
         line_chart(
             known,
             describes,
-            y_title=title + percent,
+            y_title=", ".join(filter(None, (title, last.unit))),
             above=spent,
             above_title="epsilon spent",
             height=242 if spent else 214,

@@ -145,7 +145,7 @@ class _Log:
                 del points[later]
 
     def _score(self, step: int, line: Mapping[str, Any]) -> None:
-        name, score = text(line.get("data")), _score(line.get("result"))
+        name, score = text(line.get("data")), score_of(line.get("result"))
         if score is None:
             return
         spec = name.rpartition(", ")[0] or name  # a watched dataset is named with its number of units
@@ -163,7 +163,7 @@ def _evaluation(path: Path, log: _Log) -> Evaluation | None:
         values = mapping(json.loads(path.read_text(encoding="utf-8", errors="replace")))
     except (OSError, ValueError, RecursionError):
         return None
-    score, name = _score(values.get("result")), text(values.get("data"))
+    score, name = score_of(values.get("result")), text(values.get("data"))
     if score is None:
         return None
     trained_on = log.is_trained_on(name)
@@ -173,7 +173,7 @@ def _evaluation(path: Path, log: _Log) -> Evaluation | None:
     spec, others = spec_of(name, "evaluate"), values.get("beside")
     declared = spec.public if spec else values.get("public") is True
     beside = [mapping(other) for other in others] if isinstance(others, list) else []
-    named = [(text(other.get("name")), _score(other.get("result"))) for other in beside]
+    named = [(text(other.get("name")), score_of(other.get("result"))) for other in beside]
     return Evaluation(
         data=name,
         units=_count(values.get("units")),
@@ -185,8 +185,8 @@ def _evaluation(path: Path, log: _Log) -> Evaluation | None:
     )
 
 
-def _score(result: Any) -> Score | None:
-    """A metric's `to_dict`: PCKh's, or any flat one, whose numbers then are the columns."""
+def score_of(result: Any) -> Score | None:
+    """A metric's `to_dict` (`dpose.units.Result`), or any flat one, whose numbers then are the columns."""
     values = mapping(result)
     columns = values.get("columns")
     found = (
@@ -194,12 +194,17 @@ def _score(result: Any) -> Score | None:
     )
     if not found:
         return None
+    # as results were written before they named both
+    main = "Mean" if "Mean" in found else next(iter(found))
+    unit = "%" if found is columns and "predictions" not in values else ""
     visible = mapping(values.get("visible"))
     counts = [n for joint in SCORED if (n := _count(visible.get(MPII.joints[joint]))) is not None]
     return Score(
         metric=text(values.get("metric")),
         threshold=_number(values.get("threshold")),
         columns={name: _number(v) for name, v in found.items()},
+        main=named if (named := text(values.get("main"))) in found else main,
+        unit=text(values.get("unit", unit)),
         joints={
             threshold: {joint: _number(v) for joint, v in mapping(row).items()}
             for threshold, row in mapping(values.get("joints")).items()

@@ -25,6 +25,8 @@ class Score:
         metric: As in "PCKh"; may be empty.
         threshold: The one that the columns show; None for metrics that have none.
         columns: By name, in the metric's order; None where nothing was there to score.
+        main: The column that stands for the whole.
+        unit: Of the columns: "%", or "" for shares of one.
         joints: By threshold ("0.5"), then by joint.
         people: How many were scored; None where unknown.
         joints_seen: How many visible joints there were; None where unknown.
@@ -33,6 +35,8 @@ class Score:
     metric: str
     threshold: float | None
     columns: Mapping[str, float | None]
+    main: str
+    unit: str
     joints: Mapping[str, Mapping[str, float | None]]
     people: int | None = None
     joints_seen: int | None = None
@@ -43,9 +47,17 @@ class Score:
         return f"{self.metric}@{self.threshold:g}" if self.threshold is not None else self.metric
 
     @property
-    def main(self) -> str:
-        """The column that stands for the whole."""
-        return "Mean" if "Mean" in self.columns else next(iter(self.columns))
+    def main_name(self) -> str:
+        """What the main column is called by itself, as in "mean PCKh@0.5"."""
+        if self.main.lower() in self.title.lower():
+            return self.title
+        return f"{self.main[:1].lower()}{self.main[1:]} {self.title}".strip()
+
+    @property
+    def main_percent(self) -> float | None:
+        """The main column in percent; None where nothing was there to score."""
+        value = self.columns[self.main]
+        return value if value is None or self.unit == "%" else 100 * value
 
 
 @dataclass(frozen=True)

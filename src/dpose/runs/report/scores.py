@@ -196,7 +196,7 @@ def _pair(run: RunRecord) -> tuple[str, tuple[str, Score | None], tuple[str, Sco
 
 
 def _heading(result: Score) -> str:
-    return f"{result.title}, %" if result.metric == "PCKh" else result.title or "Score"
+    return ", ".join(filter(None, (result.title or "Score", result.unit)))
 
 
 def _what(result: Score) -> str:

@@ -1,0 +1,171 @@
+"""The tasks that commands train and score, one entry each; nothing else knows them by name.
+
+    register_task(TaskEntry("count", unit="image", prepare=..., scored=..., load=..., explain=...))
+
+`dpose.units.Task` is what the training engine knows of a task; an entry is what commands know besides: how its data are
+opened and its model is built, scored and read from a folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from rich.console import Console, RenderableType
+
+from dpose.errors import DposeError
+from dpose.training.first_weights import FirstWeights
+from dpose.training.statement import StatementFacts
+from dpose.training.validation import Validation
+from dpose.units import Result, Task, UnitDataset
+
+if TYPE_CHECKING:
+    from dpose.runs.config import RunConfig
+    from dpose.training.trainer import Run
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A configuration with its data opened and its model built: what `dpose.train` is given.
+
+    Attributes:
+        config: As it stands in the run folder.
+        task: The task.
+        model: On its device.
+        units: What the run trains on.
+        data_name: Of these data, as readers elsewhere may see it.
+        title: Of these data, for whoever starts the run.
+        start: Where the model's weights are from.
+        report: What the data say of themselves, where nobody in them needs protection: it counts labels and people.
+        public: Extra data nobody needs protected.
+        watch: Scored while training.
+        facts: For the statement.
+    """
+
+    config: RunConfig
+    task: Task
+    model: torch.nn.Module
+    units: UnitDataset
+    data_name: str
+    title: str
+    start: FirstWeights
+    report: tuple[str, ...] = ()
+    public: UnitDataset | None = None
+    watch: Validation | None = None
+    facts: StatementFacts = field(default_factory=StatementFacts)
+
+
+@dataclass(frozen=True)
+class ScoredData:
+    """Data that models are scored on.
+
+    Attributes:
+        units: Not augmented.
+        name: As readers elsewhere may see it.
+        unit: What a unit is.
+        public: Whether nobody in them needs protection.
+        same: Whether they have the name of those that the run was trained on.
+        score: A model's result on them, and the number of units that were scored.
+        report: What the data say of themselves.
+    """
+
+    units: UnitDataset
+    name: str
+    unit: str
+    public: bool
+    same: bool
+    score: Callable[[torch.nn.Module], tuple[Result, int]]
+    report: tuple[str, ...] = ()
+
+
+class Scored(Protocol):
+    """How a task opens data to score."""
+
+    def __call__(
+        self,
+        folder: Path,
+        model: torch.nn.Module,
+        data: str,
+        *,
+        limit: int | None,
+        detections: str | None,
+        console: Console,
+    ) -> ScoredData:
+        """The data `data` for the model in `folder`, at most `limit` units; `detections` are a detector's boxes."""
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """A task as commands know it.
+
+    Attributes:
+        name: As on the command line and in `config.json`; the `Task`'s own.
+        unit: What one unit of its data is where nothing else is said (`dpose.units.Unit`).
+        prepare: Data and model of a configuration.
+        scored: Data to score a model on.
+        load: The model in a folder, in evaluation mode.
+        explain: What a run would do, protect and cost.
+        stage: What comes before the run itself: the configuration to go on with, or a run that was stopped.
+        recipes: Whether recipes were chosen for it.
+        precisions: What its losses can be computed in.
+        pictures: Whether a report can show its pictures.
+    """
+
+    name: str
+    unit: str
+    prepare: Callable[[RunConfig, Console], PreparedRun]
+    scored: Scored
+    load: Callable[[Path], torch.nn.Module]
+    explain: Callable[[RunConfig], RenderableType]
+    stage: Callable[[RunConfig, Path, Console, str], RunConfig | Run] | None = None
+    recipes: bool = False
+    precisions: tuple[str, ...] = ("float32",)
+    pictures: bool = False
+
+
+DEFAULT_TASK = "pose"
+"""What is meant where a configuration or a model folder names none."""
+TASKS: dict[str, TaskEntry | str] = {"pose": "dpose.runs.pose", "action": "dpose.runs.action"}
+"""Every task by name: its entry, or the module whose `ENTRY` it is, imported when it is first asked for."""
+
+
+def register_task(entry: TaskEntry) -> TaskEntry:
+    """Enter a task, so that configurations may name it.
+
+    Raises:
+        DposeError: there is another of that name.
+    """
+    if TASKS.setdefault(entry.name, entry) != entry:
+        raise DposeError("there is another task of that name", entry.name, "choose another name")
+    return entry
+
+
+def task_entry(name: str) -> TaskEntry:
+    """The task called `name`.
+
+    Raises:
+        DposeError: there is none.
+    """
+    found = TASKS.get(name)
+    if found is None:
+        raise DposeError(f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
+    entry: TaskEntry = import_module(found).ENTRY if isinstance(found, str) else found
+    return entry
+
+
+def task_of(folder: Path) -> str:
+    """The task of the model in `folder`; "" where it does not say."""
+    try:
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("task", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def on_device(model: torch.nn.Module) -> torch.nn.Module:
+    """The model on the GPU, where there is one."""
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")

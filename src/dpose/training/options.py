@@ -1,0 +1,48 @@
+"""What a run may be told besides its plan: `dpose.train(..., options=RunOptions(start="runs/public"))`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dpose.training.first_weights import FirstWeights
+from dpose.training.kept import Places
+from dpose.training.statement import StatementFacts
+from dpose.training.validation import Validation
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a run starts from, what its statement and its records say, and how this machine takes its steps.
+
+    Attributes:
+        start: Where the model's weights are from: a model folder or a file of weights, or as `FirstWeights` says;
+            `FirstWeights.drawn()` for weights drawn at random. None: the account is searched for just these weights,
+            and where no run released them the statement takes as given that no unit had influence on them.
+        watch: Scored before the first step and some ten times after; see `Validation` for what that means.
+        facts: What the statement says besides what the run itself knows.
+        settings: Written to `config.json` under "run", and so into a folder that travels: without paths.
+        places: The settings with their paths, kept in the state folder by the run's name (`kept_places`).
+        data_name: What the account calls the data (`dpose account`).
+        what: What the account calls the run: "training" or "audit".
+        state_dir: Where the ledger's head is kept apart; the user's state folder by default.
+        views_at_once: The micro-batch in views; fitted to memory when None.
+        threads: Threads that decode pictures.
+        console: Where progress goes; None for the terminal.
+    """
+
+    start: FirstWeights | str | Path | None = None
+    watch: Validation | None = None
+    facts: StatementFacts = field(default_factory=StatementFacts)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    places: Places | None = None
+    data_name: str | None = None
+    what: str = "training"
+    state_dir: Path | None = None
+    views_at_once: int | None = None
+    threads: int = 2
+    console: Console | None = None

@@ -1,0 +1,251 @@
+"""A task and its metric are entered from outside: trained, scored, compared, verified; nothing else learns of them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch.func import functional_call
+
+from dpose.errors import DposeError
+from dpose.privacy.verify import verify_run
+from dpose.runs import tasks
+from dpose.runs.compare import comparison_table, draw_comparison, read_runs
+from dpose.runs.config import RunConfig
+from dpose.runs.evaluate import evaluate_run
+from dpose.runs.report.reading import read_run, score_of
+from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, register_task, task_entry, task_of
+from dpose.runs.train import explain_task, train_task
+from dpose.training.first_weights import FirstWeights
+from dpose.training.validation import Validation, metric_of_views
+from dpose.units import View, pad_views
+
+QUIET = Console(quiet=True)
+
+
+class Shades:
+    """`count` pictures of one grey each; what is asked is how bright they are."""
+
+    unit = "image"
+
+    def __init__(self, count, seed=0):
+        self.greys = np.random.default_rng(seed).integers(256, size=count)
+        self.seed = seed
+
+    def __len__(self):
+        return len(self.greys)
+
+    def unit_id(self, index):
+        return f"{self.seed}-{index}"
+
+    def content_hashes(self, index):
+        return (hashlib.sha256(self.unit_id(index).encode()).hexdigest(),)
+
+    def load(self, index, rng):
+        grey = self.greys[index]
+        return [View(np.full((2, 2, 3), grey, np.uint8), {"bright": np.float32(grey / 255)})]
+
+
+class Meter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(1, 1)
+        torch.nn.init.zeros_(self.line.weight)
+
+    def forward(self, inputs):
+        return self.line(inputs.float().mean((1, 2, 3))[:, None] / 255)[:, 0]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """A metric that nobody has heard of."""
+
+    share: float
+
+    def to_dict(self):
+        columns = {"worst": 0.0, "within a tenth": self.share}
+        return {"metric": "Hits", "main": "within a tenth", "unit": "", "columns": columns}
+
+
+class HitsMetric:
+    def __init__(self):
+        self.hits = []
+
+    def update(self, outputs, targets):
+        self.hits += ((outputs - targets["bright"]).abs() < 0.1).tolist()
+
+    def compute(self):
+        return Hits(float(np.mean(self.hits)))
+
+
+class ShadeTask:
+    name = "shade"
+
+    def build_model(self, config=None):
+        return Meter()
+
+    def loss(self, model, params, inputs, targets):
+        return (functional_call(model, dict(params), (inputs,)) - targets["bright"]) ** 2
+
+    def collate(self, units):
+        return pad_views(units)
+
+    def metric(self):
+        return HitsMetric()
+
+
+def opened(spec):
+    """`shades:COUNT:SEED`."""
+    _, count, seed = spec.split(":")
+    return Shades(int(count), int(seed))
+
+
+def prepare(config: RunConfig, console: Console) -> PreparedRun:
+    watch = (
+        Validation(opened(config.data.watch), config.data.watch, public=True) if config.data.watch else None
+    )
+    return PreparedRun(
+        config=config,
+        task=ShadeTask(),
+        model=Meter(),
+        units=opened(config.data.private),
+        data_name=config.data.private,
+        title=config.data.private,
+        start=FirstWeights.drawn(),
+        watch=watch,
+    )
+
+
+def scored(folder, model, data, *, limit, detections, console) -> ScoredData:
+    units = opened(data)
+
+    def score(model):
+        return metric_of_views(ShadeTask(), model, units, console=console), len(units)
+
+    return ScoredData(units, data, "image", public=False, same=False, score=score)
+
+
+def load(folder: Path) -> Meter:
+    from safetensors.torch import load_file
+
+    model = Meter()
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    return model.eval()
+
+
+@pytest.fixture(autouse=True)
+def shade(monkeypatch):
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    return register_task(
+        TaskEntry(
+            "shade",
+            "image",
+            prepare,
+            scored,
+            load,
+            explain=lambda config: f"{config.data.private}, explained",
+        )
+    )
+
+
+def config(**changes):
+    plan = {
+        "epsilon": 8.0,
+        "delta": 1e-4,
+        "steps": 30,
+        "expected_batch_size": 100,
+        "accountant": "rdp",
+        "clip_norm": 0.5,
+    }
+    data = {"private": "shades:600:1", "watch": "shades:50:7"}
+    optimizer = {"name": "adam", "lr": 0.2, "schedule": "constant", "warmup": 0.0}
+    return RunConfig.from_dict(
+        {"task": "shade", "data": data, "plan": plan, "optimizer": optimizer, **changes}
+    )
+
+
+def test_a_task_from_outside_is_trained_scored_and_verified(tmp_path):
+    out = tmp_path / "run"
+    done = train_task(config(), out, QUIET)
+    assert task_of(out) == "shade"
+    assert done.statement.unit == "image"
+    assert verify_run(out).spent == pytest.approx(done.statement.epsilon)
+    (result,) = evaluate_run(out, "shades:80:5", console=QUIET)
+    assert result.share > 0.6
+    # held-out private data: listed in the statement, under the metric's own name
+    found = verify_run(out)
+    assert [query.what for query in found.statement.queries] == ["Hits"]
+    with pytest.raises(DposeError, match="the units the run protects"):
+        evaluate_run(out, "shades:600:1", console=QUIET)
+    assert explain_task(config()) == "shades:600:1, explained"
+
+
+def test_a_metric_from_outside_is_in_evaluation_report_and_comparison(tmp_path):
+    out = tmp_path / "run"
+    train_task(config(), out, QUIET)
+    (result,) = evaluate_run(out, "shades:80:5", console=QUIET)
+    (file,) = (out / "evaluations").glob("*.json")
+    assert json.loads(file.read_text())["result"] == result.to_dict()
+
+    record = read_run(out)
+    (evaluation,), (watched,) = record.evaluations, record.watched
+    assert (evaluation.score.main, evaluation.score.unit) == ("within a tenth", "")
+    assert watched.moments[-1].score.main_name == "within a tenth Hits"
+    page = (out / "report.html").read_text()
+    assert "within a tenth Hits" in page
+    assert "Reports of shade runs show curves and scores" in page
+
+    (run,) = read_runs([out])
+    assert run.metric == "within a tenth Hits"
+    assert run.scores["shades:80:5, 80 units", run.metric] == pytest.approx(100 * result.share)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(comparison_table([run]))
+    assert "within a tenth Hits, or the metric named, in percent" in shown.getvalue()
+    draw_comparison([run], tmp_path / "both.svg")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"task": "shades"}, "unknown task 'shades'; choose one of pose, action, shade"),
+        ({"recipe": "recommended"}, "recipe recommended: was not chosen for shade"),
+        ({"precision": "bf16"}, "precision bf16: is not for shade"),
+    ],
+)
+def test_what_a_task_does_not_do_is_refused(changes, told):
+    with pytest.raises(DposeError) as refused:
+        config(**changes)
+    assert told in refused.value.line()
+
+
+def test_names_are_taken_once(shade):
+    assert register_task(shade) is shade
+    with pytest.raises(DposeError, match="another task of that name"):
+        register_task(TaskEntry("pose", "image", prepare, scored, load, explain=str))
+
+
+@pytest.mark.parametrize("name", ["pose", "action"])
+def test_the_tasks_that_come_with_dpose(name):
+    entry = task_entry(name)
+    assert entry.name == name
+
+
+@pytest.mark.parametrize(
+    ("result", "named", "percent"),
+    [
+        ({"metric": "PCKh", "threshold": 0.5, "columns": {"Head": 1.0, "Mean": 12.5}}, "mean PCKh@0.5", 12.5),
+        ({"metric": "OKS AP", "columns": {"AP": 0.25, "AP50": 0.5}, "predictions": 9}, "OKS AP", 25.0),
+        ({"metric": "Top-1", "columns": {"Top-1": 40.0}, "clips": 10}, "Top-1", 40.0),
+        ({"accuracy": 0.5}, "accuracy", 50.0),
+    ],
+)
+def test_results_that_were_written_before_they_named_their_main_number(result, named, percent):
+    score = score_of(result)
+    assert (score.main_name, score.main_percent) == (named, percent)
