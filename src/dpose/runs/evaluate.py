@@ -16,7 +16,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.pose.ap import APResult
-from dpose.pose.data import SOURCES, Augment, DataSpec, open_data
+from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseModel
@@ -84,7 +84,7 @@ def evaluate_run(
     )
     paths = (folder, *(other for _, other in beside))
     results: list[PCKhResult | APResult] = []
-    if SOURCES[spec.name].coco is not None:
+    if spec.dataset.oks:
         for path in paths:
             found, count = score_boxes(
                 _placed(path), spec, detections=detections, limit=limit, console=console
