@@ -15,6 +15,8 @@ FLOORS = {
     "files": 0,
     "jit": 0,
     "stats": 0,
+    "data_spec": 0,
+    "tensors": 0,
     "privacy": 1,
     "media": 1,
     "scene": 1,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,3 +46,13 @@ def naming(path: Path) -> Iterator[None]:
         raise DposeError(
             f"{error.where}: {error.what}" if error.where else error.what, str(path), error.fix
         ) from error
+
+
+def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
+    """A question after the known word nearest to a misspelt one, `before` set before it; "" where none is near.
+
+    >>> did_you_mean("epsilonn", ("epsilon", "delta"), "plan.")
+    'did you mean plan.epsilon?'
+    """
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"did you mean {before}{near[0]}?" if near else ""

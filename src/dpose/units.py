@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_VIEWS = 8
 """A unit with more views than this gives a random `MAX_VIEWS` of them (DESIGN.md's bound on padding)."""
@@ -261,6 +263,7 @@ def is_mixed(task: Task) -> bool:
 
 def pad_units(batch: UnitBatch, units: int) -> UnitBatch:
     """The batch with empty units at its end, `units` in all. They have no weight, so their gradients count as zero."""
+    import torch
 
     def padded(t: torch.Tensor) -> torch.Tensor:
         return torch.cat([t, t.new_zeros((units - len(batch), *t.shape[1:]))])
@@ -300,6 +303,8 @@ def pad_views(units: Sequence[Sequence[View]]) -> UnitBatch:
             weights[u, v] = view.weight
             for k, value in view.target.items():
                 targets[k][u, v] = value
+    import torch
+
     # channels before time and space: (..., [T,] H, W, C) -> (..., C, [T,] H, W)
     inputs = torch.from_numpy(images).movedim(-1, 2).contiguous()
     return UnitBatch(inputs, {k: torch.from_numpy(v) for k, v in targets.items()}, torch.from_numpy(weights))

@@ -151,7 +151,7 @@ def test_what_cannot_be_released_is_said_and_the_rest_attacked(capsys, attack):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--data", "lspet:/data/lspet"], ("does not say who is in its pictures",)),
+        (["--data", "lspet:/data/lspet"], ("no people called 'lspet'",)),
         (["--data", "synthetic:ward:train"], ("cannot attack the split", "the attacker knows the rest")),
         (["--data", "synthetic:street"], ("street", "ward")),
         (["--data", "folder:nowhere"], ("no such folder",)),

@@ -177,7 +177,7 @@ class TestMistakes:
         refused(
             capsys,
             [*PUBLIC, "--data", "synthetic:studio", "--annotations", "labels.json", "--out", "run"],
-            "synthetic takes no annotations file",
+            "synthetic takes no option annotations",
         )
 
     def test_one_of_several_is_absent(self, capsys):

@@ -6,7 +6,6 @@ from dpose.pose.data import spec as module
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.spec import DataSpec, open_data
 from dpose.pose.data.units import PoseUnits
-from dpose.scene import SPLITS as SCENE_SPLITS
 
 SIZE = (64, 48)
 
@@ -105,10 +104,6 @@ def test_what_settings_are_chosen_on_is_not_public_and_not_what_benchmarks_repor
             assert not test.same_units(DataSpec(name, "x", reported))
 
 
-def test_the_splits_written_here_are_the_scenes_own():
-    assert module.SOURCES["synthetic"].splits == tuple(SCENE_SPLITS)
-
-
 def test_arguments_reach_the_units():
     units = open_data(
         "synthetic:ward", purpose="train", input_size=SIZE, augment=Augment.private(), unit="crop", limit=5
@@ -126,14 +121,14 @@ def test_a_limit_that_leaves_nothing_is_refused(limit):
         open_data("synthetic:ward", purpose="train", input_size=SIZE, limit=limit)
 
 
-def test_an_empty_split_is_refused_with_its_reasons(monkeypatch):
+def test_an_empty_split_is_refused_with_its_reasons(monkeypatch, tmp_path):
     def nobody(root, split, *, input_size, augment, unit):
         return PoseUnits([], input_size=input_size, report=["3 left out: people without a visible joint"])
 
-    source = module.DataKind("a folder", ("private",), {"train": "private", "evaluate": "private"}, nobody)
+    source = module.PoseDataset(splits=("private",), default={"train": "private"}, open=nobody)
     monkeypatch.setitem(module.SOURCES, "lspet", source)
     with pytest.raises(DposeError, match="no labelled person; 3 left out"):
-        open_data("lspet:/d", purpose="train", input_size=SIZE)
+        open_data(f"lspet:{tmp_path}", purpose="train", input_size=SIZE)
 
 
 def test_real_data_opens_by_its_spec(lspet):

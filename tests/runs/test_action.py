@@ -81,7 +81,7 @@ def test_a_score_on_private_looking_data_is_listed(run):
 def test_mistakes_are_told(tmp_path):
     for changes, message in (
         ({"plan": {"unit": "image"}}, "no unit 'image'"),
-        ({"model": {"preset": "5m"}}, "a pose model's"),
+        ({"model": {"preset": "5m"}}, "a pose model"),
         ({"model": {"strategy": "finetune"}}, "starts from trained weights"),
         ({"data": {"private": "vispr:x"}}, "no such folder"),
     ):

@@ -45,7 +45,7 @@ def test_round_trip_through_yaml(tmp_path):
         ("data.limit", 0, "data.limit"),
         ("plan.epsilon", "much", "plan.epsilon"),
         ("plan.epsilon", -1.0, "epsilon must be"),
-        ("model.preset", "huge", "model.preset"),
+        ("model.preset", 3, "model.preset"),
         ("version", 2, "version"),
         ("seed", -1, "seed"),
     ],

@@ -5,7 +5,6 @@ Neither has BatchNorm, dropout or stochastic depth: nothing mixes clips and noth
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dpose.action.nano import TUBE, NanoNet
-from dpose.errors import DposeError
+from dpose.errors import DposeError, did_you_mean
 
 ActionPreset = Literal["nano", "mvit-b"]
 ActionStrategy = Literal["finetune", "full", "scratch"]
@@ -94,8 +93,7 @@ class ActionConfig:
         known = [field.name for field in fields(cls)]
         for key in values:
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, 1)
-                raise DposeError(f"unknown key {key}", where, f"did you mean {near[0]}?" if near else "")
+                raise DposeError(f"unknown key {key}", where, did_you_mean(str(key), known))
         try:
             given = {**values, "classes": tuple(values["classes"])}
             if "input_size" in given:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpose.attacks.adversary import AttackerEffort, AttackerTraining
-from dpose.attacks.identities import Identities, open_identities
+from dpose.attacks.identities import Identities, IdentitySpec, open_identities
 from dpose.attacks.report import AttackReport
 from dpose.attacks.sweep import AttackSweep
 from dpose.attacks.transforms import RAW, Transform, all_transforms, epsilon_of_all
@@ -123,7 +123,7 @@ class AttackConfig:
     @property
     def folder_mode(self) -> int:
         """Who may look into the report's folder: its owner alone where it shows somebody's pictures."""
-        return 0o755 if self.data.startswith("synthetic:") else 0o700
+        return 0o755 if IdentitySpec.parse(self.data).dataset.rendered else 0o700
 
     def caveats(self) -> tuple[str, ...]:
         """What a reader of the results must know."""
@@ -143,7 +143,7 @@ class AttackConfig:
             f"All noise came from seed {self.seed}, so that the figures can be repeated. Pictures made so protect "
             "nobody; dpose pixelize draws its noise from the operating system."
         )
-        if not self.data.startswith("synthetic:"):
+        if not IdentitySpec.parse(self.data).dataset.rendered:
             said.append(
                 "This report shows raw pictures of some of the people: keep it where they may be seen."
             )

@@ -7,23 +7,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.attacks.appearance import Descriptors, describe_appearance
+from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
 from dpose.media.images import IMAGE_SUFFIXES, read_image
 from dpose.release.photos.celeba import open_celeba
 from dpose.release.photos.photo import grey
 from dpose.scene import LOOKS, render_person
-from dpose.scene.looks import look_index
 from dpose.scene.splits import IDENTITIES
 
 Picture = NDArray[np.uint8]
 Progress = Callable[[], None]
 
-KNOWN = "synthetic:LOOK[:SPLIT], folder:ROOT (a folder in it for each person) or celeba:ROOT"
 TEACHERS = "train"
 """The split whose rendered people the attacker knows."""
 FEWEST_TEACHERS = 10
@@ -138,33 +138,16 @@ def open_identities(spec: str, size: tuple[int, int], *, in_grey: bool = False) 
     Raises:
         DposeError: unknown data, or data that say nothing of who is shown.
     """
-    name, _, rest = spec.partition(":")
-    if name not in ("synthetic", "folder", "celeba"):
-        raise DposeError("does not say who is in its pictures", spec, f"use {KNOWN}")
-    if not rest:
-        raise DposeError(
-            f"{name} needs a {'look' if name == 'synthetic' else 'folder'}", spec, f"use {KNOWN}"
-        )
-    if name == "synthetic":
-        return _rendered(spec, *rest.partition(":")[::2], size, in_grey)
-    if name == "celeba":
-        photos = open_celeba(Path(rest).expanduser())
-        files: dict[int, list[Callable[[], Picture]]] = {}
-        for index, who in enumerate(photos.identities):
-            files.setdefault(who, []).append(lambda index=index: photos.read(index).pixels)  # type: ignore[misc]
-        return _read(photos.title + ", grey", files)
-    return _folder(Path(rest).expanduser(), in_grey)
+    asked = IdentitySpec.parse(spec).located("evaluate")
+    return asked.dataset.open(asked.place, asked.split, size, in_grey)
 
 
-def _rendered(spec: str, look: str, split: str, size: tuple[int, int], in_grey: bool) -> Identities:
-    look_index(look)
-    split = split or "test"
-    kept = [name for name in IDENTITIES if name != TEACHERS]
-    if split not in kept:
+def _rendered(look: str, split: str, size: tuple[int, int], in_grey: bool) -> Identities:
+    if split == TEACHERS:
         raise DposeError(
             f"cannot attack the split {split!r}",
-            spec,
-            f"choose one of {', '.join(kept)}: the attacker knows the rest",
+            f"synthetic:{look}",
+            f"choose one of {', '.join(name for name in IDENTITIES if name != TEACHERS)}: the attacker knows the rest",
         )
     return Identities(
         f"rendered people, {look}:{split}, {size[0]} x {size[1]} pixels{', grey' if in_grey else ''}",
@@ -211,9 +194,15 @@ def _render_all(
     )
 
 
+def _celeba(root: Path) -> Identities:
+    photos = open_celeba(root)
+    files: dict[int, list[Callable[[], Picture]]] = {}
+    for index, who in enumerate(photos.identities):
+        files.setdefault(who, []).append(lambda index=index: photos.read(index).pixels)  # type: ignore[misc]
+    return _read(photos.title + ", grey", files)
+
+
 def _folder(root: Path, in_grey: bool) -> Identities:
-    if not root.is_dir():
-        raise DposeError("there is no such folder", str(root))
     folders = sorted(path for path in root.iterdir() if path.is_dir())
 
     def reader(path: Path) -> Callable[[], Picture]:
@@ -245,3 +234,42 @@ def _read(title: str, files: Mapping[int, Sequence[Callable[[], Picture]]]) -> I
         )
 
     return Identities(title, tuple(files), (), {who: len(found) for who, found in files.items()}, load)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityDataset(Dataset):
+    """What data say of themselves that know who is in their pictures.
+
+    Attributes:
+        open: Gives the people; takes the root (a `Path`, or a name where the dataset has `roots`), the split, the
+            (height, width) that rendered pictures get, and whether pictures are to be grey.
+    """
+
+    open: Callable[..., Identities]
+
+
+SOURCES: dict[str, IdentityDataset] = {
+    "synthetic": IdentityDataset(
+        root="look",
+        roots=tuple(LOOKS),
+        rendered=True,
+        splits=tuple(IDENTITIES),
+        default={"evaluate": "test"},
+        open=_rendered,
+    ),
+    "folder": IdentityDataset(open=lambda root, split, size, in_grey: _folder(root, in_grey)),
+    "celeba": IdentityDataset(open=lambda root, split, size, in_grey: _celeba(root)),
+}
+"""Every kind of people by name."""
+
+
+class IdentitySpec(Spec):
+    """A parsed spec of people who may be attacked; `name` is a key of `SOURCES`."""
+
+    datasets: ClassVar = SOURCES
+    what = "people"
+
+    @property
+    def dataset(self) -> IdentityDataset:
+        """What the data say of themselves."""
+        return SOURCES[self.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,10 @@ import typer
 from dpose.cli import attack, audit, clips, data, release, scene
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
-from dpose.cli.options import METHODS, Delta, Epsilon, Limit, Seed, plain_console, typed
+from dpose.cli.options import plain_console, typed, unfolded
 from dpose.cli.predict import predict
 from dpose.cli.reproduce import reproduce
+from dpose.cli.run_options import Limit, PlanBasics, Seed
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.errors import DposeError
 
@@ -56,38 +58,18 @@ app.command(
 @app.command(
     epilog="Example: dpose plan --units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5",
 )
+@unfolded
 def plan(
     units: Annotated[int, typer.Option(min=1, help="How many units (pictures) there are.")],
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 10,
-    batch_size: Annotated[
-        int, typer.Option(help="Units in a batch on average. Large batches suffer less from noise.")
-    ] = 256,
-    clip_norm: Annotated[
-        float, typer.Option(help="Clipping norm C: the bound on one unit's gradient.")
-    ] = 1.0,
-    method: Annotated[str, typer.Option(help=f"{METHODS}.")] = "dp-sgd",
-    relation: Annotated[
-        str,
-        typer.Option(help="Neighbours: zero-out (the number of units is public), replace or add-or-remove."),
-    ] = "zero-out",
+    plan: PlanBasics,
 ) -> None:
     """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data."""
     from dpose.runs.explain import explain_plan
     from dpose.training.plan import TrainingPlan
 
     console = plain_console()
-    chosen = TrainingPlan(
-        method=method,
-        epsilon=epsilon,
-        delta=delta,
-        epochs=epochs,
-        expected_batch_size=batch_size,
-        clip_norm=clip_norm,
-        relation=relation,  # type: ignore[arg-type]
-        nominal_units=units if relation == "add-or-remove" else None,
-    )
+    nominal = units if plan.relation == "add-or-remove" else None
+    chosen = TrainingPlan(**asdict(plan), nominal_units=nominal)
     with console.status("calibrating"):
         text = explain_plan(chosen, units)
     console.print(text, highlight=False, soft_wrap=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,21 +11,34 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dpose.cli.options import option, unfolded
+from dpose.cli.run_options import (
+    DATA,
+    GUARANTEE,
+    METHOD,
+    MODEL,
+    BatchSize,
+    ClipNorm,
+    Epochs,
+    LearningRate,
+    Limit,
+    placed,
+)
 from dpose.privacy.rounding import as_given, between, lower, upper
 
 if TYPE_CHECKING:
     from dpose.audits.findings import AuditReport
     from dpose.audits.trials import Trials
-    from dpose.runs.config import RunConfig
 
 app = typer.Typer(
     help="Attack the guarantee: a lower bound on epsilon beside the claim.", no_args_is_help=True
 )
 
-Epsilon = Annotated[float, typer.Option(help="The claim: epsilon of the whole run or release.")]
-Delta = Annotated[float, typer.Option(help="The claim: delta.")]
-Alpha = Annotated[float, typer.Option(help="Probability that a true claim is flagged.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Makes the audit reproducible.")]
+Epsilon = Annotated[float, option("The claim: epsilon of the whole run or release.", GUARANTEE)]
+Delta = Annotated[float, option("The claim: delta.", GUARANTEE)]
+Alpha = Annotated[float, option("Probability that a true claim is flagged.")]
+Seed = Annotated[int | None, option("Makes the audit reproducible.", min=0)]
+Out = Annotated[Path, option("The folder to make; must not exist.")]
 
 
 @app.callback()
@@ -32,49 +46,65 @@ def audit() -> None:
     """Attack the guarantee. Exit code 0: not refuted. 1: FLAGGED, the claim is refuted. 2: a mistake."""
 
 
+@dataclass(frozen=True)
+class AuditedRun:
+    """The runs that are audited; placed in a configuration by their names."""
+
+    private: Annotated[
+        str, option("The data: NAME[:ROOT][:SPLIT]. Every run adds to what they have spent.", DATA, "--data")
+    ]
+    epsilon: Epsilon
+    delta: Delta
+    method: Annotated[str, option("The method to audit.", METHOD)] = "dp-sgd"
+    preset: Annotated[str, option("nano (CPU), 5m, 11m or 21m.", MODEL)] = "nano"
+    init: Annotated[str | None, option("A model folder to start from.", MODEL)] = None
+    limit: Limit = 500
+    epochs: Epochs = 4
+    expected_batch_size: BatchSize = 125
+    clip_norm: ClipNorm = 1.0
+    lr: LearningRate = 1e-3
+    seed: Seed = None
+
+
+@dataclass(frozen=True)
+class CanaryRun(AuditedRun):
+    """One run, of units and canaries."""
+
+    relation: Annotated[str, option("zero-out or replace.", GUARANTEE)] = "zero-out"
+
+
+@dataclass(frozen=True)
+class HalfRuns(AuditedRun):
+    """Many runs, each on a random half of the units."""
+
+    limit: Limit = 200
+    epochs: Epochs = 8
+    expected_batch_size: BatchSize = 50
+
+
 @app.command(
     epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
 )
+@unfolded
 def training(
-    data: Annotated[
-        str, typer.Option(help="The data: NAME[:ROOT][:SPLIT]. The audit adds to what they have spent.")
-    ],
-    out: Annotated[Path, typer.Option(help="The folder to make; must not exist.")],
-    epsilon: Epsilon,
-    delta: Delta,
-    method: Annotated[str, typer.Option(help="The method to audit.")] = "dp-sgd",
-    canaries: Annotated[int, typer.Option(help="How many; each is in on the toss of a coin.")] = 500,
+    run: CanaryRun,
+    *,
+    out: Out,
+    canaries: Annotated[int, option("How many; each is in on the toss of a coin.")] = 500,
     kind: Annotated[
-        str,
-        typer.Option(
-            help="gradient (white box, strong) or input (black box: pictures with wrong labels, weak)."
-        ),
+        str, option("gradient (white box, strong) or input (black box: pictures with wrong labels, weak).")
     ] = "gradient",
-    plant: Annotated[
-        str | None, typer.Option(help="Plant a fault, to see it flagged; reads no private data.")
-    ] = None,
-    preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
-    init: Annotated[Path | None, typer.Option(help="A model folder to start from.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use only so many units.")] = 500,
-    epochs: Annotated[float, typer.Option(help="Passes over units and canaries.")] = 4,
-    batch_size: Annotated[int, typer.Option(help="Units and canaries in a batch on average.")] = 125,
-    clip_norm: Annotated[float, typer.Option(help="Clipping norm C.")] = 1.0,
-    relation: Annotated[str, typer.Option(help="zero-out or replace.")] = "zero-out",
-    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
+    plant: Annotated[str | None, option("Plant a fault, to see it flagged; reads no private data.")] = None,
     alpha: Alpha = 0.05,
-    controls: Annotated[bool, typer.Option(help="Train the two faulty controls too.")] = True,
-    seed: Seed = None,
+    controls: Annotated[bool, option("Train the two faulty controls too.")] = True,
 ) -> None:
     """Train a plan with canaries in its data, find them again, and bound epsilon from below."""
     from dpose.audits.training import TrainingAudit, audit_training
+    from dpose.runs.config import RunConfig
 
     console = Console()
-    config = _config(
-        data=data, limit=limit, watch=None, preset=preset, init=init, method=method, epsilon=epsilon, delta=delta,
-        epochs=epochs, batch_size=batch_size, clip_norm=clip_norm, relation=relation, lr=lr, seed=seed,
-    )  # fmt: skip
     how = TrainingAudit(canaries, kind, alpha, plant, controls)  # type: ignore[arg-type]
-    report = audit_training(config, how, out, console)
+    report = audit_training(RunConfig.from_options(placed(run)), how, out, console)
     _show(report, console)
     _leave(report.findings.flagged, out, console)
 
@@ -82,41 +112,27 @@ def training(
 @app.command(
     epilog="Example: dpose audit membership --data synthetic:ward --epsilon 8 --delta 1e-5 --out runs/lira"
 )
+@unfolded
 def membership(
-    data: Annotated[
-        str, typer.Option(help="The data: NAME[:ROOT][:SPLIT]. Every run adds to what they have spent.")
-    ],
-    out: Annotated[Path, typer.Option(help="The folder to make; must not exist.")],
-    epsilon: Epsilon,
-    delta: Delta,
-    method: Annotated[str, typer.Option(help="The method to attack.")] = "dp-sgd",
-    shadows: Annotated[int, typer.Option(help="Runs that the adversary learns from.")] = 16,
-    targets: Annotated[int, typer.Option(help="Runs that are attacked.")] = 4,
-    preset: Annotated[str, typer.Option(help="nano (CPU), 5m, 11m or 21m.")] = "nano",
-    init: Annotated[Path | None, typer.Option(help="A model folder to start from.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use only so many units.")] = 200,
-    epochs: Annotated[float, typer.Option(help="Passes over the units, in each run.")] = 8,
-    batch_size: Annotated[int, typer.Option(help="Units in a batch on average.")] = 50,
-    clip_norm: Annotated[float, typer.Option(help="Clipping norm C.")] = 1.0,
-    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
+    run: HalfRuns,
+    *,
+    out: Out,
+    shadows: Annotated[int, option("Runs that the adversary learns from.")] = 16,
+    targets: Annotated[int, option("Runs that are attacked.")] = 4,
     alpha: Alpha = 0.05,
-    controls: Annotated[bool, typer.Option(help="Train and attack the two controls too.")] = True,
+    controls: Annotated[bool, option("Train and attack the two controls too.")] = True,
     workers: Annotated[
-        int | None, typer.Option(help="Processes; by default as many as cores, or one with a GPU.")
+        int | None, option("Processes; by default as many as cores, or one with a GPU.")
     ] = None,
-    seed: Seed = None,
 ) -> None:
     """Train on random halves of the units, many times, and guess who was in which run."""
     from dpose.audits.membership import MembershipAudit, audit_membership
+    from dpose.runs.config import RunConfig
 
     console = Console()
-    config = _config(
-        data=data, limit=limit, watch="none", preset=preset, init=init, method=method, epsilon=epsilon, delta=delta,
-        epochs=epochs, batch_size=batch_size, clip_norm=clip_norm, relation=None, lr=lr, seed=seed,
-    )  # fmt: skip
-    report = audit_membership(
-        config, MembershipAudit(shadows, targets, alpha, controls, workers), out, console
-    )
+    config = RunConfig.from_options(placed(run, watch="none"))
+    how = MembershipAudit(shadows, targets, alpha, controls, workers)
+    report = audit_membership(config, how, out, console)
     _show(report, console)
     console.print(f"Spent: {report.canaries['spent']}", highlight=False)
     _leave(report.findings.flagged, out, console)
@@ -188,45 +204,6 @@ def mechanism(
         highlight=False,
     )
     _leave(report.flagged)
-
-
-def _config(
-    *,
-    data: str,
-    limit: int | None,
-    watch: str | None,
-    preset: str,
-    init: Path | None,
-    method: str,
-    epsilon: float,
-    delta: float,
-    epochs: float,
-    batch_size: int,
-    clip_norm: float,
-    relation: str | None,
-    lr: float,
-    seed: int | None,
-) -> RunConfig:
-    """The runs that are audited; what is None has the value that every run has."""
-    from dpose.runs.config import RunConfig
-
-    return RunConfig.from_options(
-        {
-            "data": {"private": data, "limit": limit, "watch": watch},
-            "model": {"preset": preset, "init": str(init) if init else None},
-            "plan": {
-                "method": method,
-                "epsilon": epsilon,
-                "delta": delta,
-                "epochs": epochs,
-                "expected_batch_size": batch_size,
-                "clip_norm": clip_norm,
-                "relation": relation,
-            },
-            "optimizer": {"name": "adamw", "lr": lr},
-            "seed": seed,
-        }
-    )
 
 
 def _show(report: AuditReport, console: Console) -> None:

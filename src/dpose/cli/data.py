@@ -21,7 +21,7 @@ def with_annotations(data: str, annotations: str | None) -> str:
     """The data spec `data` with its labels from the file that --annotations names."""
     from dpose.pose.data.spec import DataSpec
 
-    return str(DataSpec.parse(data).with_annotations(annotations)) if annotations else data
+    return str(DataSpec.parse(data).with_option("annotations", annotations)) if annotations else data
 
 
 @app.command(epilog="Example: dpose data check coco:/data/coco:val")

@@ -1,63 +1,44 @@
-"""Options that several commands share."""
+"""Options in groups: a group is a frozen dataclass whose fields are options, and a command takes it whole.
+
+A field is `Annotated[TYPE, option(HELP, PANEL)] = DEFAULT`; where the default stands elsewhere, `= unset("TEXT")` says
+it in the help and gives None. A field may be a group again, so that the options of a command can have the form of the
+configuration that they fill in.
+"""
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import shlex
 import sys
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
 
-GUARANTEE, METHOD, DATA, MODEL, LEARNING, RUNNING = (
-    "The guarantee",
-    "The method",
-    "The data",
-    "The model",
-    "Learning",
-    "The run",
-)
-"""Headings of a long `--help`."""
 
-METHODS = "dp-sgd, pdp-sgd (projected), fdp-sgd (feature), fpdp-sgd (both), public-only or non-private"
+def option(help: str, panel: str | None = None, *names: str, **rules: Any) -> Any:
+    """An option for `Annotated`.
 
-Epsilon = Annotated[
-    float | None,
-    typer.Option(
-        help="Privacy budget of the whole run. 1 is strong, 8 is common; smaller means more noise.",
-        rich_help_panel=GUARANTEE,
-    ),
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(
-        help="Probability that the epsilon bound may fail. Well below 1 / units.", rich_help_panel=GUARANTEE
-    ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Use only so many units: a fixed choice by name, always the same.",
-        rich_help_panel=DATA,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Makes the run reproducible and takes its guarantee away.",
-        rich_help_panel=RUNNING,
-    ),
-]
+    Args:
+        help: What it does.
+        panel: The heading in `--help` that it stands under.
+        names: Such as "--data", where it is not called as its field or parameter.
+        rules: Others of `typer.Option`: min, max.
+    """
+    return typer.Option(..., *names, help=help, rich_help_panel=panel, **rules)
+
+
+def unset(default: str) -> Any:
+    """The default of a group's field that is None where the option is not given; `default` says what that means."""
+    return field(default=None, metadata={"default": default})
 
 
 def unfolded(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` as Typer takes it: a parameter that is a dataclass of options becomes its fields, in its place."""
+    """`command` as Typer takes it: a parameter that is a group of options becomes its fields, in its place."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     options: list[inspect.Parameter] = []
@@ -69,9 +50,7 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def unfolding(**given: Any) -> None:
-        folded = {
-            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()
-        }
+        folded = {name: _fold(kind, given) for name, kind in groups.items()}
         command(**folded, **given)
 
     unfolding.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
@@ -79,17 +58,45 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
     return unfolding
 
 
-def _fields(kind: Any) -> list[inspect.Parameter]:
+def _fold(kind: Any, given: dict[str, Any], before: str = "") -> Any:
+    """The group `kind` of what was given for its fields, which are taken out of `given`."""
+    hints = get_type_hints(kind)
+    return kind(
+        **{
+            f.name: _fold(hints[f.name], given, f"{before}{f.name}__")
+            if is_dataclass(hints[f.name])
+            else given.pop(before + f.name)
+            for f in fields(kind)
+        }
+    )
+
+
+def _fields(kind: Any, before: str = "") -> Iterator[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
+    for f in fields(kind):
+        if is_dataclass(hints[f.name]):
+            yield from _fields(hints[f.name], f"{before}{f.name}__")
+            continue
+        yield inspect.Parameter(
+            before + f.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=hints[field.name],
+            default=inspect.Parameter.empty if f.default is MISSING else f.default,
+            annotation=_named(f, hints[f.name]),
         )
-        for field in fields(kind)
-    ]
+
+
+def _named(f: Field[Any], annotation: Any) -> Any:
+    """The annotation of a field with its option's name, which the parameter's may differ from, and its default told."""
+    kind, info = get_args(annotation)
+    info = copy.copy(info)
+    # Typer's own way to write a name, `Option("--name")`, leaves it where a default would stand
+    if not info.param_decls and not isinstance(info.default, str):
+        name = f.name.replace("_", "-")
+        flag = kind is bool or bool in get_args(kind)
+        info.param_decls = (f"--{name}/--no-{name}" if flag else f"--{name}",)
+    if "default" in f.metadata:
+        info.help = f"{info.help} Default: {f.metadata['default']}."
+    return Annotated[kind, info]
 
 
 def plain_console() -> Console:

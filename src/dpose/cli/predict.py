@@ -88,8 +88,7 @@ def predict(
 def _boxes(detections: Path | None, labels: str | None, least: float, console: Console) -> Boxes:
     """Boxes from a file, from labels, or by detecting people."""
     from dpose.pose.boxes import DetectedBoxes, LabelledBoxes
-    from dpose.pose.data import DataSpec, open_labels
-    from dpose.pose.data.mpii import read_mpii
+    from dpose.pose.data import SOURCES, open_labels
 
     if detections:
         found = DetectedBoxes(detections, least)
@@ -97,12 +96,10 @@ def _boxes(detections: Path | None, labels: str | None, least: float, console: C
             console.print(line, highlight=False)
         return found
     if labels:
-        spec = DataSpec.parse(labels).for_purpose("evaluate")
-        if spec.name == "mpii":
-            return LabelledBoxes(read_mpii(spec.folder, spec.split, spec.annotations))
-        known = open_labels(spec)
+        known = open_labels(labels)
         if known is None:
-            raise DposeError(f"{spec.name} has no boxes to give", labels, "use coco, humanart or mpii")
+            having = ", ".join(name for name, source in SOURCES.items() if source.labels)
+            raise DposeError("these data have no boxes to give", labels, f"use {having}")
         return LabelledBoxes(known)
     from dpose.pose.detector import PersonDetector
 

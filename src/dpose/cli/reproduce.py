@@ -2,185 +2,134 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from dpose.cli.options import METHODS
+from dpose.cli.options import option, unfolded, unset
+from dpose.cli.run_options import METHODS
 from dpose.errors import DposeError
 
 TRAINING = "Private training: 000, 003, lspet-dp, ward-dp and their ablations"
 SHOWING = "Released pictures and videos: 002, 004"
 
 
+@dataclass(frozen=True)
+class GridOptions:
+    """Of `dpose.papers.experiment.GridRequest`, by its names."""
+
+    core: Annotated[
+        bool, option("A named subset that a small machine can do; the results say which.", TRAINING, "--core")
+    ] = False
+    methods: Annotated[str | None, option(f"Comma-separated: {METHODS}.", TRAINING)] = unset("the table's")
+    strategies: Annotated[str | None, option("Comma-separated: finetune, full, scratch.", TRAINING)] = unset(
+        "the table's"
+    )
+    variants: Annotated[
+        str | None,
+        option("Comma-separated rows of an ablation, beside the recipe as it is.", TRAINING),
+    ] = unset("all")
+    epsilons: Annotated[
+        str | None,
+        option("Comma-separated budgets, as in 0.2,0.8; also ones that the paper has not.", TRAINING),
+    ] = unset("the table's")
+    clip_norms: Annotated[
+        str | None, option("Comma-separated clipping norms C, as in 0.1,1.0.", TRAINING)
+    ] = unset("the table's")
+    repeat: Annotated[
+        int,
+        option(
+            "Trainings of each setting: tables then show mean and standard deviation, curves error bars.",
+            TRAINING,
+            min=1,
+        ),
+    ] = 1
+    preset: Annotated[str | None, option("nano, 5m, 11m or 21m.", TRAINING)] = unset(
+        "nano for rendered people and lspet, else 5m as in the papers"
+    )
+    init: Annotated[
+        str | None, option("A public model folder that finetune and full start from.", TRAINING)
+    ] = unset("what comes with dpose; for lspet-dp a public model that is trained first")
+    public: Annotated[
+        str | None,
+        option("Data nobody needs protected, for the subspaces of pdp-sgd and fpdp-sgd.", TRAINING),
+    ] = unset("the data's own public split, where it has one")
+    evaluate: Annotated[str | None, option("What models are tested on.", TRAINING)] = unset(
+        "the data's test split, or its validation split"
+    )
+    epochs: Annotated[float | None, option("Passes over the data.", TRAINING)] = unset(
+        "25, as in the papers; fewer with --core"
+    )
+    batch_size: Annotated[int | None, option("Units in a batch on average.", TRAINING, min=1)] = unset(
+        "1024; smaller with --core"
+    )
+    optimizer: Annotated[str | None, option("Any of torch.optim.", TRAINING)] = unset("adamw")
+    lr: Annotated[float | None, option("Highest learning rate.", TRAINING)] = unset(
+        "0.001; 0.003 with --core"
+    )
+    show_pictures: Annotated[
+        bool,
+        option(
+            "Show pictures of the test data with predictions even if they are not declared public.",
+            TRAINING,
+            "--show-pictures",
+        ),
+    ] = False
+
+
+@unfolded
 def reproduce(
     name: Annotated[
         str | None, typer.Argument(help="As in 000/table2 or 002/figure1; without one, all are listed.")
     ] = None,
+    *,
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            help="For 000, 003 and benchmarks one NAME[:ROOT][:SPLIT] to train on, as in dpose train. For 002 "
+        option(
+            "For 000, 003 and benchmarks one NAME[:ROOT][:SPLIT] to train on, as in dpose train. For 002 "
             "synthetic:LOOK[:SPLIT], mot:ROOT, ppm100:ROOT or celeba:ROOT; may be given again. For 004 "
             "synthetic-clips[:LOOK], ucf101:ROOT, hmdb51:ROOT or pahmdb:ROOT. Default: rendered people."
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="At most so many pictures of each, evenly spaced; units to train and to test on."
-        ),
+        option("At most so many pictures of each, evenly spaced; units to train and to test on.", min=1),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The results' folder; one with part of the results is gone on with."),
+        Path | None, option("The results' folder; one with part of the results is gone on with.")
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Of everything: makes results repeatable. Trainings with a seed protect nobody; without one they draw "
+        option(
+            "Of everything: makes results repeatable. Trainings with a seed protect nobody; without one they draw "
             "fresh keys. Of released pictures the default is 0.",
+            min=0,
         ),
     ] = None,
-    core: Annotated[
-        bool,
-        typer.Option(
-            "--core",
-            help="A named subset that a small machine can do; the results say which.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = False,
-    methods: Annotated[
-        str | None,
-        typer.Option(help=f"Comma-separated: {METHODS}. Default: the table's.", rich_help_panel=TRAINING),
-    ] = None,
-    strategies: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated: finetune, full, scratch. Default: the table's.", rich_help_panel=TRAINING
-        ),
-    ] = None,
-    variants: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated rows of an ablation, beside the recipe as it is. Default: all.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    epsilons: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated budgets, as in 0.2,0.8; also ones that the paper has not. Default: the table's.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    clip_norms: Annotated[
-        str | None,
-        typer.Option(
-            help="Comma-separated clipping norms C, as in 0.1,1.0. Default: the table's.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    repeat: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Trainings of each setting: tables then show mean and standard deviation, curves error bars.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = 1,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="nano, 5m, 11m or 21m. Default: nano for rendered people and lspet, else 5m as in the papers.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    init: Annotated[
-        str | None,
-        typer.Option(
-            help="A public model folder that finetune and full start from. Default: what comes with dpose; for "
-            "lspet-dp a public model that is trained first.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    public: Annotated[
-        str | None,
-        typer.Option(
-            help="Data nobody needs protected, for the subspaces of pdp-sgd and fpdp-sgd. Default: the data's own "
-            "public split, where it has one.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    evaluate: Annotated[
-        str | None,
-        typer.Option(
-            help="What models are tested on. Default: the data's test split, or its validation split.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    epochs: Annotated[
-        float | None,
-        typer.Option(
-            help="Passes over the data. Default: 25, as in the papers; fewer with --core.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Units in a batch on average. Default: 1024; smaller with --core.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    optimizer: Annotated[
-        str | None, typer.Option(help="Any of torch.optim. Default: adamw.", rich_help_panel=TRAINING)
-    ] = None,
-    lr: Annotated[
-        float | None,
-        typer.Option(
-            help="Highest learning rate. Default: 0.001; 0.003 with --core.", rich_help_panel=TRAINING
-        ),
-    ] = None,
-    show_pictures: Annotated[
-        bool,
-        typer.Option(
-            "--show-pictures",
-            help="Show pictures of the test data with predictions even if they are not declared public.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = False,
+    grid: GridOptions,
     processes: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Cells to run at once; threads are divided, GPUs dealt out.", rich_help_panel=TRAINING
-        ),
+        int, option("Cells to run at once; threads are divided, GPUs dealt out.", TRAINING, min=1)
     ] = 1,
     segmenter: Annotated[
         str,
-        typer.Option(
-            help='Finds people for IoU and Dice: an ONNX file, with ",imagenet" behind it where its input is '
-            "normalised so (as rembg's are). Default: a classical one.",
-            rich_help_panel=SHOWING,
+        option(
+            'Finds people for IoU and Dice: an ONNX file, with ",imagenet" behind it where its input is normalised '
+            "so (as rembg's are). Default: a classical one.",
+            SHOWING,
         ),
     ] = "",
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick",
-            help="Of the video tables: a named subset of the rows, one run each.",
-            rich_help_panel=SHOWING,
-        ),
+        option("Of the video tables: a named subset of the rows, one run each.", SHOWING, "--quick"),
     ] = False,
     external: Annotated[
         list[str] | None,
-        typer.Option(
-            help="NAME:DIR, videos that another method made, for the video tables' row NAME; may be given again.",
-            rich_help_panel=SHOWING,
+        option(
+            "NAME:DIR, videos that another method made, for the video tables' row NAME; may be given again.",
+            SHOWING,
         ),
     ] = None,
 ) -> None:
@@ -198,24 +147,11 @@ def reproduce(
         for experiment in EXPERIMENTS.values():
             console.print(f"{experiment.name:18} {experiment.title}", highlight=False)
         return
-    grid = GridRequest(
-        core=core,
-        methods=_words(methods),
-        strategies=_words(strategies),
-        variants=_words(variants),
-        epsilons=_numbers(epsilons, "--epsilons"),
-        clip_norms=_numbers(clip_norms, "--clip-norms"),
-        repeat=repeat,
-        preset=preset,
-        init=init,
-        public=public,
-        evaluate=evaluate,
-        epochs=epochs,
-        batch_size=batch_size,
-        optimizer=optimizer,
-        lr=lr,
-        show_pictures=show_pictures,
-    )
+    words = {key: _words(getattr(grid, key)) for key in ("methods", "strategies", "variants")}
+    numbers = {
+        "epsilons": _numbers(grid.epsilons, "--epsilons"),
+        "clip_norms": _numbers(grid.clip_norms, "--clip-norms"),
+    }
     request = Request(
         data=tuple(data or ()),
         limit=limit,
@@ -223,7 +159,7 @@ def reproduce(
         seed=seed,
         quick=quick,
         external=tuple(external or ()),
-        grid=grid,
+        grid=GridRequest(**{**asdict(grid), **words, **numbers}),
         processes=processes,
     )
     outcomes = run(name, request, out, console)

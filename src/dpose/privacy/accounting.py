@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
@@ -128,9 +129,13 @@ def epsilon(
     relation: Relation = Relation.ZERO_OUT,
     accountant: Accountant = Accountant.PLD,
 ) -> float:
-    """The total epsilon of all `events` together at `delta`. Always computed, never read from a cache.
+    """The total epsilon of all `events` together at `delta`. Always computed, never read from a file.
 
+    What one process has computed it does not compute again: the number depends on the arguments alone.
     PLD answers infinity, which is always true, where epsilon is far beyond any use (`MAX_EPSILON`).
+
+    >>> round(epsilon([Event(q=1.0, sigma=4.0, steps=1, sensitivity=1.0)], delta=1e-5), 2)
+    0.93
 
     Args:
         events: What was released; no event costs nothing.
@@ -145,18 +150,27 @@ def epsilon(
     _check_accountant(delta, relation, accountant)
     if not events:
         return 0.0
-    joined = merge(events)
-    if accountant is Accountant.PLD and _beyond_use(joined, delta, relation):
+    return _epsilon(merge(events), float(delta), relation, accountant)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(events: tuple[Event, ...], delta: float, relation: Relation, accountant: Accountant) -> float:
+    if accountant is Accountant.PLD and _beyond_use(events, delta, relation):
         return math.inf
     with _quiet_accountant():
         counting = _fresh_accountant(relation, accountant)
-        for event in joined:
+        for event in events:
             counting.compose(event.dp_event())
         return float(counting.get_epsilon(delta))
 
 
 def merge(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The same events with equal ones joined into one of more steps, in order of first appearance."""
+    """The same events with equal ones joined into one of more steps, in order of first appearance.
+
+    >>> (both,) = merge([Event(0.01, 2.0, 30, 1.0), Event(0.01, 2.0, 12, 1.0)])
+    >>> both.steps
+    42
+    """
     steps: dict[tuple[float, float, float, str], int] = {}
     for event in events:
         kind = (event.q, event.sigma, event.sensitivity, event.type)
@@ -178,6 +192,10 @@ def noise_multiplier(
     """The noise multiplier sigma that spends `epsilon` over `steps` steps.
 
     The epsilon of the answer is at most the target and at most 0.1 % below it.
+
+    >>> sigma = noise_multiplier(1.0, 1e-5, q=0.01, steps=100, accountant=Accountant.RDP)
+    >>> 0.999 <= epsilon([Event(0.01, sigma, 100, 1.0)], 1e-5, accountant=Accountant.RDP) <= 1.0
+    True
 
     Answers are remembered in the user's cache folder. **The cache is a convenience and no authority**:
     whoever claims an epsilon computes it with `epsilon` from the events themselves, as the plan and
@@ -250,12 +268,19 @@ def epsilon_curve(
     longest = replace(event, steps=max([1, *points]))
     if accountant is Accountant.RDP or event.q == 1 or _beyond_use([longest], delta, relation):
         return [epsilon([replace(event, steps=k)], delta, relation, accountant) if k else 0.0 for k in points]
+    return list(_curve(event.q, event.sigma, float(delta), relation, tuple(points)))
+
+
+@lru_cache(maxsize=256)
+def _curve(
+    q: float, sigma: float, delta: float, relation: Relation, points: tuple[int, ...]
+) -> tuple[float, ...]:
     from dp_accounting.pld import privacy_loss_distribution
 
     single = privacy_loss_distribution.from_gaussian_mechanism(
-        event.sigma, sampling_prob=event.q, neighboring_relation=_library_relation(relation)
+        sigma, sampling_prob=q, neighboring_relation=_library_relation(relation)
     )
-    return [float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0 for k in points]
+    return tuple(float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0 for k in points)
 
 
 def check_epsilon(value: float) -> None:

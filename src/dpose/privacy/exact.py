@@ -245,7 +245,11 @@ def parse_exact(text: Any, where: str) -> Fraction:
 
 
 def exact_text(value: Fraction) -> str:
-    """The shortest string that `parse_exact` reads back: decimal where the fraction is one, else rational."""
+    """The shortest string that `parse_exact` reads back: decimal where the fraction is one, else rational.
+
+    >>> exact_text(Fraction(1, 8)), exact_text(Fraction(4080, 7)), parse_exact("1e-3", "epsilon")
+    ('0.125', '4080/7', Fraction(1, 1000))
+    """
     value = Fraction(value)
     bottom, twos, fives = value.denominator, 0, 0
     while bottom % 2 == 0:

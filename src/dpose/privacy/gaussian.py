@@ -45,6 +45,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least epsilon of a Gaussian mechanism at `delta`, from above and to twelve digits.
 
+    >>> round(gaussian_epsilon(mu=0.5, delta=1e-5), 4)
+    1.9931
+
     Args:
         mu: Sensitivity over standard deviation, >= 0.
         delta: In (0, 1).

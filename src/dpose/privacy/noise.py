@@ -17,13 +17,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KEY_BYTES = 32
 PAIRS_AT_ONCE = 1 << 16
@@ -184,6 +185,8 @@ class Stream:
         """
         if not (math.isfinite(scale) and scale >= 0):
             raise ValueError(f"a standard deviation must be finite and not negative, not {scale}")
+        import torch
+
         count = _size(shape)
         out = torch.empty(count, dtype=torch.float64)
         for start in range(0, count, 2 * PAIRS_AT_ONCE):
@@ -323,6 +326,8 @@ def add_gaussian(sums: Mapping[str, Tensor], stddev: float, stream: Stream) -> d
     """
     if not (math.isfinite(stddev) and stddev > 0):
         raise ValueError(f"noise needs a positive, finite standard deviation, not {stddev}")
+    import torch
+
     noisy = {}
     for name in sorted(sums):
         value = sums[name]

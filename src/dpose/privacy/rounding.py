@@ -29,6 +29,9 @@ _PLAIN = (Fraction(1, 10_000), Fraction(10) ** 15)
 def upper(value: Number, digits: int = 4, *, places: int | None = None, times: int = 1) -> str:
     """An upper bound (epsilon, delta, what an attacker can reach at most) as text, rounded up.
 
+    >>> upper(7.99511), upper(1 / 3, places=2), upper(1 / 3, places=1, times=100)
+    ('7.996', '0.34', '33.4')
+
     Args:
         value: The number; a fraction is taken exactly.
         digits: Significant digits, at least 1. Digits before the point are never dropped below 10^15.
@@ -43,6 +46,9 @@ def upper(value: Number, digits: int = 4, *, places: int | None = None, times: i
 
 def lower(value: Number, digits: int = 4, *, places: int | None = None, times: int = 1) -> str:
     """A lower bound (what an audit showed, an attacker's error, the noise that was added) as text, rounded down.
+
+    >>> lower(7.99599), lower(2 / 3, places=2)
+    ('7.995', '0.66')
 
     Args:
         value: The number; a fraction is taken exactly.

@@ -92,6 +92,9 @@ def smallest(names: Sequence[str], count: int, seed: int = 0) -> list[int]:
     The choice looks at names only, never at content. It is the same on every machine, and a smaller count's
     choice is part of a larger one's.
 
+    >>> smallest(["ann", "ben", "cleo", "dan"], 2)
+    [1, 3]
+
     Raises:
         ValueError: `count` is below 1.
     """

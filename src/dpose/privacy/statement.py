@@ -149,6 +149,12 @@ class PrivacyStatement:
 
     A statement with floating-point Gaussian events always carries `FLOATING_POINT_CAVEAT`.
 
+    >>> statement = PrivacyStatement(Kind.NONE, unit="image")
+    >>> PrivacyStatement.from_json(statement.to_json()) == statement
+    True
+    >>> statement.verify() is None  # nothing is claimed
+    True
+
     Attributes:
         kind: private, seeded, paper or none; only the first guarantees anything.
         unit: What is protected: image, crop, subject, video; pixels in a release.

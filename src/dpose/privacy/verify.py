@@ -46,6 +46,11 @@ def verify_run(
 ) -> Verification:
     """Check a run folder: that its statement adds up, and that its ledger bears the statement out.
 
+    >>> verify_run("no/such/run")
+    Traceback (most recent call last):
+    dpose.errors.DposeError: no/such/run/privacy.json: there is no readable privacy statement; name
+    the folder of a run or model
+
     Args:
         folder: Holds `privacy.json` and, unless nothing is claimed, `ledger.jsonl`.
         state_dir: Where heads are kept apart; the user's state folder by default.

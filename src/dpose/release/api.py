@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
@@ -24,6 +22,10 @@ from dpose.release.once import spend
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.statements import release_statement
+from dpose.tensors import is_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PEAKS = {"uint8": 255, "uint16": 65535}
 
@@ -58,6 +60,13 @@ def pixelize(
     caveats: Sequence[str] = (),
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
+
+    >>> grey = np.full((64, 48), 128, np.uint8)
+    >>> released = pixelize(grey, epsilon="1/2", neighbours="pixels:16", block=16)
+    >>> released.picture.shape, released.statement.epsilon
+    ((64, 48), Fraction(1, 2))
+    >>> released.statement.verify() == released.statement.epsilon
+    True
 
     **Guarantee.** Neighbours: pictures of the same size that differ in at most m pixels, of any values (an RGB pixel
     is three); for a clip, m pixels of all frames together, or with "/frame" m pixels in every frame. Sensitivity:
@@ -98,7 +107,9 @@ def pixelize(
     plan = bind(setting, height, width, channels, peak, len(frames) if clip else None)
     seeded, told = spend(noise)
     released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
-    if isinstance(image, Tensor):
+    if is_tensor(image):
+        import torch
+
         shown: Any = torch.stack([one.picture(image.device) for one in released])
     else:
         shown = np.stack([one.picture() for one in released])
@@ -149,7 +160,7 @@ def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:
     Raises:
         DposeError: not a picture or clip of uint8 or uint16.
     """
-    if not isinstance(image, np.ndarray | Tensor):
+    if not (isinstance(image, np.ndarray) or is_tensor(image)):
         raise DposeError(f"must be an array or tensor, not {type(image).__name__}", "image")
     kind = str(image.dtype).removeprefix("torch.")
     if kind not in PEAKS:

@@ -157,6 +157,9 @@ class Setting:
 def parse_neighbours(value: str | int | Neighbours) -> tuple[int, bool]:
     """m, and whether it is counted in every frame.
 
+    >>> parse_neighbours("pixels:16"), parse_neighbours("pixels:16/frame"), parse_neighbours(9)
+    ((16, False), (16, True), (9, False))
+
     Raises:
         DposeError: it is none of "pixels:M", "pixels:M/frame", M.
     """

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
@@ -35,6 +33,11 @@ from dpose.release.config import Setting
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.wiener import Noisy, shrunk
+from dpose.tensors import is_tensor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 TYPES = {255: np.uint8, 65535: np.uint16}
 
@@ -55,6 +58,8 @@ class Released:
         """The picture, (H, W, C): an array, or a tensor where a device is named."""
         if device is None:
             return self.cells.adjoint(self.values)
+        import torch
+
         # few operators know 16 bits without a sign; the values fit into more
         wide = torch.from_numpy(self.values.astype(np.int64)).to(device)
         kind = torch.uint8 if self.values.dtype == np.uint8 else torch.uint16
@@ -259,7 +264,7 @@ def _too_small(epsilon: Fraction) -> DposeError:
 
 
 def _exact_sums(cells: Cells, picture: NDArray[Any] | Tensor) -> NDArray[np.int64]:
-    if isinstance(picture, Tensor):
+    if is_tensor(picture):
         sums: NDArray[np.int64] = cells.apply(picture).cpu().numpy()
         return sums
     return cells.apply(picture)

@@ -17,17 +17,19 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpose.privacy.statement import Neighbours
 from dpose.release.kernels import block_sums, paint_blocks
+from dpose.tensors import is_tensor
 
-Picture = TypeVar("Picture", NDArray[Any], Tensor)
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Picture = TypeVar("Picture", NDArray[Any], "Tensor")
 Mask = NDArray[np.bool_]
 
 
@@ -110,7 +112,7 @@ class BlockSums:
             ValueError: another shape or type.
         """
         pixels = _checked(self, picture)
-        if isinstance(pixels, Tensor):
+        if is_tensor(pixels):
             return _tensor_sums(pixels, self).reshape(-1, self.channels)
         return block_sums(pixels, self.block).reshape(-1, self.channels)
 
@@ -124,7 +126,7 @@ class BlockSums:
             (H, W, C), of the values' type, on their device.
         """
         grid = values.reshape(self.rows, self.columns, self.channels)
-        if isinstance(grid, Tensor):
+        if is_tensor(grid):
             tall = grid.repeat_interleave(self.block, 0)[: self.height]
             return tall.repeat_interleave(self.block, 1)[:, : self.width].contiguous()
         return paint_blocks(grid, self.height, self.width, self.block)
@@ -214,7 +216,9 @@ class RegionSums:
             int64, (cells, C), on the picture's device.
         """
         coarse, fine = self.coarse.apply(picture), self.fine.apply(picture)
-        if isinstance(coarse, Tensor):
+        if is_tensor(coarse):
+            import torch
+
             where, parts = (torch.from_numpy(m).to(coarse.device) for m in (~self.mask, self._complex))
             return torch.cat([coarse[where.reshape(-1)], fine[parts]])
         return np.concatenate([coarse[~self.mask.reshape(-1)], fine[self._complex]])
@@ -234,7 +238,9 @@ class RegionSums:
         blocks[~self.mask] = np.arange(simple)
         source = blocks.repeat(n, 0).repeat(n, 1)[: self.fine.rows, : self.fine.columns].reshape(-1)
         source[self._complex] = simple + np.arange(int(self._complex.sum()))
-        if isinstance(values, Tensor):
+        if is_tensor(values):
+            import torch
+
             return self.fine.adjoint(values[torch.from_numpy(source).to(values.device)])
         return self.fine.adjoint(values[source])
 
@@ -284,6 +290,8 @@ def _checked(operator: BlockSums, picture: Picture) -> Picture:
 
 
 def _tensor_sums(pixels: Tensor, operator: BlockSums) -> Tensor:
+    import torch
+
     # zeros add nothing to a sum: unlike the papers' mirrored pixels they count nobody twice
     below = operator.rows * operator.block - operator.height
     right = operator.columns * operator.block - operator.width

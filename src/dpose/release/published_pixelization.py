@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, upper
@@ -22,6 +21,10 @@ from dpose.release.config import Setting
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.operators import BlockSums, Cells, RegionSums
 from dpose.release.regions import PaperRegions, mirrored
+from dpose.tensors import is_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class PaperPlan:
             source: Where the generator's seed comes from.
             frame: Number of the frame.
         """
-        array = picture.cpu().numpy() if isinstance(picture, Tensor) else picture
+        array = picture.cpu().numpy() if is_tensor(picture) else picture
         pixels = array.reshape(self.blocks.height, self.blocks.width, self.blocks.channels)
         rng = source.stream(Purpose.RELEASE, frame, b"paper").generator()
         run = {1: algorithm_1, 2: algorithm_2, 3: algorithm_3}[self.setting.paper or 0]

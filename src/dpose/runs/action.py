@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 import torch
 from rich.console import Console, Group, RenderableType
@@ -180,11 +180,14 @@ def _trained_on(folder: Path) -> tuple[ActionSpec, ...]:
 
 
 def _preset(config: RunConfig) -> ActionPreset:
-    if config.model.preset not in ("nano", "mvit-b"):
+    known = get_args(ActionPreset)
+    if config.model.preset not in known:
         raise DposeError(
-            f"{config.model.preset} is a pose model's", "--preset", "choose nano or mvit-b for actions"
+            "there is no such preset of the action model (perhaps it is a pose model's)",
+            f"--preset {config.model.preset}",
+            f"choose {' or '.join(known)}",
         )
-    return config.model.preset
+    return cast(ActionPreset, config.model.preset)
 
 
 def _model_config(config: RunConfig, actions: tuple[str, ...]) -> ActionConfig:

@@ -10,11 +10,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.action.data import VideoUnits, open_videos
-from dpose.action.data.spec import SOURCES as ACTION_SOURCES
-from dpose.action.model import ActionConfig
-from dpose.pose.data import Augment, DataSpec, open_data
-from dpose.pose.model import PoseConfig
 from dpose.privacy.odometer import (
     EVALUATION,
     Budget,
@@ -29,7 +24,6 @@ from dpose.privacy.odometer import (
     touching,
     unbounded,
 )
-from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, upper
 
 DELTA = 1e-5
@@ -96,20 +90,26 @@ def marks_of_data(data: str, console: Console) -> Marks:
     Raises:
         DposeError: they cannot be read.
     """
+    # here and not above: models bring torch, which whoever lists the account should not have to load
+    from dpose.action.data import VideoUnits, open_videos
+    from dpose.action.model import ActionConfig
+    from dpose.pose.data import open_data
+    from dpose.pose.model import PoseConfig
+    from dpose.privacy.protected import protect
+
     if _of_videos(data):
         videos = open_videos(data, purpose="train")
         return protect(
             VideoUnits(videos, ActionConfig(videos.actions or ("",), "nano")), console=console
         ).identity.marks
-    spec = DataSpec.parse(data).for_purpose("train")
-    units = open_data(
-        spec, purpose="train", input_size=PoseConfig(preset="nano").input_size, augment=Augment.none()
-    )
+    units = open_data(data, purpose="train", input_size=PoseConfig(preset="nano").input_size)
     return protect(units, console=console).identity.marks
 
 
 def _of_videos(data: str) -> bool:
-    return data.partition(":")[0] in ACTION_SOURCES
+    from dpose.action.data.spec import SOURCES
+
+    return data.partition(":")[0].partition(",")[0] in SOURCES
 
 
 def _budgets(entries: Sequence[Charge]) -> list[Budget]:

@@ -10,7 +10,6 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.pose.data import (
-    SOURCES,
     Augment,
     ConcatUnits,
     DataSpec,
@@ -84,7 +83,7 @@ def public_split(config: RunConfig) -> DataSpec | None:
     Raises:
         DposeError: what the run trains on is no data spec.
     """
-    splits = (replace(one, split="public") for one in sources(config) if "public" in SOURCES[one.name].splits)
+    splits = (replace(one, split="public") for one in sources(config) if "public" in one.dataset.splits)
     return next((spec for spec in splits if not _protected(config, spec)), None)
 
 
@@ -94,13 +93,12 @@ def _protected(config: RunConfig, spec: DataSpec) -> bool:
 
 def shown_spec(spec: DataSpec) -> str:
     """A spec for readers elsewhere: of a root, which is a path on this machine, the last part."""
-    labels = Path(spec.annotations).name if spec.annotations else ""
-    return str(replace(spec, root=Path(spec.root).name, annotations=labels))
+    return spec.shown
 
 
 def _skeleton(config: RunConfig) -> str:
     """Of the joints that the first data are labelled with; those of others are brought to them."""
-    return SOURCES[sources(config)[0].name].skeleton.name
+    return sources(config)[0].dataset.skeleton.name
 
 
 def first_weights(config: RunConfig) -> Path | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, did_you_mean
 from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
 from dpose.training.optim import OptimizerConfig
@@ -58,7 +58,8 @@ class ModelChoice(BaseModel):
     """Which model, and which of its parameters train.
 
     Attributes:
-        preset: "nano", "5m", "11m" or "21m", for actions "nano" or "mvit-b"; ignored where `init` names a model.
+        preset: A backbone: "nano", "5m", "11m", "21m" or a registered one (`dpose.pose.backbones`), for actions "nano"
+            or "mvit-b"; ignored where `init` names a model.
         init: A model folder to start from, or the name of public weights that come with dpose; or "imagenet", timm's
             weights of the preset's backbone. By default those of the preset that come with dpose, where there are some.
             For mvit-b also a safetensors file of torchvision's weights.
@@ -69,7 +70,7 @@ class ModelChoice(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    preset: Literal["nano", "5m", "11m", "21m", "mvit-b"] = "nano"
+    preset: str = "nano"
     init: str | None = None
     strategy: Literal["light", "finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
@@ -144,21 +145,30 @@ class RunConfig(BaseModel):
         return self
 
     @staticmethod
-    def from_dict(values: Any, where: str = "config") -> RunConfig:
+    def from_dict(values: Any, where: str = "config", file: str = "") -> RunConfig:
         """A configuration from plain values.
+
+        >>> config = RunConfig.from_dict({"data": {"private": "synthetic:ward"}, "plan": {"epsilon": 2, "delta": 1e-5}})
+        >>> config.plan.method, config.plan.unit, config.model.preset
+        ('dp-sgd', 'image', 'nano')
+
+        Args:
+            values: As from JSON or YAML.
+            where: What an error names as the place of the mistake.
+            file: The same for an unknown key, where only a file can have brought one.
 
         Raises:
             DposeError: a key is unknown (the nearest known one is named) or a value is wrong.
         """
-        unknown = _unknown_key(RunConfig, values)
-        if unknown:
-            raise DposeError(unknown, where)
         try:
             return RunConfig.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(str(part) for part in first["loc"])
-            raise DposeError(f"{name}: {first['msg']}", where) from error
+            found = error.errors()
+            unknown = next((e for e in found if e["type"] in _UNKNOWN), None)
+            if unknown:
+                raise DposeError(_unknown_key(*unknown["loc"]), file or where) from error
+            name = ".".join(str(part) for part in found[0]["loc"])
+            raise DposeError(f"{name}: {found[0]['msg']}", where) from error
 
     @staticmethod
     def from_yaml(path: Path) -> RunConfig:
@@ -180,21 +190,15 @@ class RunConfig(BaseModel):
         Raises:
             DposeError: the file cannot be read, or file and options together are no configuration.
         """
-        options = _without_none(given)
+        options = without_none(given)
         if file is None:
             if not options.get("data", {}).get("private"):
                 raise DposeError(
                     "training needs data", fix="give --data, or --config; see dpose train --help"
                 )
             return RunConfig.from_dict(options, "options")
-        values = _read_yaml(file)
-        # the file by itself first: a mistake in it is told with its name
-        unknown = _unknown_key(RunConfig, values)
-        if unknown:
-            raise DposeError(unknown, str(file))
-        return RunConfig.from_dict(
-            filled_in(options, values), f"{file} and options" if options else str(file)
-        )
+        both = f"{file} and options" if options else str(file)
+        return RunConfig.from_dict(filled_in(options, _read_yaml(file)), both, str(file))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `from_dict` takes them."""
@@ -217,30 +221,32 @@ def _read_yaml(path: Path) -> Any:
     return values
 
 
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    """The same without what is None and without parts that are empty then."""
-    kept = {key: _without_none(v) if isinstance(v, dict) else v for key, v in values.items()}
-    return {key: v for key, v in kept.items() if v is not None and v != {}}
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without what is None or an empty list, and without parts that are empty then."""
+    kept = {key: without_none(v) if isinstance(v, Mapping) else v for key, v in values.items()}
+    return {key: v for key, v in kept.items() if v is not None and v not in ({}, [])}
 
 
-def _unknown_key(kind: Any, values: Any, path: str = "") -> str | None:
-    """A message about the first key that `kind` does not know, with the nearest that it does."""
-    if not isinstance(values, dict):
-        return None
-    nested: dict[str, Any]
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""Pydantic's names for a key that a model or a dataclass does not know."""
+
+
+def _unknown_key(*path: str | int) -> str:
+    """A message about the key at the end of `path`, with the nearest that is known there."""
+    known: Any = RunConfig
+    *parts, key = map(str, path)
+    for part in parts:
+        known = _parts(known)[part]
+    names = _parts(known)
+    before = "".join(f"{part}." for part in parts)
+    hint = did_you_mean(key, names, before) or f"known: {', '.join(names)}"
+    return f"unknown key {before}{key}; {hint}"
+
+
+def _parts(kind: Any) -> dict[str, Any]:
+    """What a model or a dataclass consists of, by name."""
     if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        nested = {f.name: hints[f.name] for f in fields(kind)}
-    else:
-        nested = {name: f.annotation for name, f in kind.model_fields.items()}
-    for key, value in values.items():
-        if key not in nested:
-            near = difflib.get_close_matches(str(key), nested, 1)
-            hint = f"did you mean {path}{near[0]}?" if near else f"known: {', '.join(nested)}"
-            return f"unknown key {path}{key}; {hint}"
-        inner = nested[key]
-        if isinstance(inner, type) and (is_dataclass(inner) or issubclass(inner, BaseModel)):
-            message = _unknown_key(inner, value, f"{path}{key}.")
-            if message:
-                return message
-    return None
+        return {
+            name: kept for name, kept in get_type_hints(kind).items() if name in kind.__dataclass_fields__
+        }
+    return {name: field.annotation for name, field in kind.model_fields.items()}

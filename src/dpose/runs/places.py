@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpose.action.data.spec import SOURCES as ACTION_SOURCES
-from dpose.action.data.spec import ActionSpec
 from dpose.errors import DposeError
-from dpose.pose.data import SOURCES, DataSpec
 from dpose.pose.folder import shipped_weights
-from dpose.runs.build import IMAGENET, settled, shown_spec
-from dpose.runs.config import RunConfig
+from dpose.runs.build import IMAGENET, settled
+from dpose.runs.config import RunConfig, without_none
 from dpose.runs.recipes import filled_in
+from dpose.runs.specs import any_spec, in_a_folder
 from dpose.training.kept import Places, kept_places, run_id_of
 
 
@@ -44,7 +42,7 @@ def whole_config(folder: Path, given: Mapping[str, Any] | None = None) -> RunCon
     Raises:
         DposeError: it has none; or its paths are not kept on this machine and not given.
     """
-    config, places = run_config(folder), _without_none(given or {})
+    config, places = run_config(folder), without_none(given or {})
     if not places_known(folder):
         missing = _missing(config, places)
         if missing:
@@ -69,20 +67,6 @@ def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
     if init and init != IMAGENET and init not in shipped_weights() and not model.get("init"):
         found.append("--init")
     return found
-
-
-def in_a_folder(spec: str | None) -> bool:
-    """Whether a data spec, as it was written, names a folder on this machine."""
-    if not spec or spec == "none":
-        return False
-    name = spec.partition(":")[0]
-    known: Mapping[str, Any] = {**ACTION_SOURCES, **SOURCES}
-    return name in known and known[name].root == "a folder"
-
-
-def _without_none(given: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: _without_none(v) if isinstance(v, Mapping) else v for key, v in given.items()}
-    return {key: v for key, v in kept.items() if v is not None and v != {}}
 
 
 def typed_command(folder: Path) -> str:
@@ -142,10 +126,8 @@ def _without_folders(word: str) -> str:
 
 def _shown(spec: str) -> str:
     """A spec of poses or videos as it was written, with the last part of its root."""
-    name = spec.partition(":")[0]
-    if name in SOURCES:
-        return shown_spec(DataSpec.parse(spec))
-    return ActionSpec.parse(spec).shown if name in ACTION_SOURCES else spec
+    found = any_spec(spec)
+    return found.shown if found else spec
 
 
 def places_of(config: RunConfig, command: str = "") -> Places:

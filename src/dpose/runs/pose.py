@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from dpose.errors import DposeError
-from dpose.pose.data import SOURCES, Augment, ConcatUnits, DataSpec, open_data
+from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.task import PoseTask
@@ -88,7 +88,7 @@ def scored(
     spec = DataSpec.parse(data).for_purpose("evaluate")
     size = model.config.input_size
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
-    coco = SOURCES[spec.name].coco is not None
+    coco = spec.dataset.oks
     if detections is not None and not coco:
         raise DposeError("takes no detections: its people have boxes of their own", spec.name)
 

@@ -12,9 +12,10 @@ from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.skeletons import SKELETONS
 from dpose.runs.build import shown_spec, watched
-from dpose.runs.places import in_a_folder, places_known, run_config
+from dpose.runs.places import places_known, run_config
 from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import Tile, pose_tiles
+from dpose.runs.specs import in_a_folder
 from dpose.runs.tasks import task_entry
 
 PICTURES = 12
@@ -52,7 +53,7 @@ def make_report(
             folder, no_pictures=f"Reports of {config.task} runs show curves and scores, and no pictures."
         )
     spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures else watched(config)
-    harmless = spec is not None and (spec.public or spec.name == "synthetic")
+    harmless = spec is not None and spec.harmless
     if pictures and not harmless and not show_pictures:
         raise DposeError(
             "a report shows no picture of data that are not declared public",

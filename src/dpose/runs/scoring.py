@@ -9,10 +9,10 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
-from dpose.pose.data import DataSpec, open_labels
+from dpose.pose.data import SOURCES, DataSpec, open_labels
 from dpose.pose.data.coco import CocoSet, report_lines
 from dpose.pose.data.detections import read_detections
-from dpose.pose.data.mpii import read_mpii
+from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseModel
@@ -42,7 +42,7 @@ def score_boxes(
     Raises:
         DposeError: data or detections cannot be read, or the data are not in COCO's format.
     """
-    labels = _labels(spec, limit, console)
+    labels = _in_cocos_format(open_labels(spec), spec, console, limit)
     if detections is None:
         boxes = label_boxes(labels)
         console.print(
@@ -77,24 +77,25 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
         DposeError: a file cannot be read, or the data are of another kind.
     """
     spec = DataSpec.parse(data).for_purpose("evaluate")
-    if spec.name == "mpii":
-        labels = read_mpii(spec.folder, spec.split, spec.annotations)
+    labels = open_labels(spec)
+    if isinstance(labels, MpiiSet):
         for line in labels.notes:
             console.print(line, highlight=False)
         return score_mpii_predictions(predictions, labels)
-    result, problems = score_results(predictions, _labels(spec, None, console))
+    result, problems = score_results(predictions, _in_cocos_format(labels, spec, console))
     for line in problems.summary():
         console.print(line, highlight=False)
     return result
 
 
-def _labels(spec: DataSpec, limit: int | None, console: Console) -> CocoSet:
-    labels = open_labels(spec)
-    if labels is None:
+def _in_cocos_format(
+    labels: CocoSet | MpiiSet | None, spec: DataSpec, console: Console, limit: int | None = None
+) -> CocoSet:
+    if not isinstance(labels, CocoSet):
         raise DposeError(
             f"{spec.name} has neither labels in COCO's format nor MPII's",
             str(spec),
-            "use coco, humanart or mpii",
+            f"use {', '.join(name for name, source in SOURCES.items() if source.labels)}",
         )
     if limit is not None:
         labels = labels.limit(limit)

@@ -24,6 +24,7 @@ from dpose.training.bookkeeping import Bookkeeping, square_norms
 from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.grid import Grid
+from dpose.training.methods import sensitivity as sensitivity
 from dpose.units import Task, UnitBatch, is_mixed
 
 Way = Literal["fast", "plain"]
@@ -134,11 +135,6 @@ def measured_gradients(
 def grid_of(clip_norm: float, normalise: bool) -> Grid:
     """The grid that clipped gradients are summed on."""
     return Grid.of(sensitivity(clip_norm, normalise))
-
-
-def sensitivity(clip_norm: float, normalise: bool) -> float:
-    """The L2 bound on one unit's contribution to `clipped_sum`."""
-    return 1.0 if normalise else clip_norm
 
 
 def mean_gradient(

@@ -28,8 +28,7 @@ from dpose.privacy.accounting import (
 from dpose.privacy.protected import Protected
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.verify import plan_digest
-from dpose.training.gradients import sensitivity
-from dpose.training.methods import METHODS, Method, SubspaceConfig
+from dpose.training.methods import METHODS, Method, SubspaceConfig, sensitivity
 from dpose.training.public_view import PublicView
 from dpose.units import MAX_VIEWS, Unit
 
@@ -39,6 +38,13 @@ PRIVATE_LOSSES = ("plain", "residual")
 @dataclass(frozen=True)
 class TrainingPlan:
     """What will be done to the data and what it may cost, before anything is read.
+
+    >>> plan = TrainingPlan(epsilon=2.0, delta=1e-5, epochs=2, expected_batch_size=100, accountant="rdp")
+    >>> bound = plan.bind(1000)
+    >>> bound.steps, bound.sampling_rate, bound.divisor
+    (20, 0.1, 100.0)
+    >>> 1.998 <= bound.epsilon <= 2.0
+    True
 
     Attributes:
         method: A name in `METHODS`.

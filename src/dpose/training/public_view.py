@@ -20,14 +20,16 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.units import MAX_VIEWS, CanonicalUnits, UnitBatch, View, WrappedTask, WrappedUnits
+
+if TYPE_CHECKING:
+    import torch
 
 Kind = Literal["blur", "pixelize"]
 Grid = NDArray[np.uint8]

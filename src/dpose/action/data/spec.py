@@ -3,126 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
 from dpose.action.data import folders
 from dpose.action.data.units import VideoSet
-from dpose.errors import DposeError
+from dpose.data_spec import Dataset, Purpose, Spec
 from dpose.privacy.selection import Selection, as_selection
 
-Purpose = Literal["train", "evaluate"]
-SYNTHETIC = "synthetic-clips"
 
-
-@dataclass(frozen=True)
-class ActionSource:
-    """How one kind of videos is named and opened.
+@dataclass(frozen=True, kw_only=True)
+class VideoDataset(Dataset):
+    """What a dataset of videos says of itself.
 
     Attributes:
-        root: What ROOT means, for messages.
-        splits: The names a SPLIT may have.
-        default: The split of each purpose.
-        open: Called with root and split.
-        default_root: Where none is given; "" where one must be.
+        open: Gives the videos; takes the root (a `Path`, or a name where the dataset has `roots`), the split, and
+            options by name.
     """
 
-    root: str
-    splits: tuple[str, ...]
-    default: Mapping[Purpose, str]
-    open: Callable[[str, str], VideoSet]
-    default_root: str = ""
+    open: Callable[..., VideoSet]
 
 
 def _open_clips(look: str, split: str) -> VideoSet:
     # here and not above: the renderer brings a compiler, which data from files should not have to load
     from dpose.action.data.synthetic import open_clips
-    from dpose.scene import LOOKS
 
-    if look not in LOOKS:
-        raise DposeError(f"no look called {look!r}", SYNTHETIC, f"looks are {', '.join(LOOKS)}")
     return open_clips(look, split)
 
 
-def _folder(read: Callable[[Path, str], VideoSet]) -> Callable[[str, str], VideoSet]:
-    def opened(root: str, split: str) -> VideoSet:
-        folder = Path(root).expanduser()
-        if not folder.is_dir():
-            raise DposeError("no such folder", root)
-        return read(folder, split)
-
-    return opened
+def _folder(read: Callable[[Path, str], VideoSet], held_out: str = "test", *more: str) -> VideoDataset:
+    default: Mapping[Purpose, str] = {"train": "train", "evaluate": held_out}
+    return VideoDataset(splits=("train", held_out, *more), default=default, open=read)
 
 
-_TEST: Mapping[Purpose, str] = {"train": "train", "evaluate": "test"}
-_VAL: Mapping[Purpose, str] = {"train": "train", "evaluate": "val"}
-SOURCES: Mapping[str, ActionSource] = {
-    "hmdb51": ActionSource("a folder", ("train", "test"), _TEST, _folder(folders.open_hmdb51)),
-    "pahmdb": ActionSource("a folder", ("train", "test"), _TEST, _folder(folders.open_pahmdb)),
-    SYNTHETIC: ActionSource("a look", ("train", "val", "test"), _VAL, _open_clips, "studio"),
-    "ucf101": ActionSource("a folder", ("train", "test"), _TEST, _folder(folders.open_ucf101)),
-    "vispr": ActionSource("a folder", ("train", "val", "test"), _VAL, _folder(folders.open_vispr)),
+SOURCES: dict[str, VideoDataset] = {
+    "hmdb51": _folder(folders.open_hmdb51),
+    "pahmdb": _folder(folders.open_pahmdb),
+    "synthetic-clips": VideoDataset(
+        root="look",
+        roots=("studio", "ward"),
+        default_root="studio",
+        public_roots=("studio",),
+        rendered=True,
+        splits=("train", "val", "test"),
+        default={"train": "train", "evaluate": "val"},
+        open=_open_clips,
+    ),
+    "ucf101": _folder(folders.open_ucf101),
+    "vispr": _folder(folders.open_vispr, "val", "test"),
 }
 """Every kind of videos by name."""
 
 
-@dataclass(frozen=True)
-class ActionSpec:
-    """A parsed spec of videos.
+class ActionSpec(Spec):
+    """A parsed spec of videos; `name` is a key of `SOURCES`.
 
-    Attributes:
-        name: A key of `SOURCES`.
-        root: A folder, or a look; "" where not given.
-        split: "" where not given; the purpose then decides.
+    >>> spec = ActionSpec.parse("synthetic-clips:ward").for_purpose("evaluate")
+    >>> str(spec), spec.public
+    ('synthetic-clips:ward:val', False)
     """
 
-    name: str
-    root: str = ""
-    split: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> ActionSpec:
-        """Read `NAME[:ROOT][:SPLIT]`; what follows the last colon is the split if there is one of that name.
-
-        Raises:
-            DposeError: no videos have that name, or they need a root.
-        """
-        name, _, rest = text.partition(":")
-        if name not in SOURCES:
-            raise DposeError(f"no videos called {name!r}", text, f"known are {', '.join(SOURCES)}")
-        source = SOURCES[name]
-        root, _, last = rest.rpartition(":")
-        spec = cls(name, root, last) if last in source.splits else cls(name, rest)
-        spec = replace(spec, root=spec.root or source.default_root)
-        if not spec.root:
-            raise DposeError(f"{name} needs {source.root}", text, f"write {name}:ROOT[:SPLIT]")
-        return spec
-
-    def __str__(self) -> str:
-        return ":".join(part for part in (self.name, self.root, self.split) if part)
+    datasets: ClassVar = SOURCES
+    what = "videos"
 
     @property
-    def shown(self) -> str:
-        """For readers elsewhere: of a root, which is a path on this machine, the last part."""
-        return str(replace(self, root=Path(self.root).name))
-
-    @property
-    def public(self) -> bool:
-        """Whether nobody in it needs protection: the `studio` look, which is nobody."""
-        return (self.name, self.root) == (SYNTHETIC, "studio")
-
-    def same_units(self, other: ActionSpec) -> bool:
-        """Whether two specs with their splits filled in are the same videos, as far as names tell."""
-        return self._resolved() == other._resolved()
-
-    def _resolved(self) -> ActionSpec:
-        look = SOURCES[self.name].root == "a look"
-        return self if look else replace(self, root=str(Path(self.root).expanduser().resolve()))
-
-    def for_purpose(self, purpose: Purpose) -> ActionSpec:
-        """The same spec with its split filled in."""
-        return replace(self, split=self.split or SOURCES[self.name].default[purpose])
+    def dataset(self) -> VideoDataset:
+        """What the videos say of themselves."""
+        return SOURCES[self.name]
 
 
 def open_videos(
@@ -138,7 +86,7 @@ def open_videos(
     Raises:
         DposeError: an unknown name, a missing root, or videos that cannot be read.
     """
-    asked = (ActionSpec.parse(spec) if isinstance(spec, str) else spec).for_purpose(purpose)
-    videos = SOURCES[asked.name].open(asked.root, asked.split)
+    asked = (ActionSpec.parse(spec) if isinstance(spec, str) else spec).located(purpose)
+    videos = asked.dataset.open(asked.place, asked.split, **dict(asked.options))
     selection = as_selection(limit)
     return videos if selection is None else videos.limit(selection)

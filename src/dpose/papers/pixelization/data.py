@@ -10,11 +10,11 @@ from dpose.errors import DposeError
 from dpose.papers.experiment import Cell, Outcome, Request
 from dpose.papers.reference import Paper, read_paper
 from dpose.release.photos.photo import Photos
-from dpose.release.photos.spec import RENDERED, open_photos
+from dpose.release.photos.spec import PhotoSpec, open_photos
 
 PETS, VENICE, PORTRAIT = (576, 768), (1080, 1920), (512, 384)
 """Sizes at which people are rendered in place of a dataset, (height, width); the first two are the datasets' own."""
-DEFAULT = f"{RENDERED}:ward:test"
+DEFAULT = "synthetic:ward:test"
 
 ORIGINALS = (
     "figures and numbers are made from unprotected originals, with noise that can be drawn again: make them of "
@@ -58,7 +58,7 @@ class Data:
             raise DposeError("the same data twice", ", ".join(specs))
         found: list[Photos] = []
         for spec in specs:
-            rendered = spec.startswith(f"{RENDERED}:")
+            rendered = PhotoSpec.parse(spec).dataset.rendered
             limit = few if rendered and request.limit is None else request.limit
             found += [open_photos(spec, size, limit) for size in (sizes if rendered else sizes[:1])]
             if masks and not found[-1].masks:

@@ -55,7 +55,7 @@ def choosing_splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
     Raises:
         DposeError: the data have no such splits, or another split was given.
     """
-    splits = SOURCES[data.name].choosing
+    splits = data.dataset.choosing
     if not splits:
         known = [name for name, source in SOURCES.items() if source.choosing]
         raise DposeError("has no split to choose settings on", data.name, f"give {' or '.join(known)}")
@@ -102,13 +102,13 @@ def choosing_notes(setup: Setup) -> tuple[str, ...]:
         f"this is where settings are chosen: trained on {shown_spec(train)}, tested on {shown_spec(test)}, which no "
         "benchmark reports; a row that wins here is not yet a result"
     ]
-    if test.name == "synthetic":
+    if test.dataset.rendered:
         notes.append(
             f"the people of {shown_spec(test)} are rendered and stand for private ones: nobody is shown"
         )
     elif not test.public:
         notes.append(
-            f"the pictures of {shown_spec(test)} are private{_part(SOURCES[test.name].within, test.split)}: every "
+            f"the pictures of {shown_spec(test)} are private{_part(test.dataset.within, test.split)}: every "
             "score and interval here is a use of them without noise, outside any guarantee, and so is a setting that "
             "was chosen by it. The statement of each private model lists its scores, and dpose account shows them for "
             "those pictures. Whoever may not use private pictures so chooses on rendered or public people instead"

@@ -24,7 +24,7 @@ from dpose.papers.pose.notes import grid_notes
 from dpose.papers.pose.pictures import side_by_side
 from dpose.papers.pose.run import run_training
 from dpose.papers.pose.tables import grid_tables
-from dpose.pose.data import SOURCES, DataSpec
+from dpose.pose.data import DataSpec
 from dpose.pose.folder import find_model, weights_digest
 from dpose.privacy.rounding import upper
 from dpose.report.results import Drawing, Table
@@ -65,11 +65,8 @@ class TrainingGrid:
             raise DposeError("trains on one kind of data", design.name, "give one --data NAME[:ROOT][:SPLIT]")
         data = DataSpec.parse(given[0])
         own, held_out = choosing_splits(data) if design.variants else _splits(data)
-        if not own.root:
-            raise DposeError(f"{own.name} needs {SOURCES[own.name].root}", given[0])
-        if SOURCES[own.name].root == "a folder" and not own.folder.is_dir():
-            raise DposeError("no such folder", own.root, f"write {own.name}:ROOT")
-        splits = SOURCES[own.name].splits
+        own.located("train")
+        splits = own.dataset.splits
         public = asked.public or (str(replace(own, split="public")) if "public" in splits else None)
         if public:
             DataSpec.parse(public)
@@ -83,7 +80,7 @@ class TrainingGrid:
             data=str(own),
             public=public,
             evaluate=evaluate,
-            preset=asked.preset or ("nano" if own.name in ("synthetic", "lspet") else "5m"),
+            preset=asked.preset or own.dataset.preset,
             init=asked.init,
             pretrain=pretrain,
             epochs=scale.epochs,
@@ -91,7 +88,7 @@ class TrainingGrid:
             delta=design.delta,
             accountant=design.accountant,
             # the papers count people; where a picture shows one, they are the same
-            unit="crop" if own.name in ("mpii", "coco", "humanart") else "image",
+            unit="crop" if own.dataset.several else "image",
             optimizer=asked.optimizer or "adamw",
             lr=scale.lr,
             ema=scale.ema,
@@ -178,7 +175,7 @@ class TrainingGrid:
 
 def _splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
     """The data to train on, and those that are held out to test on."""
-    own, source = data.for_purpose("train"), SOURCES[data.name]
+    own, source = data.for_purpose("train"), data.dataset
     split = "test" if "test" in source.splits else source.default["evaluate"]
     return own, replace(own, split=split)
 

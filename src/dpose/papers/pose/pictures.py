@@ -54,7 +54,7 @@ def side_by_side(
         DposeError: the data or a model cannot be read any more.
     """
     spec = DataSpec.parse(setup.evaluate)
-    if not (show or spec.public or spec.name == "synthetic"):
+    if not (show or spec.harmless):
         return None
     chosen = _chosen(by_setting(outcomes))
     chosen = [t for t in chosen if (folder / PEOPLE / f"{t.key}.json").exists()]

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.pose.data import SOURCES, Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
@@ -137,7 +137,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     if shipped and not spec.public:
         read = open_tested(data, limit, model.config.input_size)
         reserve_reading(run, read, name=shown_spec(spec), unit="image", console=QUIET)
-    if shipped and SOURCES[spec.name].coco is not None:
+    if shipped and spec.dataset.oks:
         boxes = score_boxes(model, spec, limit=limit, console=QUIET)[0]
         return {"metric": "OKS AP", "columns": _percent(boxes.columns())}, None
     if not shipped:

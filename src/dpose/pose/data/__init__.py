@@ -2,7 +2,7 @@
 
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.concat import ConcatUnits
-from dpose.pose.data.spec import SOURCES, DataSpec, open_data, open_labels, open_several
+from dpose.pose.data.spec import SOURCES, DataSpec, PoseDataset, open_data, open_labels, open_several
 from dpose.pose.data.subjects import SubjectUnits
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 
@@ -13,6 +13,7 @@ __all__ = [
     "DataSpec",
     "Person",
     "Picture",
+    "PoseDataset",
     "PoseUnits",
     "SubjectUnits",
     "UnitKind",

@@ -1,16 +1,17 @@
-"""`NAME[:ROOT][:SPLIT]`: one short text says which data, and `open_data` opens it.
+"""`NAME[:ROOT][:SPLIT]`: one short text says which poses, and `open_data` opens them.
 
 Data that read their labels from a file take `,annotations=FILE` at the end of the text, for a file of another name.
-A new dataset is a module of this folder and an entry in `SOURCES`.
+A new dataset is a module of this folder (or of anyone's) and an entry in `SOURCES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
+from dpose.data_spec import Dataset, Purpose, Spec
 from dpose.errors import DposeError
 from dpose.pose.data import coco, humanart, lspet, mpii
 from dpose.pose.data.augment import Augment
@@ -19,206 +20,147 @@ from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import MPII, SKELETONS, Skeleton
 from dpose.privacy.selection import Selection, as_selection
 
-Purpose = Literal["train", "evaluate"]
 
-
-@dataclass(frozen=True)
-class DataKind:
-    """How one kind of data is named and opened.
+@dataclass(frozen=True, kw_only=True)
+class PoseDataset(Dataset):
+    """What a dataset of poses says of itself. Its functions take the root and the split, and options by name.
 
     Attributes:
-        root: What ROOT means, for messages: "a folder", "a look".
-        splits: The names a SPLIT may have.
-        default: The split of each purpose.
-        open: Called with root and split, and `input_size`, `augment` and `unit` by name; where `labels` is set with
-            `annotations` too.
-        conditions: For a split whose content depends on private pictures, what a guarantee that builds on it takes as
-            given.
-        within: For a split that is part of another, that other.
+        open: Gives the units; takes `input_size`, `augment` and `unit` by name too. The root is a `Path`, or a name
+            where the dataset has `roots`.
+        skeleton: Of its labels.
+        several: Whether a picture may show several people; the papers then count people, not pictures.
+        preset: Of the model that the papers' experiments train on it where none is asked for.
         choosing: The splits to choose settings on, to train and to test; () where there are none. The second is none
             that a benchmark reports.
-        skeleton: Of its labels.
-        labels: For data whose labels are a file that may have another name: called with root, split and that name,
-            gives the file and a note.
-        coco: For data in COCO's format, scored by OKS: called with root, split and the label file's name.
+        label_file: For data whose labels are a file: gives the file and a note.
+        labels: The labels as they stand, where they have people's boxes or a measure of their own.
+        oks: Whether people are scored by OKS, boxes and all; `labels` are then in COCO's format.
     """
 
-    root: str
-    splits: tuple[str, ...]
-    default: Mapping[Purpose, str]
     open: Callable[..., PoseUnits]
-    conditions: Mapping[str, str] = field(default_factory=dict)
-    within: Mapping[str, str] = field(default_factory=dict)
-    choosing: tuple[str, str] | tuple[()] = ()
     skeleton: Skeleton = MPII
-    labels: Callable[[Path, str, str], tuple[Path, str]] | None = None
-    coco: Callable[[Path, str, str], coco.CocoSet] | None = None
+    several: bool = False
+    preset: str = "5m"
+    choosing: tuple[str, str] | tuple[()] = ()
+    label_file: Callable[..., tuple[Path, str]] | None = None
+    labels: Callable[..., coco.CocoSet | mpii.MpiiSet] | None = None
+    oks: bool = False
 
 
-def _open_lspet(
-    root: str, split: str, *, input_size: tuple[int, int], augment: Augment | None, unit: UnitKind
-) -> PoseUnits:
-    return lspet.open_lspet(Path(root).expanduser(), split, input_size=input_size, augment=augment, unit=unit)
-
-
-def _open_look(
-    look: str, split: str, *, input_size: tuple[int, int], augment: Augment | None, unit: UnitKind
-) -> PoseUnits:
+def _open_look(look: str, split: str, **how: object) -> PoseUnits:
     # here and not above: the renderer brings a compiler, which data from files should not have to load
     from dpose.pose.data.synthetic import open_synthetic
-    from dpose.scene import LOOKS
 
-    if look not in LOOKS:
-        known = f"looks are {', '.join(LOOKS)}; splits are {', '.join(_SCENE_SPLITS)}"
-        raise DposeError(f"no look called {look!r}", "synthetic", known)
-    return open_synthetic(look, split, input_size=input_size, augment=augment, unit=unit)
+    return open_synthetic(look, split, **how)  # type: ignore[arg-type]
 
 
-_SCENE_SPLITS = ("train", "val", "test", "public", "large")
-_DEFAULT: Mapping[Purpose, str] = {"train": "train", "evaluate": "val"}
+def _labelled(
+    open: Callable[..., PoseUnits],
+    label_file: Callable[..., tuple[Path, str]],
+    labels: Callable[..., coco.CocoSet | mpii.MpiiSet],
+    *,
+    oks: bool,
+) -> PoseDataset:
+    """Photographs of several people with a label file a split, which `,annotations=FILE` replaces."""
+    return PoseDataset(
+        splits=("train", "val"),
+        default={"train": "train", "evaluate": "val"},
+        options=("annotations",),
+        distinct=("annotations",),
+        open=open,
+        skeleton=SKELETONS["coco"] if oks else MPII,
+        several=True,
+        label_file=label_file,
+        labels=labels,
+        oks=oks,
+    )
 
-SOURCES: Mapping[str, DataKind] = {
-    "coco": DataKind(
-        "a folder",
-        ("train", "val"),
-        _DEFAULT,
-        coco.open_coco,
-        skeleton=SKELETONS["coco"],
-        labels=coco.coco_annotations,
-        coco=coco.read_coco,
+
+SOURCES: dict[str, PoseDataset] = {
+    "coco": _labelled(coco.open_coco, coco.coco_annotations, coco.read_coco, oks=True),
+    "humanart": _labelled(
+        humanart.open_humanart, humanart.humanart_annotations, humanart.read_humanart, oks=True
     ),
-    "humanart": DataKind(
-        "a folder",
-        ("train", "val"),
-        _DEFAULT,
-        humanart.open_humanart,
-        skeleton=SKELETONS["coco"],
-        labels=humanart.humanart_annotations,
-        coco=humanart.read_humanart,
-    ),
-    "lspet": DataKind(
-        "a folder",
-        (*lspet.SPLITS, *lspet.PARTS),
-        {"train": "private", "evaluate": "validation"},
-        _open_lspet,
-        {"public": "which public pictures of LSPET were left out as near copies of private ones"},
+    "lspet": PoseDataset(
+        splits=(*lspet.SPLITS, *lspet.PARTS),
+        default={"train": "private", "evaluate": "validation"},
         within=dict.fromkeys(lspet.PARTS, "private"),
+        conditions={
+            "public": "which public pictures of LSPET were left out as near copies of private ones",
+        },
+        open=lspet.open_lspet,
+        preset="nano",
         choosing=(lspet.CHOOSING_TRAIN, lspet.CHOOSING_TEST),
     ),
-    "mpii": DataKind("a folder", ("train", "val"), _DEFAULT, mpii.open_mpii, labels=mpii.mpii_annotations),
-    "synthetic": DataKind("a look", _SCENE_SPLITS, _DEFAULT, _open_look, choosing=("train", "val")),
+    "mpii": _labelled(mpii.open_mpii, mpii.mpii_annotations, mpii.read_mpii, oks=False),
+    "synthetic": PoseDataset(
+        root="look",
+        roots=("studio", "ward"),
+        public_roots=("studio",),
+        rendered=True,
+        splits=("train", "val", "test", "public", "large"),
+        default={"train": "train", "evaluate": "val"},
+        open=_open_look,
+        preset="nano",
+        choosing=("train", "val"),
+    ),
 }
 """Every kind of pose data by name."""
 
 
-@dataclass(frozen=True)
-class DataSpec:
-    """A parsed data spec.
+class DataSpec(Spec):
+    """A parsed spec of pose data; `name` is a key of `SOURCES`.
 
-    Attributes:
-        name: A key of `SOURCES`.
-        root: A folder, or a look for synthetic data; "" where not given.
-        split: "" where not given; the purpose then decides.
-        annotations: The label file, relative to the root, where it has an unusual name; "" where not given.
+    >>> spec = DataSpec.parse("mpii:/data/mpii:val,annotations=mine.json")
+    >>> spec.root, spec.split, spec.option("annotations")
+    ('/data/mpii', 'val', 'mine.json')
+    >>> str(DataSpec.parse("synthetic:ward").for_purpose("evaluate"))
+    'synthetic:ward:val'
     """
 
-    name: str
-    root: str = ""
-    split: str = ""
-    annotations: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> DataSpec:
-        """Read `NAME[:ROOT][:SPLIT][,annotations=FILE]`.
-
-        The name ends at the first colon. What follows the last colon is the split if the dataset has one of
-        that name, and otherwise belongs to the root; so a root may contain colons.
-
-        Raises:
-            DposeError: no dataset has that name, or it takes no annotations.
-        """
-        text, _, annotations = text.partition(",annotations=")
-        name, _, rest = text.partition(":")
-        if name not in SOURCES:
-            raise DposeError(f"no dataset called {name!r}", text, f"known are {', '.join(SOURCES)}")
-        root, _, last = rest.rpartition(":")
-        spec = cls(name, root, last) if last in SOURCES[name].splits else cls(name, rest)
-        return spec.with_annotations(annotations) if annotations else spec
-
-    def __str__(self) -> str:
-        text = ":".join(part for part in (self.name, self.root, self.split) if part)
-        return f"{text},annotations={self.annotations}" if self.annotations else text
-
-    def with_annotations(self, file: str) -> DataSpec:
-        """The same data with its labels from another file.
-
-        Raises:
-            DposeError: the dataset reads its labels from no such file.
-        """
-        if SOURCES[self.name].labels is None:
-            raise DposeError(f"{self.name} takes no annotations file", file)
-        return replace(self, annotations=file)
+    datasets: ClassVar = SOURCES
 
     @property
-    def folder(self) -> Path:
-        """The root as a path."""
-        return Path(self.root).expanduser()
+    def dataset(self) -> PoseDataset:
+        """What the data say of themselves."""
+        return SOURCES[self.name]
 
-    def same_units(self, other: DataSpec) -> bool:
+    def same_units(self, other: Spec) -> bool:
         """Whether two specs with their splits filled in share units, as far as names and label files tell.
 
         Two splits of a folder that holds one label file for both are the same units, and a part of a split shares its
         units with the whole.
         """
-        one, another = self._resolved(), other._resolved()
-        if self == other or one == another or one._whole() == another or one == another._whole():
-            return True
-        mine, its = (_labels_of(spec) for spec in (self, other))
-        return mine is not None and mine == its
-
-    def _resolved(self) -> DataSpec:
-        look = SOURCES[self.name].root == "a look"
-        return self if look else replace(self, root=str(self.folder.resolve()))
-
-    def _whole(self) -> DataSpec:
-        return replace(self, split=SOURCES[self.name].within.get(self.split, self.split))
+        mine, its = (spec.label_file if isinstance(spec, DataSpec) else None for spec in (self, other))
+        return super().same_units(other) or (mine is not None and mine == its)
 
     @property
-    def public(self) -> bool:
-        """Whether nobody in it needs protection: a split called public, or the `studio` look, which is nobody."""
-        return self.split == "public" or (self.name, self.root) == ("synthetic", "studio")
-
-    @property
-    def condition(self) -> str:
-        """What a guarantee takes as given that builds on these data; "" where nothing."""
-        return SOURCES[self.name].conditions.get(self.split, "")
-
-    def for_purpose(self, purpose: Purpose) -> DataSpec:
-        """The same spec with its split filled in."""
-        return replace(self, split=self.split or SOURCES[self.name].default[purpose])
-
-
-def _labels_of(spec: DataSpec) -> Path | None:
-    """The label file that a spec reads, or None where it reads none or it cannot be found."""
-    find = SOURCES[spec.name].labels
-    if find is None:
-        return None
-    try:
-        return find(spec.folder, spec.split, spec.annotations)[0].resolve()
-    except DposeError:
-        return None
+    def label_file(self) -> Path | None:
+        """The label file that is read, or None where none is or it cannot be found."""
+        find = self.dataset.label_file
+        if find is None:
+            return None
+        try:
+            return find(self.place, self.split, **dict(self.options))[0].resolve()
+        except DposeError:
+            return None
 
 
 def open_data(
     spec: str | DataSpec,
     *,
-    purpose: Purpose,
-    input_size: tuple[int, int],
+    purpose: Purpose = "train",
+    input_size: tuple[int, int] = (256, 192),
     augment: Augment | None = None,
     unit: UnitKind = "image",
     limit: int | Selection | None = None,
 ) -> PoseUnits:
     """Open pose data by its spec.
+
+    >>> units = open_data("synthetic:studio:val", input_size=(64, 48), limit=3)
+    >>> len(units), units.unit_id(0).startswith("studio-val-")
+    (3, True)
 
     Args:
         spec: Such as `lspet:/data/lspet:public` or `synthetic:ward`.
@@ -235,10 +177,9 @@ def open_data(
         DposeError: an unknown name, a missing root, data that cannot be read, or a split without units.
     """
     asked = _asked(spec, purpose)
-    source = SOURCES[asked.name]
-    options = {} if source.labels is None else {"annotations": asked.annotations}
-    root = asked.root if source.labels is None else asked.folder
-    units = source.open(root, asked.split, input_size=input_size, augment=augment, unit=unit, **options)
+    units = asked.dataset.open(
+        asked.place, asked.split, input_size=input_size, augment=augment, unit=unit, **dict(asked.options)
+    )
     selection = as_selection(limit)
     if selection is not None:
         units = units.limit(selection)
@@ -275,7 +216,7 @@ def open_several(
     for i, one in enumerate(asked):
         if any(one.same_units(other) for other in asked[:i]):
             raise DposeError("the same data twice", str(one), "each unit may count once only")
-    target = SKELETONS[skeleton] if skeleton else SOURCES[asked[0].name].skeleton
+    target = SKELETONS[skeleton] if skeleton else asked[0].dataset.skeleton
     parts = [open_data(s, purpose=purpose, input_size=input_size, augment=augment, unit=unit) for s in asked]
     units = (
         parts[0].with_skeleton(target)
@@ -286,23 +227,19 @@ def open_several(
     return units if selection is None else units.limit(selection)
 
 
-def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate") -> coco.CocoSet | None:
-    """The labels of data in COCO's format, everything that is scored; None for data of another format.
+def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate") -> coco.CocoSet | mpii.MpiiSet | None:
+    """The labels of data as they stand, for scores by a measure of their own and for boxes; None where they have none.
 
     Raises:
         DposeError: as `open_data`.
     """
     asked = _asked(spec, purpose)
-    read = SOURCES[asked.name].coco
-    return None if read is None else read(asked.folder, asked.split, asked.annotations)
+    read = asked.dataset.labels
+    return None if read is None else read(asked.place, asked.split, **dict(asked.options))
 
 
 def _asked(spec: str | DataSpec, purpose: Purpose) -> DataSpec:
-    asked = (DataSpec.parse(spec) if isinstance(spec, str) else spec).for_purpose(purpose)
-    if not asked.root:
-        source = SOURCES[asked.name]
-        raise DposeError(f"{asked.name} needs {source.root}", str(spec), f"write {asked.name}:ROOT[:SPLIT]")
-    return asked
+    return (DataSpec.parse(spec) if isinstance(spec, str) else spec).located(purpose)
 
 
 def _short(spec: DataSpec, among: Sequence[DataSpec]) -> str:

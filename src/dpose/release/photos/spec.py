@@ -1,9 +1,13 @@
-"""`NAME:ROOT[:SPLIT]`: one short text says which photos. A new source is a module here and an entry in `KINDS`."""
+"""`NAME:ROOT[:SPLIT]`: one short text says which photos. A new source is a module here and an entry in `SOURCES`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
 from dpose.release.photos.celeba import open_celeba
 from dpose.release.photos.mot import open_mot
@@ -11,8 +15,49 @@ from dpose.release.photos.photo import Photos
 from dpose.release.photos.ppm import open_ppm
 from dpose.release.photos.rendered import open_rendered
 
-KINDS = {"mot": open_mot, "ppm100": open_ppm, "celeba": open_celeba}
-RENDERED = "synthetic"
+
+@dataclass(frozen=True, kw_only=True)
+class PhotoDataset(Dataset):
+    """What a source of photos says of itself.
+
+    Attributes:
+        open: Gives the photos; takes the root (a `Path`, or a name where the dataset has `roots`), the split, and the
+            (height, width) that rendered people get.
+    """
+
+    open: Callable[..., Photos]
+
+
+def _files(read: Callable[[Path], Photos]) -> PhotoDataset:
+    return PhotoDataset(open=lambda root, split, size: read(root))
+
+
+SOURCES: dict[str, PhotoDataset] = {
+    "synthetic": PhotoDataset(
+        root="look",
+        roots=("studio", "ward"),
+        rendered=True,
+        splits=("train", "val", "test", "public", "large"),
+        default={"evaluate": "test"},
+        open=open_rendered,
+    ),
+    "mot": _files(open_mot),
+    "ppm100": _files(open_ppm),
+    "celeba": _files(open_celeba),
+}
+"""Every kind of photos by name."""
+
+
+class PhotoSpec(Spec):
+    """A parsed spec of photos; `name` is a key of `SOURCES`."""
+
+    datasets: ClassVar = SOURCES
+    what = "photos"
+
+    @property
+    def dataset(self) -> PhotoDataset:
+        """What the photos say of themselves."""
+        return SOURCES[self.name]
 
 
 def open_photos(spec: str, size: tuple[int, int], limit: int | None = None) -> Photos:
@@ -26,17 +71,7 @@ def open_photos(spec: str, size: tuple[int, int], limit: int | None = None) -> P
     Raises:
         DposeError: unknown data, no root, or data that cannot be read.
     """
-    name, _, root = spec.partition(":")
-    known = f"known are {', '.join((RENDERED, *KINDS))}"
-    if name not in (RENDERED, *KINDS):
-        raise DposeError(f"no photos called {name!r}", spec, known)
-    if not root:
-        raise DposeError(
-            f"{name} needs a {'look' if name == RENDERED else 'folder'}", spec, f"write {name}:..."
-        )
+    asked = PhotoSpec.parse(spec).located("evaluate")
     if limit is not None and limit < 1:
         raise DposeError(f"a limit of {limit} leaves nothing", spec, "use 1 or more")
-    if name == RENDERED:
-        look, _, split = root.partition(":")
-        return open_rendered(look, split or "test", size).limit(limit)
-    return KINDS[name](Path(root).expanduser()).limit(limit)
+    return asked.dataset.open(asked.place, asked.split, size).limit(limit)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dpose.action.data.spec import ActionSpec
+from dpose.data_spec import Purpose
 from dpose.errors import DposeError
-from dpose.pose.data.spec import DataSpec, Purpose
+from dpose.pose.data.spec import DataSpec
 from dpose.privacy.statement import PrivacyStatement
 
 Points = tuple[tuple[int, float], ...]

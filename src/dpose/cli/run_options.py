@@ -1,0 +1,248 @@
+"""The options that make a run: said once, for every command that trains or plans.
+
+The groups have the form of `dpose.runs.config.RunConfig`, and their fields its names: `dataclasses.asdict` of one is
+what `RunConfig.from_options` takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, get_type_hints
+
+from dpose.cli.options import option, unset
+
+GUARANTEE, METHOD, DATA, MODEL, LEARNING, RUNNING = (
+    "The guarantee",
+    "The method",
+    "The data",
+    "The model",
+    "Learning",
+    "The run",
+)
+"""Headings of a long `--help`."""
+
+METHODS = "dp-sgd, pdp-sgd (projected), fdp-sgd (feature), fpdp-sgd (both), public-only or non-private"
+
+Epsilon = Annotated[
+    float | None,
+    option("Privacy budget of the whole run. 1 is strong, 8 is common; smaller means more noise.", GUARANTEE),
+]
+Delta = Annotated[
+    float | None,
+    option("Probability that the epsilon bound may fail. Well below 1 / units.", GUARANTEE),
+]
+Relation = Annotated[
+    str | None,
+    option("Neighbours: zero-out (the number of units is public), replace or add-or-remove.", GUARANTEE),
+]
+Method = Annotated[str | None, option(f"{METHODS}.", METHOD)]
+ClipNorm = Annotated[float | None, option("Clipping norm C: the bound on one unit's gradient.", METHOD)]
+Epochs = Annotated[float | None, option("Passes over the data.", LEARNING)]
+BatchSize = Annotated[
+    int | None,
+    option("Units in a batch on average. Large batches suffer less from noise.", LEARNING, "--batch-size"),
+]
+LearningRate = Annotated[float | None, option("Highest learning rate.", LEARNING)]
+Limit = Annotated[
+    int | None,
+    option("Use only so many units: a fixed choice by name, always the same.", DATA, min=1),
+]
+Seed = Annotated[
+    int | None, option("Makes the run reproducible and takes its guarantee away.", RUNNING, min=0)
+]
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Of `DataChoice`."""
+
+    private: Annotated[
+        list[str] | None,
+        option(
+            "NAME[:ROOT][:SPLIT], e.g. lspet:/data/lspet:private. May be repeated: the data are then one, with the "
+            "first's joints.",
+            DATA,
+            "--data",
+        ),
+    ] = None
+    public: Annotated[
+        str | None, option("Data nobody needs protected, for the subspace of projecting methods.", DATA)
+    ] = None
+    limit: Limit = None
+    watch: Annotated[
+        str | None,
+        option("Public or held-out data to score while training; none for none.", DATA),
+    ] = unset("the dataset's public split")
+    views: Annotated[
+        int | None,
+        option("Clips of a video in its gradient, for actions: more than one is MultiClip-DP.", METHOD),
+    ] = unset("1")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Of `ModelChoice`."""
+
+    preset: Annotated[
+        str | None, option("nano (CPU), 5m, 11m or 21m; for actions nano or mvit-b.", MODEL)
+    ] = unset("nano")
+    init: Annotated[
+        str | None,
+        option(
+            "A model folder to start from, or the name of public weights that come with dpose, or imagenet (timm's, "
+            "fetched once).",
+            MODEL,
+        ),
+    ] = unset("those of the preset that come with dpose, where there are some")
+    strategy: Annotated[
+        str | None,
+        option(
+            "light (convolutions, norms and biases: what bears noise best), finetune (the last stage and the head), "
+            "full, or scratch (from nothing).",
+            MODEL,
+        ),
+    ] = unset("finetune, if there are first weights")
+
+
+@dataclass(frozen=True)
+class SubspaceOptions:
+    """Of `SubspaceConfig`."""
+
+    kind: Annotated[
+        str | None, option("public, or the controls random and identity.", METHOD, "--subspace")
+    ] = unset("public")
+    rank: Annotated[int | None, option("Directions, k.", METHOD, "--subspace-rank")] = unset("50")
+    units: Annotated[int | None, option("Public units to fit on, m.", METHOD, "--subspace-units")] = unset(
+        "100"
+    )
+    refresh: Annotated[int | None, option("Steps between fits.", METHOD)] = unset("20")
+
+
+@dataclass(frozen=True)
+class PublicViewOptions:
+    """Of `PublicView`."""
+
+    kind: Annotated[
+        str | None,
+        option("What feature methods take for public: blur or pixelize.", METHOD, "--public-view"),
+    ] = unset("blur")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Of `TrainingPlan`."""
+
+    method: Method = unset("dp-sgd")
+    epsilon: Epsilon = None
+    delta: Delta = None
+    noise_multiplier: Annotated[
+        float | None, option("Instead of epsilon: the noise relative to C.", GUARANTEE)
+    ] = None
+    unit: Annotated[
+        str | None,
+        option(
+            "What is protected: image (all its people), crop (one person in one image) or subject (all images of a "
+            "person, where the data know who is who); of actions a video.",
+            GUARANTEE,
+        ),
+    ] = unset("image")
+    relation: Relation = unset("zero-out")
+    nominal_units: Annotated[
+        int | None, option("With add-or-remove: a number of units fixed beforehand.", GUARANTEE, min=1)
+    ] = None
+    accountant: Annotated[str | None, option("pld (tight) or rdp (as in the papers).", GUARANTEE)] = unset(
+        "pld"
+    )
+    epochs: Epochs = unset("10")
+    expected_batch_size: BatchSize = unset("256")
+    clip_norm: ClipNorm = unset("1")
+    normalise: Annotated[
+        bool | None,
+        option("Divide clipped gradients by C, so that C does not scale the step.", METHOD),
+    ] = unset("normalise")
+    copies: Annotated[
+        int | None, option("Augmented copies of each unit in one gradient: time, no noise.", METHOD)
+    ] = unset("1")
+    subspace: SubspaceOptions
+    public_view: PublicViewOptions
+    private_loss: Annotated[
+        str | None,
+        option("With public views: plain, or residual (less the public view's).", METHOD),
+    ] = unset("plain")
+    public_weight: Annotated[float | None, option("Weight of the public views' gradient.", METHOD)] = unset(
+        "1"
+    )
+    ema_decay: Annotated[
+        float | None, option("Weight averaging, in [0, 1); 0 turns it off.", LEARNING, "--ema")
+    ] = unset("0")
+
+
+@dataclass(frozen=True)
+class PlanBasics:
+    """Of `TrainingPlan`, what noise and cost depend on."""
+
+    epsilon: Epsilon = None
+    delta: Delta = None
+    epochs: Epochs = 10
+    expected_batch_size: BatchSize = 256
+    clip_norm: ClipNorm = 1.0
+    method: Method = "dp-sgd"
+    relation: Relation = "zero-out"
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """Of `OptimizerConfig`."""
+
+    name: Annotated[str | None, option("Any of torch.optim.", LEARNING, "--optimizer")] = unset("adamw")
+    lr: LearningRate = unset("0.001")
+    schedule: Annotated[
+        str | None,
+        option("constant, cosine, linear, or a class of torch.optim.lr_scheduler.", LEARNING),
+    ] = unset("cosine")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Of `RunConfig`."""
+
+    data: DataOptions
+    model: ModelOptions
+    plan: PlanOptions
+    optimizer: OptimizerOptions
+    task: Annotated[str | None, option("pose or action.", DATA)] = unset("pose")
+    augment: Annotated[str | None, option("none, private (mild) or public (strong).", DATA)] = unset(
+        "by the method"
+    )
+    seed: Seed = None
+    precision: Annotated[
+        str | None,
+        option(
+            "float32 or bf16: bfloat16 passes, faster on a GPU or a processor with AMX or AVX512-BF16, slower on "
+            "others, and less exact; clipping and noise stay in float32.",
+            RUNNING,
+        ),
+    ] = unset("bf16 for non-private on a GPU, else float32")
+    recipe: Annotated[
+        str | None,
+        option(
+            "recommended: settings chosen beforehand, where nothing else is said. Before it trains privately, the "
+            "weights learn from --public, or from the dataset's own public split, into OUT-public.",
+            LEARNING,
+        ),
+    ] = None
+
+
+def placed(group: Any, **more: Any) -> dict[str, Any]:
+    """The options of a flat group, and `more`, in the form of `RunOptions`: each where that has its name."""
+    values: dict[str, Any] = {**asdict(group), **more}
+    parts = {
+        name: kind
+        for name, kind in get_type_hints(RunOptions).items()
+        if hasattr(kind, "__dataclass_fields__")
+    }
+    found = {
+        part: {f.name: values.pop(f.name) for f in fields(kind) if f.name in values}
+        for part, kind in parts.items()
+    }
+    return {**found, **values}

@@ -1,0 +1,214 @@
+"""`NAME[:ROOT][:SPLIT][,OPTION=VALUE...]`: one short text says which data, be they poses, videos or photos.
+
+Each of the three keeps a registry by name of what its datasets say of themselves (a `Dataset`), and a class of specs
+(a `Spec` with that registry) which reads the text:
+
+    spec = DataSpec.parse("lspet:/data/lspet:public")
+    spec.name, spec.root, spec.split      # "lspet", "/data/lspet", "public"
+
+A dataset from outside is an entry more: `dpose.pose.data.SOURCES["mine"] = PoseDataset(...)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from dpose.errors import DposeError, did_you_mean
+
+Purpose = Literal["train", "evaluate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """What a dataset says of itself, whatever it is opened for.
+
+    Attributes:
+        root: What ROOT is, for messages: "folder", or "look" where it is one of `roots`.
+        roots: The names that ROOT may have; () where it is a folder.
+        default_root: ROOT where none is given; "" where one must be.
+        splits: The names that SPLIT may have.
+        default: The split of each purpose, where none is given.
+        options: The names that an OPTION may have.
+        distinct: Those of the options that name other units. Whatever differs in the rest, the units are the same.
+        within: For a split that is part of another, that other.
+        conditions: For a split whose content depends on private data, what a guarantee that builds on it takes as
+            given.
+        public_roots: The `roots` that show nobody who needs protection.
+        rendered: Whether everybody in it is rendered: nobody real, whether or not they stand for private people.
+    """
+
+    root: str = "folder"
+    roots: tuple[str, ...] = ()
+    default_root: str = ""
+    splits: tuple[str, ...] = ()
+    default: Mapping[Purpose, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    distinct: tuple[str, ...] = ()
+    within: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    public_roots: tuple[str, ...] = ()
+    rendered: bool = False
+
+    @property
+    def in_a_folder(self) -> bool:
+        """Whether ROOT is a path on this machine."""
+        return not self.roots
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A parsed data spec.
+
+    A class of specs names its registry:
+
+        class PhotoSpec(Spec):
+            datasets = PHOTOS
+            what = "photos"
+
+    Attributes:
+        name: A key of `datasets`.
+        root: A folder, or one of the dataset's `roots`; "" where not given.
+        split: "" where not given; the purpose then decides.
+        options: Names and values, by name.
+    """
+
+    datasets: ClassVar[Mapping[str, Dataset]] = {}
+    what: ClassVar[str] = "dataset"
+
+    name: str
+    root: str = ""
+    split: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        r"""Read `NAME[:ROOT][:SPLIT][,OPTION=VALUE...]`.
+
+        The name ends at the first colon. What follows the last colon is the split if the dataset has one of that name,
+        and otherwise belongs to the root; so a root may contain colons (`lspet:C:\data\lspet`). An option begins at a
+        comma that a word and "=" follow; other commas belong to what they stand in.
+
+        Raises:
+            DposeError: there are no data of that name, or they have no such option.
+        """
+        place, *given = re.split(r",(?=[a-z][a-z0-9_-]*=)", text)
+        name, _, rest = place.partition(":")
+        if name not in cls.datasets:
+            near = did_you_mean(name, cls.datasets)
+            known = f"known are {', '.join(cls.datasets)}"
+            raise DposeError(f"no {cls.what} called {name!r}", text, f"{near}; {known}" if near else known)
+        root, _, last = rest.rpartition(":")
+        root, split = (root, last) if last in cls.datasets[name].splits else (rest, "")
+        spec = cls(name, root or cls.datasets[name].default_root, split)
+        for option in given:
+            spec = spec.with_option(*option.split("=", 1))
+        return spec
+
+    def __str__(self) -> str:
+        place = ":".join(part for part in (self.name, self.root, self.split) if part)
+        return ",".join((place, *(f"{option}={value}" for option, value in self.options)))
+
+    @property
+    def dataset(self) -> Dataset:
+        """What the data say of themselves."""
+        return self.datasets[self.name]
+
+    def option(self, name: str) -> str:
+        """The value of an option; "" where it is not given."""
+        return dict(self.options).get(name, "")
+
+    def with_option(self, name: str, value: str) -> Self:
+        """The same with an option set; nothing changes where the value is "".
+
+        Raises:
+            DposeError: the data have no such option.
+        """
+        known = self.dataset.options
+        if name not in known:
+            near = did_you_mean(name, known)
+            fix = near or (f"its options: {', '.join(known)}" if known else "")
+            raise DposeError(f"{self.name} takes no option {name}", f"{self},{name}={value}", fix)
+        return (
+            replace(self, options=tuple(sorted({**dict(self.options), name: value}.items())))
+            if value
+            else self
+        )
+
+    def for_purpose(self, purpose: Purpose) -> Self:
+        """The same spec with its split filled in."""
+        return replace(self, split=self.split or self.dataset.default.get(purpose, ""))
+
+    def located(self, purpose: Purpose) -> Self:
+        """The same spec with its split filled in, and a root that there is.
+
+        Raises:
+            DposeError: there is no root, or none of that name.
+        """
+        spec, dataset = self.for_purpose(purpose), self.dataset
+        if not spec.root:
+            raise DposeError(
+                f"{self.name} needs a {dataset.root}", str(self), f"write {self.name}:ROOT[:SPLIT]"
+            )
+        _, _, last = spec.root.rpartition(":")
+        near = did_you_mean(last, dataset.splits) if last != spec.root else ""
+        if dataset.in_a_folder:
+            if not spec.folder.is_dir():
+                raise DposeError("no such folder", spec.root, near and f"or the split is misspelt: {near}")
+        elif spec.root not in dataset.roots:
+            near = near or did_you_mean(spec.root, dataset.roots)
+            known = f"{dataset.root}s are {', '.join(dataset.roots)}; splits are {', '.join(dataset.splits)}"
+            raise DposeError(
+                f"no {dataset.root} called {spec.root!r}", self.name, f"{near}; {known}" if near else known
+            )
+        return spec
+
+    @property
+    def folder(self) -> Path:
+        """The root as a path."""
+        return Path(self.root).expanduser()
+
+    @property
+    def place(self) -> Path | str:
+        """What readers take: the root's folder, or its name where it is one of the dataset's `roots`."""
+        return self.folder if self.dataset.in_a_folder else self.root
+
+    @property
+    def shown(self) -> str:
+        """For readers elsewhere: of every path, which is one on this machine, the last part."""
+        options = tuple((option, Path(value).name) for option, value in self.options)
+        return str(replace(self, root=Path(self.root).name, options=options))
+
+    @property
+    def public(self) -> bool:
+        """Whether nobody in it needs protection: a split called public, or a root that shows nobody."""
+        return self.split == "public" or self.root in self.dataset.public_roots
+
+    @property
+    def harmless(self) -> bool:
+        """Whether its pictures may be shown to anybody: they are public, or of nobody real."""
+        return self.public or self.dataset.rendered
+
+    @property
+    def condition(self) -> str:
+        """What a guarantee takes as given that builds on these data; "" where nothing."""
+        return self.dataset.conditions.get(self.split, "")
+
+    def same_units(self, other: Spec) -> bool:
+        """Whether two specs with their splits filled in share units, as far as names tell.
+
+        A part of a split shares its units with the whole.
+        """
+        one, another = self._resolved(), other._resolved()
+        return one == another or one._whole() == another or one == another._whole()
+
+    def _resolved(self) -> Self:
+        options = tuple((name, value) for name, value in self.options if name in self.dataset.distinct)
+        root = str(self.folder.resolve()) if self.dataset.in_a_folder else self.root
+        return replace(self, root=root, options=options)
+
+    def _whole(self) -> Self:
+        return replace(self, split=self.dataset.within.get(self.split, self.split))

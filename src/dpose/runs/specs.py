@@ -1,0 +1,24 @@
+"""A data spec of whatever a run may be about: poses or videos."""
+
+from __future__ import annotations
+
+from dpose.action.data.spec import ActionSpec
+from dpose.data_spec import Spec
+from dpose.pose.data.spec import DataSpec
+
+
+def any_spec(text: str) -> Spec | None:
+    """The spec of poses or of videos that `text` writes; None where no data have its name.
+
+    Raises:
+        DposeError: data of that name have no such option.
+    """
+    name = text.partition(":")[0].partition(",")[0]
+    kinds: tuple[type[Spec], ...] = (DataSpec, ActionSpec)
+    return next((kind.parse(text) for kind in kinds if name in kind.datasets), None)
+
+
+def in_a_folder(text: str | None) -> bool:
+    """Whether a data spec, as it was written, names a folder on this machine."""
+    found = any_spec(text or "")
+    return found is not None and found.dataset.in_a_folder

@@ -1,0 +1,62 @@
+"""Commands load what they use: modules are counted, not seconds."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpose.media import write_image
+
+MODELS = {"torch", "timm", "torchvision", "matplotlib", "skimage"}
+"""What only commands with a model or a drawing may load."""
+NUMBERS = {"numpy", "scipy", "cv2", "numba", "av", "dp_accounting"}
+
+
+def loaded_after(commands):
+    """The modules that a fresh process has loaded after each of `commands`, one after the other."""
+    code = (
+        "import contextlib, io, json, sys\n"
+        "seen = []\n"
+        "for command in json.loads(sys.argv[1]):\n"
+        "    import dpose\n"
+        "    if command:\n"
+        "        from dpose.cli import main\n"
+        "        with contextlib.redirect_stdout(io.StringIO()):\n"
+        "            assert main(command) == 0, command\n"
+        "    seen.append(sorted(sys.modules))\n"
+        "print(json.dumps(seen))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(commands)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [set(names) for names in json.loads(done.stdout)]
+
+
+def test_the_package_loads_nothing():
+    (found,) = loaded_after([[]])
+    assert not found & (MODELS | NUMBERS)
+    assert {name for name in found if name.startswith("dpose")} == {"dpose"}
+
+
+@pytest.mark.parametrize("command", [["--help"], ["--version"], ["train", "--help"]])
+def test_help_loads_the_command_line_alone(command):
+    (found,) = loaded_after([command])
+    assert not found & (MODELS | NUMBERS)
+    assert len([name for name in found if name.startswith("dpose")]) < 30
+
+
+def test_what_needs_no_model_loads_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    picture, released = tmp_path / "street.png", tmp_path / "released.png"
+    write_image(picture, np.zeros((48, 64, 3), np.uint8))
+    commands = [
+        ["keys"],
+        ["account"],
+        ["plan", "--units", "1000", "--epsilon", "8", "--delta", "1e-4", "--epochs", "1"],
+        ["pixelize", str(picture), "--epsilon", "2", "--out", str(released)],
+        ["verify", str(released)],
+    ]
+    for command, found in zip(commands, loaded_after(commands), strict=True):
+        assert not found & MODELS, command
