@@ -1,4 +1,4 @@
-"""An attack is one class and one line of the registry: the runner, the report and the command line know no more of it."""
+"""An attack is one class and one line of the registry: nothing else knows more of it."""
 
 import json
 from dataclasses import dataclass

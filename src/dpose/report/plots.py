@@ -22,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
+from matplotlib.text import Text as Writing
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
@@ -86,7 +87,8 @@ _NAMES = {light: f"var(--{name})" for name, light in LIGHT.items()}
 @contextmanager
 def _style(**more: object) -> Iterator[None]:
     with matplotlib.rc_context({**_STYLE, **more}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph|Matplotlib currently")  # a page has fonts of its own
+        # a page has fonts of its own, and a label that is too long is no reason to complain
+        warnings.filterwarnings("ignore", "Glyph|Matplotlib currently|constrained_layout")
         yield
 
 
@@ -101,6 +103,9 @@ def svg(figure: Canvas, describes: str) -> Markup:
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
+    for text in figure.findobj(Writing):
+        if text.get_color() == "black":  # nobody gave it a colour, and dark paper needs another
+            text.set_color(LIGHT["soft"])
     # the salt tells the identifiers of a page's charts apart
     with _style(**{"svg.hashsalt": describes.encode("utf-8", "replace").decode()}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -181,7 +186,7 @@ def finish(
     if zero:
         axes.set_ylim(bottom=0)
     if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, frameon=False)
 
 
 def _formatted(axis: object, write: Callable[[float], str]) -> None:
@@ -542,7 +547,7 @@ def curves(
         panel.set_xscale("log")
         _formatted(panel.xaxis, lambda value: f"{value:g}")
     finish(panel, *axes_titles)
-    panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
+    panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
     panel.set_ylim(-0.01, 1.02)
     return rendered(name, figure, caption)
 
