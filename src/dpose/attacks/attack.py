@@ -1,10 +1,12 @@
 """What an attack is, and the one way that attacks are run.
 
-@dataclass(frozen=True)
-class Guess(ReleaseAttack[PersonPictures, GuessRow]):   # its fields are its options on the command line
-\"""Who is it? Guessed.\"""
-...
-ATTACKS["guess"] = "mine.guess:Guess"                   # attacks/registry.py; nothing else knows it by name
+    @dataclass(frozen=True)
+    class Guess(ReleaseAttack[PersonPictures, GuessRow]):
+        ...
+
+    ATTACKS["guess"] = "mine.guess:Guess"
+
+Its fields are its options on the command line. Beside its line in `attacks/registry.py` nothing knows it by name.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -281,20 +282,23 @@ def _picture(report: AuditReport) -> bytes:
 def _bars(axes: Axes, report: AuditReport, runs: Mapping[str, tuple[str, AuditFindings]]) -> None:
     """The lower bounds on epsilon, by test and run."""
     claimed = report.claim["epsilon"]
+    edge = max([claimed, *(bound for _, found in runs.values() if math.isfinite(bound := found.bound))])
     tests = [test for test, value in report.findings.bounds.items() if value is not None]
     height = 0.8 / len(runs)
     for k, (colour, (name, found)) in enumerate(runs.items()):
-        values = [found.bounds[test] or 0.0 for test in tests]
+        bounds = [found.bounds[test] or 0.0 for test in tests]
         rows = np.arange(len(tests)) + (k - (len(runs) - 1) / 2) * height
-        axes.barh(rows, values, height=0.9 * height, color=LIGHT[colour], label=name, zorder=2)
-        for row, value in zip(rows, values, strict=True):
-            axes.text(value, row, f" {lower(value, places=2)}", va="center", fontsize=8)
+        axes.barh(
+            rows, np.minimum(bounds, edge), height=0.9 * height, color=LIGHT[colour], label=name, zorder=2
+        )
+        for row, bound in zip(rows, bounds, strict=True):
+            axes.text(min(bound, edge), row, f" {lower(bound, places=2)}", va="center", fontsize=8)
     axes.axvline(claimed, color=LIGHT["ink"], lw=1.4, ls="--", zorder=3)
     axes.text(claimed, -0.62, " claimed", fontsize=8, va="center")
     folded = [test.replace(" in ", "\nin ").replace(", ", ",\n", 2) for test in tests]
     axes.set_yticks(range(len(tests)), folded, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.18 * max([claimed, *(found.bound for _, found in runs.values())]))
+    axes.set_xlim(0, 1.18 * edge)
     axes.set_xlabel(f"epsilon is at least (confidence {lower(1 - report.alpha)})")
     axes.legend(loc="lower right", fontsize=8, frameon=True, framealpha=0.95)
 

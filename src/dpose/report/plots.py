@@ -236,12 +236,13 @@ def line_by_step(
         axes.plot(middle, mean, color=LIGHT["accent"], lw=2, marker="o" if few else "", markersize=6)
         values = [y for _, y in points]
         bottom, top = min(0.0, *values), max(0.0, *values)
-        axes.set_ylim(bottom, top if top - bottom > 1e-200 else bottom + 1)
-        axes.margins(y=0)
+        heights = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+        rungs = heights.tick_values(bottom, top if top - bottom > 1e-200 else bottom + 1)
+        axes.set_ylim(min(rungs[0], bottom), max(rungs[-1], top))
         end = max(points[-1][0], 1)
         axes.set_xlim(0, end)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_locator(heights)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
         axes.grid(False, axis="x")
@@ -432,7 +433,7 @@ def bound_on_attacks(epsilon: float, delta: float, unit: str, describes: str) ->
         key = f"\u25cf at {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}% at most"
         axes.text(0.98, 0.07, key, ha="right", color=INK, weight="bold")
         axes.text(
-            0.66, 0.6, "learns nothing", rotation=45, transform_rotates_text=True, ha="center", va="center"
+            0.68, 0.61, "learns nothing", rotation=45, transform_rotates_text=True, ha="center", va="center"
         )
         if epsilon > 1.5 * REFERENCE:
             # named where the line climbs and the diagonal is still far below it

@@ -62,7 +62,7 @@ def test_the_page_asks_for_nothing(full, report, tiles):
     assert not re.findall(r"<(?:script|link|iframe|object|embed|base|form)\b", page.text)
     assert not re.findall(r"\b(?:https?:)?//\w", re.sub(r'src="data:[^"]*"', "", page.text))
     assert "@import" not in page.text
-    assert "url(" not in page.text
+    assert not re.findall(r"url\((?!#)", page.text)  # but a chart may name a part of itself
     assert {node.get("src", "")[:5] for node in page.root.iter("img")} == {"data:"}
     policy = next(m for m in page.root.iter("meta") if m.get("http-equiv"))
     assert policy.get("content").startswith("default-src 'none'")
