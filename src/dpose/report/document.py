@@ -73,7 +73,8 @@ class Report:
 
     def html(self) -> str:
         """The page: one file that needs no other, holds no script and loads nothing."""
-        return _template().render(report=self, policy=POLICY, version=software_versions()["dpose"])
+        page: str = _template().render(report=self, policy=POLICY, version=software_versions()["dpose"])
+        return page
 
     def markdown(self) -> str:
         """The same as Markdown, with links to the figures' files."""

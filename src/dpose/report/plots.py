@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import cv2
 import matplotlib
@@ -59,8 +60,9 @@ DARK_INK, PALE_INK = "#10151a", "#fefefe"
 """Of text on coloured cells, which are the same on light and dark paper."""
 
 Curve = Sequence[tuple[float, float]]
+Setting = TypeVar("Setting", bound=float)
 
-_STYLE = {
+_STYLE: Mapping[str, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 12.5,
     "text.parse_math": False,
@@ -85,8 +87,9 @@ _NAMES = {light: f"var(--{name})" for name, light in LIGHT.items()}
 
 
 @contextmanager
-def _style(**more: object) -> Iterator[None]:
-    with matplotlib.rc_context({**_STYLE, **more}), warnings.catch_warnings():
+def _style(**more: Any) -> Iterator[None]:
+    chosen: Any = {**_STYLE, **more}
+    with matplotlib.rc_context(chosen), warnings.catch_warnings():
         # a page has fonts of its own, and a label that is too long is no reason to complain
         warnings.filterwarnings("ignore", "Glyph|Matplotlib currently|constrained_layout")
         yield
@@ -465,8 +468,19 @@ def paired_dots(
         after: What the full dots are.
         x_title: What is drawn.
     """
-    full = {"marker": "o", "markersize": 8, "ls": "", "color": LIGHT["accent"], "clip_on": False}
-    hollow = {**full, "color": LIGHT["base"], "markerfacecolor": LIGHT["paper"], "markeredgewidth": 2}
+    full: dict[str, Any] = {
+        "marker": "o",
+        "markersize": 8,
+        "ls": "",
+        "color": LIGHT["accent"],
+        "clip_on": False,
+    }
+    hollow: dict[str, Any] = {
+        **full,
+        "color": LIGHT["base"],
+        "markerfacecolor": LIGHT["paper"],
+        "markeredgewidth": 2,
+    }
     highest = max([100.0, *(v for _, *pair in rows for v in pair if v is not None)])
     with _style():
         figure, axes = _canvas(86 + ROW * len(rows))
@@ -502,7 +516,7 @@ def paired_dots(
         axes.set_title(showable(x_title), loc="left", fontsize=12.5, pad=30)
         handles = [
             (Line2D([], [], **look), _label(name)) for look, name in ((full, after), (hollow, before)) if name
-        ]  # type: ignore[arg-type]
+        ]
         axes.legend(
             [handle for handle, _ in handles],
             [name for _, name in handles],
@@ -575,9 +589,9 @@ def bars(
 
 def heat_map(
     axes: Axes,
-    values: Mapping[tuple[float, float], float],
-    across: Sequence[float],
-    up: Sequence[float],
+    values: Mapping[tuple[Setting, Setting], float],
+    across: Sequence[Setting],
+    up: Sequence[Setting],
     title: str,
     span: tuple[float, float],
     write: str,
