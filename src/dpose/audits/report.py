@@ -294,7 +294,9 @@ def _bars(axes: Axes, report: AuditReport, runs: Mapping[str, tuple[str, AuditFi
         for row, bound in zip(rows, bounds, strict=True):
             axes.text(min(bound, edge), row, f" {lower(bound, places=2)}", va="center", fontsize=8)
     axes.axvline(claimed, color=LIGHT["ink"], lw=1.4, ls="--", zorder=3)
-    axes.text(claimed, -0.62, " claimed", fontsize=8, va="center")
+    axes.text(
+        claimed, 1, "claimed", fontsize=8, ha="center", va="bottom", transform=axes.get_xaxis_transform()
+    )
     folded = [test.replace(" in ", "\nin ").replace(", ", ",\n", 2) for test in tests]
     axes.set_yticks(range(len(tests)), folded, fontsize=8)
     axes.invert_yaxis()

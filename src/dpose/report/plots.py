@@ -436,7 +436,7 @@ def bound_on_attacks(epsilon: float, delta: float, unit: str, describes: str) ->
         key = f"\u25cf at {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}% at most"
         axes.text(0.98, 0.07, key, ha="right", color=INK, weight="bold")
         axes.text(
-            0.68, 0.61, "learns nothing", rotation=45, transform_rotates_text=True, ha="center", va="center"
+            0.7, 0.6, "learns nothing", rotation=45, transform_rotates_text=True, ha="center", va="center"
         )
         if epsilon > 1.5 * REFERENCE:
             # named where the line climbs and the diagonal is still far below it
