@@ -70,6 +70,9 @@ def over_people(
 ) -> Interval:
     """A percentile bootstrap over people, centred: a statistic that grows when people repeat does not move it.
 
+    `scipy.stats.bootstrap` centres no interval, and draws rows of data where here are weights of people: a person who
+    is drawn twice is one person with twice the weight, and no pair of two.
+
     Args:
         statistic: From how often each person was drawn, (people,), to the number.
         people: How many there are.

@@ -14,11 +14,11 @@ from dpose.attacks.adversary import (
     plain_embedder,
 )
 from dpose.attacks.appearance import SIZE as SIZE_OF_DESCRIPTOR
-from dpose.attacks.context import AttackConfig, strongest
+from dpose.attacks.attributes import ATTRIBUTES, labels_of
+from dpose.attacks.context import AttackConfig
 from dpose.attacks.identities import FRAME, open_identities
 from dpose.attacks.ranking import search
 from dpose.attacks.transforms import RAW, all_transforms, pixelated, private, public_view
-from dpose.attacks.witness import ATTRIBUTES, labels_of
 from dpose.errors import DposeError
 from dpose.training.public_view import PublicView
 
@@ -73,25 +73,20 @@ def test_who_attacks_which_release():
     assert both.attackers_of(RAW) == adaptive.attackers_of(RAW) == ("plain",)
 
 
-def test_the_stronger_attacker_of_each_release_counts():
-    rows = [("raw", 0.9, 1), ("dp", 0.2, 2), ("dp", 0.3, 3), ("blur", 0.5, 4), ("blur", 0.5, 5)]
-    assert [row[2] for row in strongest(rows, lambda row: row[0], lambda row: row[1])] == [1, 3, 4]
-
-
 def test_attackers_are_kept_and_taught_by_others(bench):
     school, gallery, _ = bench
     assert not set(school.album.people) & set(gallery.people)
     first = school.embedder(RAW)
-    again = AttackerTraining(school.crowd, school.effort, quiet)
+    again = AttackerTraining(school.identities, school.effort, quiet)
     np.testing.assert_array_equal(again.embedder(RAW).matrix, first.matrix)
     assert "album" not in vars(again)  # nothing was rendered for it
-    other = AttackerTraining(school.crowd, AttackerEffort(people=20, pictures=2), quiet)
+    other = AttackerTraining(school.identities, AttackerEffort(people=20, pictures=2), quiet)
     assert not np.array_equal(other.embedder(RAW).matrix, first.matrix)
     assert "album" in vars(other)
 
 
 def test_rooms_differ_and_frames_of_one_room_do_not(bench):
-    crowd = bench[0].crowd
+    crowd = bench[0].identities
     who = crowd.people[0]
     one, other, later = crowd.load([(who, 0), (who, 1), (who, FRAME)], quiet()).pictures
     assert (one != other).mean() > 0.5

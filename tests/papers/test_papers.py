@@ -18,7 +18,7 @@ from dpose.papers.pixelization.segmenting import grabcut, open_segmenter
 from dpose.papers.reference import read_paper
 from dpose.papers.registry import EXPERIMENTS
 from dpose.release.photos.photo import Photo
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Figure, Table
 
 PIXELIZATION = [name for name in EXPERIMENTS if name.startswith("002/")]
 
@@ -294,12 +294,14 @@ def test_names_and_folders():
 
 def test_a_drawing_is_part_of_the_page(tmp_path):
     from dpose.media.images import encode_image
-    from dpose.papers.output import markdown, page
+    from dpose.papers.output import results_report
 
-    drawing = Drawing("one", encode_image(np.zeros((4, 6, 3), np.uint8), ".png"), "a <caption>")
+    png = encode_image(np.zeros((4, 6, 3), np.uint8), ".png")
+    drawing = Figure("one", "a <caption>", png=png)
     findings = Findings((Table("t", ("a|b",), (("c",),)),), (drawing,), ())
     experiment = Experiment("x/y", "title", lambda request: Squares())
-    text = page(experiment, findings)
+    report = results_report(experiment, {}, (), findings)
+    text = report.html()
     assert 'width="6"' in text
     assert "a &lt;caption&gt;" in text
-    assert "| a\\|b |" in markdown(experiment, findings)
+    assert "| a\\|b |" in report.markdown()

@@ -452,7 +452,7 @@ class TestShown:
     def test_repetitions_are_means_with_deviations_and_error_bars(self):
         found = self.shown("000/table2", request(repeat=2), lambda c: 40.0 + 2 * c.settings["repetition"])
         assert self.row(found, "epsilon = 0.2")[8] == "5.94 / 43.00 ± 1.41 / +37.06"
-        assert "standard deviations" in found.drawings[0].caption
+        assert "standard deviations" in found.figures[0].caption
 
     def test_rows_that_look_misprinted_get_no_difference(self, tmp_path):
         asked = request(strategies=("scratch",), clip_norms=(0.1,), epsilons=(0.2, 0.4))
@@ -483,14 +483,14 @@ class TestShown:
     def test_curves_and_heat_maps_are_drawn(self, name, drawn):
         asked = request(epsilons=(0.2, 0.8))
         found = self.shown(name, asked, lambda c: 30 + 9 * (c.settings["epsilon"] or 0))
-        assert [d.name.rsplit("-", 1)[1] for d in found.drawings] == drawn
-        for drawing in found.drawings:
+        assert [d.name.rsplit("-", 1)[1] for d in found.figures] == drawn
+        for drawing in found.figures:
             assert decode_image(drawing.png, drawing.name).std() > 5
 
     def test_curves_of_the_recipe_alone_need_no_clipping_norm(self):
         asked = request(methods=(RECOMMENDED,), epsilons=(0.8, 8.0))
         found = self.shown("ward-dp", asked)
-        assert [d.name.rsplit("-", 1)[1] for d in found.drawings] == ["curves"]
+        assert [d.name.rsplit("-", 1)[1] for d in found.figures] == ["curves"]
 
     def test_notes_say_the_oddities_and_who_is_protected(self):
         notes = " ".join(self.shown("003/appendix-fpdp", request()).notes)

@@ -1,14 +1,12 @@
 """Numbers read as people write them, and are not rounded into something else."""
 
-import math
 from datetime import datetime
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpose.report.numbers import MINUS, MISSING, brief, change, day, percentage, ticks
+from dpose.report.numbers import MINUS, MISSING, brief, change, day, percentage
 
 
 @pytest.mark.parametrize(
@@ -47,16 +45,3 @@ def test_a_change_is_the_difference_of_the_numbers_beside_it(before, after):
 
 def test_day():
     assert day(datetime(2026, 5, 3, 23, 59)) == "3 May 2026"
-
-
-@settings(deadline=None)
-@given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.integers(1, 8))
-def test_ticks_enclose_their_range(low, span, count):
-    found = ticks(low, low + span, count)
-    steps = {round(b - a, 12) for a, b in pairwise(found)}
-    slack = 1e-6 * max(abs(low), abs(low + span), 1e-9)
-    assert found[0] <= low + slack
-    assert found[-1] >= low + span - slack
-    assert 2 <= len(found) <= count + 3
-    assert max(steps) == pytest.approx(min(steps), rel=1e-6)
-    assert all(math.isfinite(t) for t in found)

@@ -40,19 +40,17 @@ class AttackerEffort:
     Attributes:
         people: Public people to learn from.
         pictures: Of each.
-        epochs: Passes over them, for what is learnt in passes.
         seed: Of everything.
     """
 
     people: int = 500
     pictures: int = 5
-    epochs: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.people < 2 or self.pictures < 2 or self.epochs < 1:
+        if self.people < 2 or self.pictures < 2:
             raise DposeError(
-                "the attacker needs two people, two pictures of each and one epoch",
+                "the attacker needs two people and two pictures of each",
                 "--learn-from",
                 "ask for more",
             )
@@ -63,81 +61,80 @@ class AttackerTraining:
     """Public people, and what is learnt from them; their pictures are loaded when something first needs them.
 
     Attributes:
-        crowd: Whose public people.
+        identities: Whose public people.
         effort: How much.
         note: Called with a line when something long begins, and how many steps it has; gives what counts them.
     """
 
-    crowd: Identities
+    identities: Identities
     effort: AttackerEffort
     note: Callable[[str, int], Progress] = field(repr=False)
 
     @cached_property
     def album(self) -> PersonPictures:
         """The public people's pictures."""
-        count = min(self.effort.people, len(self.crowd.public)) * self.effort.pictures
+        count = min(self.effort.people, len(self.identities.public)) * self.effort.pictures
         note = self.note("the attacker's own pictures", count)
-        return self.crowd.teaching(self.effort.people, self.effort.pictures, note)
+        return self.identities.teaching(self.effort.people, self.effort.pictures, note)
 
     @cached_property
     def _digest(self) -> str:
         """What tells these pictures from those of another renderer or folder: a digest of the first ones."""
-        few = self.crowd.load([(who, 0) for who in self.crowd.public[:2]], lambda: None)
-        digest = hashlib.sha256(json.dumps(self.crowd.public).encode())
+        few = self.identities.load([(who, 0) for who in self.identities.public[:2]], lambda: None)
+        digest = hashlib.sha256(json.dumps(self.identities.public).encode())
         for picture in few.pictures:
             digest.update(picture.tobytes())
         return digest.hexdigest()
 
-    def embedder(self, shown: Transform) -> DescriptorProjection:
+    def embedder(self, release: Transform) -> DescriptorProjection:
         """Who is it, learnt from pictures shown in this way."""
 
         def learn() -> Arrays:
-            return learn_people(self._taught(shown).described(), self.album.people).arrays()
+            return learn_people(self._taught(release).described(), self.album.people).arrays()
 
-        return DescriptorProjection.of(self._kept("people", shown, learn))
+        return DescriptorProjection.of(self._kept("people", release, learn))
 
     def scorer(
-        self, shown: Transform, label: Callable[[PersonPictures], NDArray[np.bool_]], names: Sequence[str]
+        self, release: Transform, label: Callable[[PersonPictures], NDArray[np.bool_]], names: Sequence[str]
     ) -> Scorer:
         """What do they look like, learnt from pictures shown in this way."""
 
         def learn() -> Arrays:
-            taught = self._taught(shown)
+            taught = self._taught(release)
             return learn_attributes(taught.described(), label(taught), taught.people).arrays()
 
-        return Scorer.of(self._kept(f"attributes: {', '.join(names)}", shown, learn))
+        return Scorer.of(self._kept(f"attributes: {', '.join(names)}", release, learn))
 
-    def restorer(self, shown: Transform, size: tuple[int, int]) -> Restorer:
-        """What was the picture, learnt from pictures shown in this way, all at `size`."""
+    def restorer(self, release: Transform, size: tuple[int, int], epochs: int) -> Restorer:
+        """What was the picture, learnt from pictures shown in this way, all at `size`, in so many passes over them."""
 
         def learn() -> Arrays:
-            taught, epochs = self._taught(shown), self.effort.epochs
-            progress = self.note(f"learning to restore: {shown.title}", steps_of(len(taught), epochs))
+            taught = self._taught(release)
+            progress = self.note(f"learning to restore: {release.title}", steps_of(len(taught), epochs))
             pairs = resized(taught.pictures, size), resized(self.album.pictures, size)
             net = learn_restoring(*pairs, epochs, self.effort.seed, progress)
             return {name: tensor.numpy() for name, tensor in net.state_dict().items()}
 
-        arrays = self._kept(f"restoring {size[0]}x{size[1]}, {self.effort.epochs} epochs", shown, learn)
+        arrays = self._kept(f"restoring {size[0]}x{size[1]}, {epochs} epochs", release, learn)
         net = Restorer()
         net.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
         return net.eval()
 
-    def _taught(self, shown: Transform) -> PersonPictures:
+    def _taught(self, release: Transform) -> PersonPictures:
         album = self.album
-        progress = self.note(f"showing them to the attacker: {shown.title}", len(album))
-        return shown.album(album, self.effort.seed, TEACHING, progress)
+        progress = self.note(f"showing them to the attacker: {release.title}", len(album))
+        return release.album(album, self.effort.seed, TEACHING, progress)
 
-    def _kept(self, what: str, shown: Transform, learn: Callable[[], Arrays]) -> Arrays:
-        if not self.crowd.look:
+    def _kept(self, what: str, release: Transform, learn: Callable[[], Arrays]) -> Arrays:
+        if not self.identities.look:
             return learn()  # what was learnt from somebody's files stays nowhere
         versions = software_versions()
-        effort = {name: value for name, value in asdict(self.effort).items() if name != "epochs"}
         recipe = {
             "what": what,
-            "shown": shown.key,
-            "data": self.crowd.title,
+            "shown": release.key,
+            "data": self.identities.title,
             "pictures": self._digest,
-            **effort,
+            **asdict(self.effort),
             "recipe": RECIPE,
             "dpose": versions["dpose"],
             "torch": versions["torch"],
@@ -185,9 +182,9 @@ def plain_embedder(school: AttackerTraining, onnx: str = "") -> Embedder:
     return Embedder("learnt from raw pictures", lambda album: project(album.described()))
 
 
-def adaptive_embedder(school: AttackerTraining, shown: Transform) -> Embedder:
+def adaptive_embedder(school: AttackerTraining, release: Transform) -> Embedder:
     """The embedder of somebody who knows the mechanism and learnt from its releases of public people."""
-    project = school.embedder(shown)
+    project = school.embedder(release)
     return Embedder("learnt from released pictures", lambda album: project(album.described()))
 
 

@@ -1,27 +1,22 @@
-"""What the user asks of an attack, and the bench that every attack stands on."""
+"""What the user asks of an attack, and what every attack stands on: people, and where attackers learn."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpose.attacks.adversary import AttackerEffort, AttackerTraining
-from dpose.attacks.identities import Identities, IdentitySpec, open_identities
-from dpose.attacks.report import AttackReport
-from dpose.attacks.sweep import AttackSweep
+from dpose.attacks.identities import Identities, IdentitySpec, PersonPictures, open_identities
 from dpose.attacks.transforms import RAW, Transform, all_transforms, epsilon_of_all
 from dpose.errors import DposeError
 from dpose.privacy.rounding import upper
 from dpose.release.config import Setting, parse_neighbours
-from dpose.report.results import Drawing, Table
-
-R = TypeVar("R")
 
 ATTACKERS = ("plain", "adaptive")
 NO_PROOF = (
@@ -38,7 +33,7 @@ class AttackConfig:
 
     Attributes:
         data: Whose pictures: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
-        releases: Of `shown.RELEASES`.
+        releases: Of `transforms.RELEASES`.
         blocks: Sides of blocks, pixels.
         subdivisions: Parts along a side of a complex block.
         epsilons: As text.
@@ -84,7 +79,7 @@ class AttackConfig:
         """Of everything."""
         return self.effort.seed
 
-    def shown(self) -> list[Transform]:
+    def transforms(self) -> list[Transform]:
         """All that is attacked, raw pictures first.
 
         Raises:
@@ -98,9 +93,9 @@ class AttackConfig:
             neighbours=self.neighbours,
         )
 
-    def attackers_of(self, shown: Transform) -> tuple[str, ...]:
+    def attackers_of(self, release: Transform) -> tuple[str, ...]:
         """Who attacks one release: as asked, and raw pictures the plain one always: they are the ceiling."""
-        if shown.key == RAW.key:
+        if release.key == RAW.key:
             return ("plain",)
         return tuple(name for name in ATTACKERS if name in self.attackers)
 
@@ -152,75 +147,55 @@ class AttackConfig:
 
 @dataclass(frozen=True)
 class AttackContext:
-    """An opened crowd with the attackers' school.
+    """What every attack stands on.
 
     Attributes:
-        ask: What was asked.
-        crowd: Whom.
-        school: Where the attackers learn.
+        config: What was asked.
+        identities: Whom it was asked about.
+        training: Where the attackers learn.
         note: Begins a line of the progress bar.
     """
 
-    ask: AttackConfig
-    crowd: Identities
-    school: AttackerTraining
+    config: AttackConfig
+    identities: Identities
+    training: AttackerTraining
     note: Callable[[str, int], Callable[[], None]]
 
-    def report(
-        self,
-        attacked: AttackSweep[Any],
-        *,
-        name: str,
-        title: str,
-        headline: str,
-        threat: tuple[str, ...],
-        tables: tuple[Table, ...],
-        drawings: tuple[Drawing, ...],
-        values: Mapping[str, Any],
-        settings: Mapping[str, Any] | None = None,
-        facts: Mapping[str, str] | None = None,
-    ) -> AttackReport:
-        """What was found, with what all attacks say: the arguments are those of `AttackReport`."""
-        return AttackReport(
-            name=name,
-            title=title,
-            headline=headline,
-            threat=threat,
-            caveats=self.ask.caveats() + attacked.caveats(),
-            facts={**self._facts(), **(facts or {})},
-            tables=(*tables, attacked.guarantees()),
-            drawings=drawings,
-            settings={**self.ask.to_dict(), **(settings or {})},
-            values=values,
-            command=self.ask.command,
-            left=attacked.to_dict(),
-            stopped=attacked.stopped,
-        )
+    def pictures(self, first: int, count: int, what: str) -> PersonPictures:
+        """Pictures `first` to `first + count` of everybody who is attacked; `what` names them while they are made."""
+        people = self.identities
+        return people.album(first, count, self.note(what, len(people.people) * count))
 
-    def _facts(self) -> Mapping[str, str]:
-        effort = self.ask.effort
+    @property
+    def teachers(self) -> int:
+        """How many other people the attacker has pictures of."""
+        return min(self.config.effort.people, len(self.identities.public))
+
+    def facts(self) -> Mapping[str, str]:
+        """For the head of a report."""
+        pictures = self.config.effort.pictures
         return {
-            "Attacked": self.crowd.title,
-            "People": f"{len(self.crowd.people):,}",
-            "The attacker's own": f"{min(effort.people, len(self.crowd.public)):,} other people, {effort.pictures} "
-            "pictures each",
-            "Seed": str(self.ask.seed),
+            "Attacked": self.identities.title,
+            "People": f"{len(self.identities.people):,}",
+            "The attacker's own": f"{self.teachers:,} other people, {pictures} pictures each",
+            "Seed": str(self.config.seed),
         }
 
 
 @contextmanager
-def open_context(ask: AttackConfig, pictures: int, console: Console) -> Iterator[AttackContext]:
-    """The bench, with a progress bar while it is in use.
+def open_context(config: AttackConfig, pictures: int, console: Console) -> Iterator[AttackContext]:
+    """The context, with a progress bar while it is in use.
 
     Args:
-        ask: What is asked.
+        config: What is asked.
         pictures: How many of each person are attacked.
         console: For the bar.
 
     Raises:
         DposeError: data that cannot be attacked.
     """
-    crowd = open_identities(ask.data, ask.size, in_grey=ask.in_grey).chosen(ask.identities, pictures)
+    people = open_identities(config.data, config.size, in_grey=config.in_grey)
+    people = people.chosen(config.identities, pictures)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
 
@@ -228,23 +203,7 @@ def open_context(ask: AttackConfig, pictures: int, console: Console) -> Iterator
             task = bar.add_task(text, total=steps)
             return lambda: bar.advance(task)
 
-        yield AttackContext(ask, crowd, AttackerTraining(crowd, ask.effort, note), note)
-
-
-def strongest(rows: Sequence[R], release: Callable[[R], str], strength: Callable[[R], float]) -> list[R]:
-    """Of the rows on each release the one of the stronger attacker, in the order of the releases.
-
-    Args:
-        rows: One an attacker and release.
-        release: Names a row's release.
-        strength: How well a row's attacker did; of equals the first counts.
-    """
-    best: dict[str, R] = {}
-    for row in rows:
-        held = best.get(release(row))
-        if held is None or strength(row) > strength(held):
-            best[release(row)] = row
-    return list(best.values())
+        yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
 
 
 def parse_size(text: str) -> tuple[int, int]:

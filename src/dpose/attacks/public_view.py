@@ -3,59 +3,68 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 
-from dpose.attacks.attributes import attributes_report
-from dpose.attacks.context import AttackConfig, AttackContext, open_context
-from dpose.attacks.linkage import linkage_report
-from dpose.attacks.reconstruction import reconstruct_report
-from dpose.attacks.reid import Search, reid_report
-from dpose.attacks.report import AttackReport, write_attack
-from dpose.attacks.transforms import RAW, VIEWS, Transform
+from dpose.attacks.attack import ReleaseAttack, carry_out, option
+from dpose.attacks.attributes import AttributeInference
+from dpose.attacks.context import AttackConfig, open_context
+from dpose.attacks.linkage import Linkage
+from dpose.attacks.reconstruction import Reconstruction
+from dpose.attacks.reid import Reidentification
+from dpose.attacks.report import AttackReport
+from dpose.attacks.transforms import RAW, VIEWS
 from dpose.files import folder_beside, write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.training.public_view import WIDTHS
 
 SUMMARY = "public-view.json"
-PICTURES = 3
-Attack = Callable[[AttackContext, Sequence[Transform]], AttackReport]
-ATTACKS: Mapping[str, Attack] = {
-    "reid": lambda bench, shown: reid_report(bench, Search(), shown),
-    "attributes": attributes_report,
-    "reconstruct": reconstruct_report,
-    "linkage": linkage_report,
-}
 
 
-def attack_view(ask: AttackConfig, out: Path, console: Console) -> list[AttackReport]:
-    """Run every attack on both kinds of public view, and write a folder for each beside `SUMMARY`.
+@dataclass(frozen=True)
+class PublicViewAttacks:
+    """What does the public view of feature privacy give away? All four attacks on both kinds of it."""
 
-    Raises:
-        DposeError: the data cannot be used, or `out` exists.
-        KeyboardInterrupt: it was stopped, and nothing is left.
-    """
-    ask = replace(ask, releases=tuple(VIEWS))
-    shown = ask.shown()
-    with folder_beside(out, ask.folder_mode) as folder, open_context(ask, PICTURES, console) as bench:
-        reports = {}
-        for name, attack in ATTACKS.items():
-            reports[name] = attack(bench, shown)
-            if reports[name].stopped:
-                raise KeyboardInterrupt  # a summary of less than all would be taken for all
-        for name, report in reports.items():
-            write_attack(report, folder / name)
-        write_atomic(folder / SUMMARY, json.dumps(summary(ask, reports), indent=1) + "\n")
-    return list(reports.values())
+    chooses_releases: ClassVar[bool] = False
+    chooses_attackers: ClassVar[bool] = False
+
+    epochs: int = option(3, "Passes over the attacker's pictures, of what learns to reconstruct.", min=1)
+
+    def run(self, config: AttackConfig, out: Path, console: Console) -> list[tuple[Path, AttackReport]]:
+        """Run every attack on both kinds of public view, and write a folder for each beside `SUMMARY`.
+
+        Raises:
+            DposeError: the data cannot be used, or `out` exists.
+            KeyboardInterrupt: it was stopped, and nothing is left.
+        """
+        attacks: list[ReleaseAttack[Any, Any]] = [
+            Reidentification(),
+            AttributeInference(),
+            Reconstruction(self.epochs),
+            Linkage(),
+        ]
+        config = replace(config, releases=tuple(VIEWS))
+        releases = {attack.name: attack.releases(config) for attack in attacks}
+        most = max(attack.pictures for attack in attacks)
+        with folder_beside(out, config.folder_mode) as folder, open_context(config, most, console) as context:
+            reports = {}
+            for attack in attacks:
+                report = reports[attack.name] = carry_out(attack, context, releases[attack.name])
+                if report.stopped:
+                    raise KeyboardInterrupt  # a summary of less than all would be taken for all
+            for name, report in reports.items():
+                report.write(folder / name)
+            write_atomic(folder / SUMMARY, json.dumps(summary(config, reports), indent=1) + "\n")
+        return [(out / name, report) for name, report in reports.items()]
 
 
-def summary(ask: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[str, Any]:
+def summary(config: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[str, Any]:
     """What the reports of runs quote: the stronger attacker on each view, beside raw pictures and guessing."""
-    values = {name: report.values for name, report in reports.items()}
+    values = {name: report.measured.values for name, report in reports.items()}
     keys = {VIEWS[name]: name.replace(":", "-") for name in VIEWS}
 
     def best(attack: str, measure: str, key: str) -> dict[str, float]:
@@ -69,8 +78,8 @@ def summary(ask: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[str,
 
     rebuilt = {row["key"]: row for row in values["reconstruct"]["rows"]}
     return {
-        "command": ask.command,
-        "settings": ask.to_dict(),
+        "command": config.command,
+        "settings": config.to_dict(),
         "software": software_versions(),
         "widths": WIDTHS,
         "figures": {

@@ -4,53 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from rich.console import Console
 
-from dpose.attacks.adversary import plain_embedder
-from dpose.attacks.context import AttackConfig, AttackContext, open_context
-from dpose.attacks.drawing import SAMPLES, short_title
+from dpose.attacks.adversary import Embedder, plain_embedder
+from dpose.attacks.attack import SAMPLES, Attacked, AttackRow, ReleaseAttack, option
+from dpose.attacks.context import AttackConfig, AttackContext
 from dpose.attacks.identities import PersonPictures, Picture
 from dpose.attacks.learners import each, psnr, resized, restored, ssim
-from dpose.attacks.reid import Chance, Row, percent, searched, spread
-from dpose.attacks.report import AttackReport, write_attack
-from dpose.attacks.sweep import attack_each
+from dpose.attacks.reid import Chance, Row, searched
+from dpose.attacks.report import percent, spread
 from dpose.attacks.transforms import RAW, Transform
-from dpose.files import folder_beside
+from dpose.errors import DposeError
 from dpose.report.plots import pictures
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Figure, Table
 from dpose.stats import Interval, mean_over_people
 
 GALLERY, QUERIES = 1, 1
 
 
 @dataclass(frozen=True)
-class Restored:
+class Restored(AttackRow):
     """What was made of one release.
 
     Attributes:
-        shown: The release.
         before: PSNR and SSIM of the released pictures themselves.
         after: Of the reconstructions.
         found_before: Re-identification of released pictures by the plain attacker.
         found: Of the reconstructions, by the same.
     """
 
-    shown: Transform
     before: tuple[Interval, Interval]
     after: tuple[Interval, Interval]
     found_before: Row
     found: Row
 
-    def to_dict(self) -> dict[str, Any]:
+    @property
+    def strength(self) -> float:
+        """How many are recognised."""
+        return self.found.strength
+
+    def measures(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "release": self.shown.title,
-            "key": self.shown.key,
-            "guarantee": self.shown.guarantee,
             "released": {"psnr": self.before[0].to_dict(), "ssim": self.before[1].to_dict()},
             "reconstructed": {"psnr": self.after[0].to_dict(), "ssim": self.after[1].to_dict()},
             "rank1_released": self.found_before.within[1].to_dict(),
@@ -58,83 +55,139 @@ class Restored:
         }
 
 
-def attack_reconstruct(ask: AttackConfig, out: Path, console: Console) -> AttackReport:
-    """Reconstruct every release, and write the report.
+@dataclass(frozen=True)
+class Originals:
+    """What reconstructions are compared with.
 
-    Raises:
-        DposeError: the data or a setting cannot be used, or `out` exists.
+    Attributes:
+        gallery: Raw pictures with names.
+        queries: The originals of what is released.
+        raw: The same in colour, at one size.
+        plain: Recognises people.
+        ceiling: How well, in raw pictures.
+        chance: What guessing finds.
     """
-    shown = ask.shown()
-    with (
-        folder_beside(out, ask.folder_mode) as folder,
-        open_context(ask, GALLERY + QUERIES, console) as bench,
-    ):
-        report = reconstruct_report(bench, shown)
-        write_attack(report, folder)
-    return report
+
+    gallery: PersonPictures
+    queries: PersonPictures
+    raw: list[Picture]
+    plain: Embedder
+    ceiling: Row
+    chance: Chance
 
 
-def reconstruct_report(bench: AttackContext, shown: Sequence[Transform]) -> AttackReport:
-    """The attack on an opened bench."""
-    ask, crowd = bench.ask, bench.crowd
-    gallery = crowd.album(0, GALLERY, bench.note("the gallery", len(crowd.people)))
-    queries = crowd.album(GALLERY, QUERIES, bench.note("the queries", len(crowd.people)))
-    plain = plain_embedder(bench.school)
-    raw = resized(queries.pictures, ask.size)
-    ceiling = searched(RAW, "plain", plain, gallery, queries, ask.seed)
+@dataclass(frozen=True)
+class Reconstruction(ReleaseAttack[Originals, Restored]):
+    """What was the picture? A small network from released to raw, tested on people it never saw."""
 
-    def attack(one: Transform) -> tuple[list[tuple[str, Picture]], Restored]:
-        seen = one.album(queries, ask.seed, "query")
-        given = resized(seen.pictures, ask.size)
-        made = restored(bench.school.restorer(one, ask.size), given)
-        as_album = _album(queries, made, ask.size)
+    name: ClassVar[str] = "reconstruct"
+    title: ClassVar[str] = "What was the picture? Reconstruction of released pictures"
+    chooses_attackers: ClassVar[bool] = False
+
+    epochs: int = option(3, "Passes over the attacker's pictures, of what learns to reconstruct.", min=1)
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise DposeError("the attacker needs one pass over its pictures", "--epochs", "use 1 or more")
+
+    @property
+    def pictures(self) -> int:
+        """Of each person."""
+        return GALLERY + QUERIES
+
+    def releases(self, config: AttackConfig) -> Sequence[Transform]:
+        """All but raw pictures, which need no reconstruction."""
+        return [release for release in config.transforms() if release.key != RAW.key]
+
+    def learn(self, context: AttackContext) -> Originals:
+        """The originals, and how well people are recognised in them."""
+        config = context.config
+        gallery = context.pictures(0, GALLERY, "the gallery")
+        queries = context.pictures(GALLERY, QUERIES, "the queries")
+        plain = plain_embedder(context.training)
+        return Originals(
+            gallery,
+            queries,
+            resized(queries.pictures, config.size),
+            plain,
+            searched(RAW, "plain", plain, gallery, queries, config.seed),
+            Chance.of(gallery.people, queries.people),
+        )
+
+    def attack(self, context: AttackContext, learnt: Originals, release: Transform) -> Attacked[Restored]:
+        """Reconstruct one release."""
+        size, seed = context.config.size, context.config.seed
+        seen = release.album(learnt.queries, seed, "query")
+        given = resized(seen.pictures, size)
+        made = restored(context.training.restorer(release, size, self.epochs), given)
         panels = list[tuple[str, Picture]]()
-        for k in range(min(SAMPLES, len(raw))):
-            panels += [("raw", raw[k]), (short_title(one), given[k]), ("reconstructed", made[k])]
-        return panels, Restored(
-            one,
-            _quality(given, raw, queries, ask.seed),
-            _quality(made, raw, queries, ask.seed),
-            searched(one, "plain", plain, gallery, seen, ask.seed),
-            searched(one, "plain", plain, gallery, as_album, ask.seed),
+        for k in range(min(SAMPLES, len(given))):
+            panels += [("raw", learnt.raw[k]), (release.short_title, given[k]), ("reconstructed", made[k])]
+
+        def quality(shown: Sequence[Picture]) -> tuple[Interval, Interval]:
+            people = learnt.queries.people
+            return (
+                mean_over_people(each(psnr, shown, learnt.raw), people, seed),
+                mean_over_people(each(ssim, shown, learnt.raw), people, seed),
+            )
+
+        def found(shown: PersonPictures) -> Row:
+            return searched(release, "plain", learnt.plain, learnt.gallery, shown, seed)
+
+        rebuilt = _album(learnt.queries, made, size)
+        row = Restored(release, "", quality(given), quality(made), found(seen), found(rebuilt))
+        return Attacked(release, (row,), tuple(panels))
+
+    def headline(self, learnt: Originals, rows: Sequence[Restored]) -> str:
+        """Of the first release."""
+        if not rows:
+            return "No release was attacked."
+        first = rows[0]
+        return (
+            f"{first.release.title}: {first.before[0].value:.1f} dB as released, {first.after[0].value:.1f} dB "
+            f"reconstructed. Of raw pictures {percent(learnt.ceiling.strength)} are recognised, of reconstructions "
+            f"{percent(first.strength)}; guessing finds {percent(learnt.chance.within(1))}."
         )
 
-    attacked = attack_each([one for one in shown if one.key != RAW.key], attack)
-    rows = [found for _, (_, found) in attacked.done]
-    panels = [panel for _, (own, _) in attacked.done for panel in own]
-    chance = Chance.of(gallery.people, queries.people)
-    first = rows[0] if rows else None
-    headline = "No release was attacked."
-    if first:
-        headline = (
-            f"{first.shown.title}: {first.before[0].value:.1f} dB as released, {first.after[0].value:.1f} dB "
-            f"reconstructed. Of raw pictures {percent(ceiling.within[1].value)} are recognised, of reconstructions "
-            f"{percent(first.found.within[1].value)}; guessing finds {percent(chance.within(1))}."
-        )
-    drawn = Drawing(
-        "pictures", pictures(panels, 6), "Raw, released, reconstructed, of people nobody learnt from"
-    )
-    return bench.report(
-        attacked,
-        name="reconstruct",
-        title="What was the picture? Reconstruction of released pictures",
-        headline=headline,
-        threat=(
+    def threat(self, context: AttackContext, learnt: Originals) -> tuple[str, ...]:
+        """Who reconstructs."""
+        return (
             "The attacker knows the mechanism, releases pictures of other people with it, and trains a small U-Net "
-            f"from released to raw, {ask.effort.epochs} passes. It is tested on people it never saw.",
-            f"Public: {min(ask.effort.people, len(crowd.public)):,} people, {ask.effort.pictures} pictures each.",
+            f"from released to raw, {self.epochs} passes. It is tested on people it never saw.",
+            f"Public: {context.teachers:,} people, {context.config.effort.pictures} pictures each.",
             "A reconstruction shows what is likely, not what was there: detail beyond the release is made up. Whether "
             "somebody is known again is tested with the plain attacker of dpose attack reid.",
-        ),
-        tables=(_table(rows, ceiling, chance, len(raw)),),
-        drawings=(drawn,) if panels else (),
-        settings={"epochs": ask.effort.epochs},
-        values={
-            "rows": [row.to_dict() for row in rows],
-            "rank1_raw": ceiling.within[1].to_dict(),
-            "chance": chance.to_dict(),
-        },
-    )
+        )
+
+    def tables(self, learnt: Originals, rows: Sequence[Restored]) -> tuple[Table, ...]:
+        """Fidelity and recognition, before and after."""
+        head = (
+            "Release", "PSNR released", "PSNR rebuilt", "SSIM released", "SSIM rebuilt", "rank-1 released",
+            "rank-1 rebuilt",
+        )  # fmt: skip
+        lines = [
+            (
+                row.release.title,
+                *(f"{found[0].value:.2f} dB" for found in (row.before, row.after)),
+                *(f"{found[1].value:.3f}" for found in (row.before, row.after)),
+                *(spread(found.within[1]) for found in (row.found_before, row.found)),
+            )
+            for row in rows
+        ]
+        lines.append(("raw pictures", "", "", "1.000", "", spread(learnt.ceiling.within[1]), ""))
+        lines.append(("guessing", "", "", "", "", percent(learnt.chance.within(1)), ""))
+        title = f"{len(learnt.raw):,} pictures of people nobody learnt from; rank-1 with 95 % intervals"
+        return (Table(title, head, tuple(lines)),)
+
+    def sheet(self, done: Sequence[Attacked[Restored]]) -> Figure | None:
+        """A few people of each release, before and after."""
+        panels = [panel for one in done for panel in one.pictures]
+        caption = "Raw, released, reconstructed, of people nobody learnt from"
+        return Figure("pictures", caption, png=pictures(panels, 6)) if panels else None
+
+    def chance(self, learnt: Originals) -> dict[str, Any]:
+        """As JSON."""
+        return {"rank1_raw": learnt.ceiling.within[1].to_dict(), "chance": learnt.chance.to_dict()}
 
 
 def _album(queries: PersonPictures, made: Sequence[Picture], size: tuple[int, int]) -> PersonPictures:
@@ -144,33 +197,3 @@ def _album(queries: PersonPictures, made: Sequence[Picture], size: tuple[int, in
     boxes = np.round(queries.boxes * np.tile(scale, 2)).astype(np.int64)
     boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
     return replace(queries.instead(made), boxes=boxes)
-
-
-def _quality(
-    given: Sequence[Picture], raw: Sequence[Picture], queries: PersonPictures, seed: int
-) -> tuple[Interval, Interval]:
-    return (
-        mean_over_people(each(psnr, given, raw), queries.people, seed),
-        mean_over_people(each(ssim, given, raw), queries.people, seed),
-    )
-
-
-def _table(rows: Sequence[Restored], ceiling: Row, chance: Chance, count: int) -> Table:
-    head = (
-        "Release", "PSNR released", "PSNR rebuilt", "SSIM released", "SSIM rebuilt", "rank-1 released",
-        "rank-1 rebuilt",
-    )  # fmt: skip
-    lines = [
-        (
-            row.shown.title,
-            *(f"{found[0].value:.2f} dB" for found in (row.before, row.after)),
-            *(f"{found[1].value:.3f}" for found in (row.before, row.after)),
-            *(spread(found.within[1]) for found in (row.found_before, row.found)),
-        )
-        for row in rows
-    ]
-    lines.append(("raw pictures", "", "", "1.000", "", spread(ceiling.within[1]), ""))
-    lines.append(("guessing", "", "", "", "", percent(chance.within(1)), ""))
-    return Table(
-        f"{count:,} pictures of people nobody learnt from; rank-1 with 95 % intervals", head, tuple(lines)
-    )

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-from rich.console import Console
 
 from dpose.attacks.adversary import Embedder, adaptive_embedder, plain_embedder
-from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackConfig, AttackContext, open_context, strongest
-from dpose.attacks.drawing import curves, samples
+from dpose.attacks.attack import Attacked, AttackRow, ReleaseAttack, option, samples, strongest
+from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackContext
 from dpose.attacks.identities import PersonPictures
 from dpose.attacks.ranking import SearchResult, chance_precision, chance_within, search
-from dpose.attacks.report import AttackReport, write_attack
-from dpose.attacks.sweep import attack_each
+from dpose.attacks.report import percent, spread
 from dpose.attacks.transforms import Transform
 from dpose.errors import DposeError
-from dpose.files import folder_beside
-from dpose.privacy.rounding import between
-from dpose.report.results import Table
+from dpose.report.plots import curves
+from dpose.report.results import Figure, Table
 from dpose.stats import Interval, Ints, mean_over_people
 
 RANKS = (1, 5, 10)
@@ -30,126 +26,34 @@ DRAWN = 20
 
 
 @dataclass(frozen=True)
-class Search:
-    """How many pictures of each person there are.
-
-    Attributes:
-        gallery: Raw, with names.
-        queries: Released.
-        embedder: An ONNX file for the plain attacker; "" for the own one.
-    """
-
-    gallery: int = 1
-    queries: int = 2
-    embedder: str = ""
-
-    def __post_init__(self) -> None:
-        if self.gallery < 1 or self.queries < 1:
-            raise DposeError("one picture of each person is needed", "--gallery, --queries", "use 1 or more")
-
-
-@dataclass(frozen=True)
-class Row:
+class Row(AttackRow):
     """One attacker on one release.
 
     Attributes:
-        shown: The release.
-        attacker: "plain" or "adaptive".
         title: What the attacker learnt from.
         within: Rank-k accuracy by k.
         precision: Mean average precision.
         cmc: The share found within 1, 2, ... places.
     """
 
-    shown: Transform
-    attacker: str
     title: str
     within: dict[int, Interval]
     precision: Interval
     cmc: tuple[float, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    @property
+    def strength(self) -> float:
+        """Rank-1 accuracy."""
+        return self.within[1].value
+
+    def measures(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "release": self.shown.title,
-            "key": self.shown.key,
-            "guarantee": self.shown.guarantee,
-            "attacker": self.attacker,
             "embedder": self.title,
             **{f"rank{k}": value.to_dict() for k, value in self.within.items()},
             "map": self.precision.to_dict(),
             "cmc": list(self.cmc),
         }
-
-
-def attack_reid(ask: AttackConfig, how: Search, out: Path, console: Console) -> AttackReport:
-    """Look for everybody in every release, and write the report.
-
-    Raises:
-        DposeError: the data or a setting cannot be used, or `out` exists.
-    """
-    shown = ask.shown()
-    with (
-        folder_beside(out, ask.folder_mode) as folder,
-        open_context(ask, how.gallery + how.queries, console) as bench,
-    ):
-        report = reid_report(bench, how, shown)
-        write_attack(report, folder)
-    return report
-
-
-def reid_report(bench: AttackContext, how: Search, shown: Sequence[Transform]) -> AttackReport:
-    """The attack on an opened bench."""
-    ask, crowd = bench.ask, bench.crowd
-    gallery = crowd.album(0, how.gallery, bench.note("the gallery", len(crowd.people) * how.gallery))
-    queries = crowd.album(
-        how.gallery, how.queries, bench.note("the queries", len(crowd.people) * how.queries)
-    )
-    plain = plain_embedder(bench.school, how.embedder)
-
-    def attack(one: Transform) -> tuple[PersonPictures, list[Row]]:
-        seen, rows = one.album(queries, ask.seed, "query"), []
-        for attacker in ask.attackers_of(one):
-            embedder, known = plain, gallery
-            if attacker == "adaptive":
-                # who knows the mechanism passes the gallery through it too: like is compared with like
-                known = one.album(gallery, ask.seed, "gallery")
-                embedder = adaptive_embedder(bench.school, one)
-            rows.append(searched(one, attacker, embedder, known, seen, ask.seed))
-        return seen, rows
-
-    attacked = attack_each(shown, attack)
-    rows = [row for _, (_, found) in attacked.done for row in found]
-    released = [(one, seen) for one, (seen, _) in attacked.done]
-    chance = Chance.of(gallery.people, queries.people)
-    return bench.report(
-        attacked,
-        name="reid",
-        title="Who is it? Re-identification of released pictures",
-        headline=_headline(rows, chance),
-        threat=_threat(bench, how, plain, len(queries)),
-        tables=(_table(rows, chance, len(queries), len(gallery)),),
-        drawings=(_figure(rows, chance), samples(queries, released)),
-        settings={"gallery": how.gallery, "queries": how.queries, "embedder": plain.title},
-        values={"rows": [row.to_dict() for row in rows], "chance": chance.to_dict(), "queries": len(queries)},
-    )
-
-
-def searched(
-    shown: Transform,
-    attacker: str,
-    embedder: Embedder,
-    gallery: PersonPictures,
-    queries: PersonPictures,
-    seed: int,
-) -> Row:
-    """One attacker on one release."""
-    likeness = embedder.embed(queries) @ embedder.embed(gallery).T
-    found: SearchResult = search(likeness, gallery.people, queries.people, seed)
-    within = {k: mean_over_people((found.rank <= k).astype(np.float64), queries.people, seed) for k in RANKS}
-    precision = mean_over_people(found.precision, queries.people, seed)
-    cmc = tuple(found.cmc(min(DRAWN, len(gallery))).tolist())
-    return Row(shown, attacker, embedder.title, within, precision, cmc)
 
 
 @dataclass(frozen=True)
@@ -183,71 +87,148 @@ class Chance:
         return {**{f"rank{k}": self.within(k) for k in RANKS}, "map": self.precision, "cmc": list(self.cmc)}
 
 
-def _best(rows: Sequence[Row]) -> list[Row]:
-    return strongest(rows, lambda row: row.shown.key, lambda row: row.within[1].value)
+@dataclass(frozen=True)
+class GalleryAndQueries:
+    """Whom the attacker has pictures of, and who is looked for.
+
+    Attributes:
+        gallery: Raw pictures with names.
+        queries: The originals of what is released.
+        plain: The embedder that never saw a release.
+        chance: What guessing finds.
+    """
+
+    gallery: PersonPictures
+    queries: PersonPictures
+    plain: Embedder
+    chance: Chance
 
 
-def _headline(rows: Sequence[Row], chance: Chance) -> str:
-    raw, *rest = _best(rows)
-    said = (
-        f"Of raw pictures {percent(raw.within[1].value)} are recognised at the first guess; guessing finds "
+@dataclass(frozen=True)
+class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
+    """Who is it? Released pictures are matched with raw ones: CMC and mAP, beside raw pictures and guessing."""
+
+    name: ClassVar[str] = "reid"
+    title: ClassVar[str] = "Who is it? Re-identification of released pictures"
+
+    gallery: int = option(1, "Raw pictures of each person.", min=1)
+    queries: int = option(2, "Released pictures of each person.", min=1)
+    embedder: str = option(
+        "",
+        'The plain attacker\'s: an ONNX file, with ",imagenet" behind it where its input is normalised so. '
+        "Default: one learnt from public people.",
     )
-    said += f"{percent(chance.cmc[0])}."
-    for row in rest[:3]:
-        said += f" {row.shown.title}: {percent(row.within[1].value)}."
-    return said
 
+    def __post_init__(self) -> None:
+        if self.gallery < 1 or self.queries < 1:
+            raise DposeError("one picture of each person is needed", "--gallery, --queries", "use 1 or more")
 
-def _threat(bench: AttackContext, how: Search, plain: Embedder, queries: int) -> tuple[str, ...]:
-    return (
-        f"The attacker has {how.gallery} raw picture{'s' * (how.gallery > 1)} with a name of each of "
-        f"{len(bench.crowd.people):,} people, gets {queries:,} released pictures of them in other places, and ranks "
-        "the names for each (seed 002, section VII-C; there with one query a person, in grey, parts of a block chosen "
-        "by a mask of the face, and ArcFace).",
-        f"Plain: knows nothing of the mechanism. Its embedder: {plain.title}.",
-        "Adaptive: knows the mechanism and its settings, learnt from releases of other people's pictures, and passes "
-        "the gallery through the mechanism as well.",
-        STRONGER,
-        f"Public: {min(bench.ask.effort.people, len(bench.crowd.public)):,} people of whom the attacker has pictures; "
-        "none of them is in the gallery. Descriptors are colours by place, compared by Fisher's discriminant; a larger "
-        "network, better data or patience would find more.",
-        TOLD_WHERE,
-    )
+    @property
+    def pictures(self) -> int:
+        """Of each person."""
+        return self.gallery + self.queries
 
+    def learn(self, context: AttackContext) -> GalleryAndQueries:
+        """The gallery, the queries and the plain attacker."""
+        gallery = context.pictures(0, self.gallery, "the gallery")
+        queries = context.pictures(self.gallery, self.queries, "the queries")
+        plain = plain_embedder(context.training, self.embedder)
+        return GalleryAndQueries(gallery, queries, plain, Chance.of(gallery.people, queries.people))
 
-def _table(rows: Sequence[Row], chance: Chance, queries: int, gallery: int) -> Table:
-    head = ("Release", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP")
-    counted = {id(row) for row in _best(rows)}
-    lines = [
-        (
-            row.shown.title,
-            row.attacker + (" *" if id(row) in counted and len(rows) > len(counted) else ""),
-            *(spread(row.within[k]) for k in RANKS),
-            spread(row.precision),
+    def attack(self, context: AttackContext, learnt: GalleryAndQueries, release: Transform) -> Attacked[Row]:
+        """Look for everybody in one release."""
+        seed = context.config.seed
+        seen, rows = release.album(learnt.queries, seed, "query"), []
+        for attacker in context.config.attackers_of(release):
+            embedder, known = learnt.plain, learnt.gallery
+            if attacker == "adaptive":
+                # who knows the mechanism passes the gallery through it too: like is compared with like
+                known = release.album(known, seed, "gallery")
+                embedder = adaptive_embedder(context.training, release)
+            rows.append(searched(release, attacker, embedder, known, seen, seed))
+        return Attacked(release, tuple(rows), samples(release, learnt.queries, seen))
+
+    def headline(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> str:
+        """Rank-1 of raw pictures, of guessing and of the first releases."""
+        raw, *rest = strongest(rows)
+        said = (
+            f"Of raw pictures {percent(raw.strength)} are recognised at the first guess; guessing finds "
+            f"{percent(learnt.chance.cmc[0])}."
         )
-        for row in rows
-    ]
-    guess = tuple(percent(chance.within(k)) for k in RANKS)
-    lines.append(("guessing", "", *guess, percent(chance.precision)))
-    title = (
-        f"{queries:,} queries against {gallery:,} raw pictures; 95 % intervals by a bootstrap over people. "
-        f"* counts: the stronger attacker"
-    )
-    return Table(title, head, tuple(lines))
+        return said + "".join(f" {row.release.title}: {percent(row.strength)}." for row in rest[:3])
+
+    def threat(self, context: AttackContext, learnt: GalleryAndQueries) -> tuple[str, ...]:
+        """Seed 002's, and the adaptive attacker."""
+        return (
+            f"The attacker has {self.gallery} raw picture{'s' * (self.gallery > 1)} with a name of each of "
+            f"{len(context.identities.people):,} people, gets {len(learnt.queries):,} released pictures of them in "
+            "other places, and ranks the names for each (seed 002, section VII-C; there with one query a person, in "
+            "grey, parts of a block chosen by a mask of the face, and ArcFace).",
+            f"Plain: knows nothing of the mechanism. Its embedder: {learnt.plain.title}.",
+            "Adaptive: knows the mechanism and its settings, learnt from releases of other people's pictures, and "
+            "passes the gallery through the mechanism as well.",
+            STRONGER,
+            f"Public: {context.teachers:,} people of whom the attacker has pictures; none of them is in the gallery. "
+            "Descriptors are colours by place, compared by Fisher's discriminant; a larger network, better data or "
+            "patience would find more.",
+            TOLD_WHERE,
+        )
+
+    def tables(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Table, ...]:
+        """Rank-k accuracy and mAP."""
+        counted = {id(row) for row in strongest(rows)}
+        lines = [
+            (
+                row.release.title,
+                row.attacker + (" *" if id(row) in counted and len(rows) > len(counted) else ""),
+                *(spread(row.within[k]) for k in RANKS),
+                spread(row.precision),
+            )
+            for row in rows
+        ]
+        chance = learnt.chance
+        guess = (percent(chance.within(k)) for k in RANKS)
+        lines.append(("guessing", "", *guess, percent(chance.precision)))
+        title = (
+            f"{len(learnt.queries):,} queries against {len(learnt.gallery):,} raw pictures; 95 % intervals by a "
+            "bootstrap over people. * counts: the stronger attacker"
+        )
+        return (Table(title, ("Release", "Attacker", *(f"rank-{k}" for k in RANKS), "mAP"), tuple(lines)),)
+
+    def figures(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Figure, ...]:
+        """The cumulative match characteristic."""
+
+        def curve(shares: Sequence[float]) -> list[tuple[float, float]]:
+            return list(enumerate(shares, start=1))
+
+        drawn = [(row.release.title, row.attacker, curve(row.cmc)) for row in rows]
+        caption = (
+            "Cumulative match characteristic: the share of queries whose person is among the first k names"
+        )
+        titles = ("first k names", "share found")
+        return (curves("cmc", "Who is it?", drawn, curve(learnt.chance.cmc), titles, caption),)
+
+    def chance(self, learnt: GalleryAndQueries) -> dict[str, Any]:
+        """As JSON."""
+        return {"chance": learnt.chance.to_dict(), "queries": len(learnt.queries)}
+
+    def settings(self, learnt: GalleryAndQueries) -> dict[str, Any]:
+        """As JSON: the embedder that was used, not where it lies."""
+        return {**asdict(self), "embedder": learnt.plain.title}
 
 
-def _figure(rows: Sequence[Row], chance: Chance) -> Any:
-    drawn = [(row.shown.title, row.attacker, (range(1, len(row.cmc) + 1), row.cmc)) for row in rows]
-    caption = "Cumulative match characteristic: the share of queries whose person is among the first k names"
-    guess = (range(1, len(chance.cmc) + 1), chance.cmc)
-    return curves("cmc", "Who is it?", drawn, guess, ("first k names", "share found"), caption)
-
-
-def percent(share: float) -> str:
-    """As in 12.5 %."""
-    return f"{100 * share:.1f} %"
-
-
-def spread(found: Interval) -> str:
-    """A share with its interval."""
-    return f"{percent(found.value)} ({between(found.low, found.high, places=1, times=100)})"
+def searched(
+    release: Transform,
+    attacker: str,
+    embedder: Embedder,
+    gallery: PersonPictures,
+    queries: PersonPictures,
+    seed: int,
+) -> Row:
+    """One attacker on one release."""
+    likeness = embedder.embed(queries) @ embedder.embed(gallery).T
+    found: SearchResult = search(likeness, gallery.people, queries.people, seed)
+    within = {k: mean_over_people((found.rank <= k).astype(np.float64), queries.people, seed) for k in RANKS}
+    precision = mean_over_people(found.precision, queries.people, seed)
+    cmc = tuple(found.cmc(min(DRAWN, len(gallery))).tolist())
+    return Row(release, attacker, embedder.title, within, precision, cmc)

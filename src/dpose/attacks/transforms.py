@@ -44,6 +44,12 @@ class Transform:
     guarantee: str
     apply: Callable[[Picture, int], Picture] = field(repr=False)
 
+    @property
+    def short_title(self) -> str:
+        """For above a small picture."""
+        short = self.title.replace("dpose pixelize, ", "dp ").replace("public view, ", "")
+        return short.replace("Gaussian blur of", "blur of").split(", sigma")[0]
+
     def album(
         self, album: PersonPictures, seed: int, purpose: str, progress: Progress = lambda: None
     ) -> PersonPictures:

@@ -15,7 +15,6 @@ from dpose.audits import one_run as onerun
 from dpose.audits.noise_family import Family, NoiseBound
 from dpose.audits.tradeoff import Floats
 from dpose.audits.trials import OperatingPoint, Trials, operating_points, refuted_by, roc
-from dpose.privacy.rounding import lower, upper
 from dpose.privacy.statement import software_versions
 from dpose.training.plan import BoundPlan
 
@@ -221,60 +220,6 @@ class AuditReport:
             "claimed_curve": {"fpr": fpr.tolist(), "tpr": self.family.claimed.power(fpr).tolist()},
             "notes": list(self.notes),
         }
-
-    def markdown(self) -> str:
-        """The report in words and two tables."""
-        found, claim = self.findings, self.claim
-        verdict = (
-            f"**FLAGGED**: the claim is refuted at confidence {lower(1 - self.alpha)}, by: {', '.join(found.refuted)}."
-            if found.flagged
-            else f"**Not refuted** at confidence {lower(1 - self.alpha)}. That is no proof: the audit bounds epsilon "
-            "from below."
-        )
-        lines = [
-            f"# {self.title}",
-            "",
-            verdict,
-            "",
-            f"* Claimed: epsilon {upper(claim['epsilon'])} at delta {upper(claim['delta'])} ({claim['relation']})",
-            f"* Shown: epsilon at least {lower(found.bound, 3)}",
-            f"* Canaries: {self.canaries['count']:,} {self.canaries['kind']}, {self.canaries['included']:,} of them in",
-            f"* Adversary: {self.threat_model}",
-            f"* Seed: {'none, keys from the operating system' if self.seed is None else self.seed}",
-            f"* Code: dpose {self.code['dpose']}, source {self.code['source']}",
-        ]
-        if self.planted:
-            lines.append(f"* Planted fault: {self.planted}")
-        if self.unseen:
-            lines.append(f"* {self.unseen}")
-        runs = {"this run": found, **self.controls}
-        lines += ["", "## Lower bounds on epsilon", "", _row(["", *runs]), _row(["---"] * (len(runs) + 1))]
-        for test in TESTS:
-            lines.append(_row([test, *(_bound(run.bounds[test]) for run in runs.values())]))
-        lines.append(
-            _row(["verdict", *("flagged" if run.flagged else "not refuted" for run in runs.values())])
-        )
-        if found.points:
-            lines += ["", "## True positives (95 % intervals)", "", _row(["false positives", *runs])]
-            lines.append(_row(["---"] * (len(runs) + 1)))
-            for k, point in enumerate(found.points):
-                cells = [_percent(run.points[k].true) for run in runs.values()]
-                lines.append(_row([f"{point.target:.1%} ({_percent(point.false)})", *cells]))
-        lines += ["", *(f"* {note}" for note in self.notes), ""]
-        return "\n".join(lines)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _bound(value: float | None) -> str:
-    return "does not apply" if value is None else lower(value, places=2)
-
-
-def _percent(trials: Trials) -> str:
-    low, high = trials.interval(0.05)
-    return f"{trials.rate:.1%} [{lower(low, places=1, times=100)}%, {upper(high, places=1, times=100)}%]"
 
 
 def claim_of(bound: BoundPlan) -> dict[str, Any]:

@@ -162,6 +162,7 @@ def audit_mechanism(
     level = alpha / tests
     candidates = [c for name, score in scores.items() for c in _candidates(name, score(one), score(other))]
     hits = np.array([[c[1], c[2]] for c in candidates], np.float64)
+    # Clopper and Pearson's bounds of all candidates at once, which scipy's binomtest has one at a time
     low = np.nan_to_num(beta.ppf(level / 2, hits[:, 0], half - hits[:, 0] + 1), nan=0.0)
     high = np.nan_to_num(beta.ppf(1 - level / 2, hits[:, 1] + 1, half - hits[:, 1]), nan=1.0)
     best = candidates[int(np.argmax((low - delta) / high))][0]

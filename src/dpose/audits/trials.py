@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.stats import binomtest
 
 from dpose.audits.tradeoff import Floats, TradeOff
 
@@ -41,19 +42,21 @@ class Trials:
 
     def at_least(self, alpha: float) -> float:
         """A lower bound on the probability of a hit, wrong with probability at most `alpha` (Clopper-Pearson)."""
-        return float(beta.ppf(alpha, self.hits, self.total - self.hits + 1)) if self.hits else 0.0
+        return _clopper_pearson(self.hits, self.total, alpha, "greater")[0]
 
     def at_most(self, alpha: float) -> float:
         """An upper bound on the probability of a hit, wrong with probability at most `alpha`."""
-        return (
-            float(beta.ppf(1 - alpha, self.hits + 1, self.total - self.hits))
-            if self.hits < self.total
-            else 1.0
-        )
+        return _clopper_pearson(self.hits, self.total, alpha, "less")[1]
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Both, each with half of `alpha`."""
         return self.at_least(alpha / 2), self.at_most(alpha / 2)
+
+
+@lru_cache(maxsize=1 << 12)  # a search tests the same trials against curve after curve
+def _clopper_pearson(hits: int, total: int, alpha: float, alternative: str) -> tuple[float, float]:
+    found = binomtest(hits, total, alternative=alternative).proportion_ci(1 - alpha, method="exact")
+    return float(found.low), float(found.high)
 
 
 def refuted_by(true: Trials, false: Trials, curve: TradeOff, alpha: float) -> bool:

@@ -1,12 +1,16 @@
-"""`dpose attack`: what can still be found out from pictures that were released."""
+"""`dpose attack`: what can still be found out from pictures that were released. Each registered attack is a command."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, make_dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from dpose.cli.options import plain_console, typed, unfolded
 from dpose.errors import DposeError
@@ -14,13 +18,9 @@ from dpose.errors import DposeError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dpose.attacks.attack import Attack
     from dpose.attacks.context import AttackConfig
     from dpose.attacks.report import AttackReport
-
-app = typer.Typer(
-    help="Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing.",
-    no_args_is_help=True,
-)
 
 Data = Annotated[
     str,
@@ -57,22 +57,41 @@ Identities = Annotated[int, typer.Option(min=2, help="How many people are attack
 LearnFrom = Annotated[int, typer.Option(min=2, help="How many other people the attacker has pictures of.")]
 Pictures = Annotated[int, typer.Option(min=2, help="How many of each of those.")]
 Size = Annotated[str, typer.Option(help="HEIGHTxWIDTH of rendered pictures; files keep their own size.")]
-Epochs = Annotated[int, typer.Option(min=1, help="Passes over them, of what learns to reconstruct.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Grey pictures, as in the pixelization paper.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all noise and learning; pictures made so protect nobody.")]
 
 
 @dataclass(frozen=True)
-class Released:
-    """Whose pictures are attacked, how they are released, and where the report goes."""
+class Where:
+    """Whose pictures are attacked, and where the report goes."""
 
     data: Data
     out: Out
+
+
+@dataclass(frozen=True)
+class Released:
+    """How they are released."""
+
     release: Releases = None
     block: Blocks = None
     subdivide: Parts = None
     epsilon: Epsilons = None
     neighbours: Neighbours = "pixels:1"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Who attacks."""
+
+    attacker: Attackers = None
+
+
+@dataclass(frozen=True)
+class People:
+    """How many are attacked."""
+
+    identities: Identities = 100
 
 
 @dataclass(frozen=True)
@@ -86,137 +105,108 @@ class Learning:
     seed: Seed = 0
 
 
-@app.command(epilog="Example: dpose attack reid --data synthetic:ward --block 16 --epsilon 5 --out runs/reid")
-@unfolded
-def reid(
-    released: Released,
-    *,
-    attacker: Attackers = None,
-    identities: Identities = 100,
-    gallery: Annotated[int, typer.Option(min=1, help="Raw pictures of each person.")] = 1,
-    queries: Annotated[int, typer.Option(min=1, help="Released pictures of each person.")] = 2,
-    embedder: Annotated[
-        str,
-        typer.Option(
-            help='The plain attacker\'s: an ONNX file, with ",imagenet" behind it where its input is normalised so. '
-            "Default: one learnt from public people."
-        ),
-    ] = "",
-    learning: Learning,
-) -> None:
-    """Who is it? Released pictures are matched with raw ones: CMC and mAP, beside raw pictures and guessing."""
-    from dpose.attacks.reid import Search, attack_reid
+class _Commands(Mapping[str, Any]):
+    """The registered attacks' commands, each made when it is asked for: what learns takes long to import."""
 
-    console = plain_console()
-    ask = _ask(released, learning, identities, attacker=attacker)
-    _show(attack_reid(ask, Search(gallery, queries, embedder), released.out, console), released.out, console)
+    def __getitem__(self, name: str) -> Any:
+        from dpose.attacks.registry import ATTACKS
+
+        if name not in ATTACKS:
+            raise KeyError(name)
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        from dpose.attacks.registry import ATTACKS
+
+        return iter(ATTACKS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-@app.command(
-    epilog="Example: dpose attack reconstruct --data synthetic:ward --block 16 --epsilon 5 --out runs/rebuilt"
+class _Group(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing.",
+    no_args_is_help=True,
 )
-@unfolded
-def reconstruct(
-    released: Released,
-    *,
-    identities: Identities = 100,
-    epochs: Epochs = 3,
-    learning: Learning,
-) -> None:
-    """What was the picture? A small network from released to raw, tested on people it never saw."""
-    from dpose.attacks.reconstruction import attack_reconstruct
-
-    console = plain_console()
-    ask = _ask(released, learning, identities, epochs=epochs)
-    _show(attack_reconstruct(ask, released.out, console), released.out, console)
 
 
-@app.command(
-    epilog="Example: dpose attack attributes --data synthetic:ward --block 16 --epsilon 5 --out runs/told"
-)
-@unfolded
-def attributes(
-    released: Released,
-    *,
-    attacker: Attackers = None,
-    identities: Identities = 100,
-    learning: Learning,
-) -> None:
-    """What do they look like? Age, build, clothes, hair, glasses, told from released pictures."""
-    from dpose.attacks.attributes import attack_attributes
+@cache
+def _command(name: str) -> Any:
+    """The command of one attack: the options that all share, and its own fields."""
+    from dpose.attacks.registry import load_attack
 
-    console = plain_console()
-    ask = _ask(released, learning, identities, attacker=attacker)
-    _show(attack_attributes(ask, released.out, console), released.out, console)
+    kind = load_attack(name)
+    own = make_dataclass("Own", _options(kind))
+    groups = {
+        "where": Where,
+        **({"released": Released} if kind.chooses_releases else {}),
+        **({"chosen": Chosen} if kind.chooses_attackers else {}),
+        "people": People,
+        "own": own,
+        "learning": Learning,
+    }
 
+    def command(**given: Any) -> None:
+        where, console = given["where"], plain_console()
+        config = _config(**{key: value for key, value in given.items() if key != "own"})
+        attack = kind(**vars(given["own"]))
+        for folder, report in attack.run(config, where.out, console):
+            _show(report, folder, console)
 
-@app.command(
-    epilog="Example: dpose attack linkage --data synthetic:ward --block 16 --epsilon 5 --frames 8 --out runs/linked"
-)
-@unfolded
-def linkage(
-    released: Released,
-    *,
-    attacker: Attackers = None,
-    identities: Identities = 100,
-    frames: Annotated[
-        int, typer.Option(min=1, help="Of each person at each place; several are released as a clip.")
-    ] = 1,
-    learning: Learning,
-) -> None:
-    """Is it the same person? Pairs of releases from two places: ROC, and what is found at few false alarms."""
-    from dpose.attacks.linkage import attack_linkage
-
-    console = plain_console()
-    ask = _ask(released, learning, identities, attacker=attacker)
-    _show(attack_linkage(ask, frames, released.out, console), released.out, console)
-
-
-@app.command(epilog="Example: dpose attack view --data synthetic:ward --out runs/view")
-def view(
-    data: Data,
-    out: Out,
-    identities: Identities = 100,
-    learn_from: LearnFrom = 500,
-    learn_pictures: Pictures = 5,
-    epochs: Epochs = 3,
-    size: Size = "128x96",
-    seed: Seed = 0,
-) -> None:
-    """What does the public view of feature privacy give away? All four attacks on both kinds of it."""
-    from dpose.attacks.public_view import attack_view
-
-    console = plain_console()
-    ask = _ask(
-        Released(data, out), Learning(learn_from, learn_pictures, size, seed=seed), identities, epochs=epochs
+    command.__doc__ = kind.__doc__
+    command.__annotations__ = groups
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=group)
+            for key, group in groups.items()
+        ]
     )
-    for report in attack_view(ask, out, console):
-        _show(report, out / report.name, console)
+    grid = " --block 16 --epsilon 5" if kind.chooses_releases else ""
+    alone = typer.Typer(add_completion=False)
+    example = f"Example: dpose attack {name} --data synthetic:ward{grid} --out runs/{name}"
+    alone.command(name, epilog=example)(unfolded(command))
+    return typer.main.get_command(alone)
 
 
-def _ask(
-    released: Released,
+def _options(kind: type[Attack]) -> list[tuple[str, Any, Any]]:
+    """The fields of an attack as Typer's options: name, type, default."""
+    hints = get_type_hints(kind)
+    return [
+        (one.name, Annotated[hints[one.name], typer.Option(**one.metadata)], one.default)
+        for one in fields(kind)  # type: ignore[arg-type]
+    ]
+
+
+def _config(
+    where: Where,
+    people: People,
     learning: Learning,
-    identities: int,
-    *,
-    attacker: list[str] | None = None,
-    epochs: int = 3,
+    released: Released | None = None,
+    chosen: Chosen | None = None,
 ) -> AttackConfig:
     from dpose.attacks.adversary import AttackerEffort
     from dpose.attacks.context import ATTACKERS, AttackConfig, parse_size
 
+    released, chosen = released or Released(), chosen or Chosen()
     return AttackConfig(
-        data=released.data,
+        data=where.data,
         releases=tuple(_listed(released.release, ("dp",))),
         blocks=_whole(_listed(released.block, ("16",)), "--block"),
         subdivisions=_whole(_listed(released.subdivide, ("1",)), "--subdivide"),
         epsilons=tuple(_listed(released.epsilon, ("5",))),
         neighbours=released.neighbours,
-        attackers=tuple(_listed(attacker, ATTACKERS)),
-        identities=identities,
+        attackers=tuple(_listed(chosen.attacker, ATTACKERS)),
+        identities=people.identities,
         size=parse_size(learning.size),
         in_grey=learning.grey,
-        effort=AttackerEffort(learning.learn_from, learning.learn_pictures, epochs, learning.seed),
+        effort=AttackerEffort(learning.learn_from, learning.learn_pictures, learning.seed),
         command=typed(),
     )
 
@@ -245,5 +235,5 @@ def _show(report: AttackReport, out: Path, console: Console) -> None:
     console.print(f"\nThe report is {out}/index.html; beside it results.md and results.json", soft_wrap=True)
     if report.stopped:
         raise KeyboardInterrupt
-    if report.left:
+    if report.measured.left:
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Figure, Table
 
 Values = Mapping[str, Any]
 Status = Literal["done", "failed", "not run"]
@@ -133,13 +133,13 @@ class Findings:
 
     Attributes:
         tables: At least one.
-        drawings: Where enough cells are done to draw.
+        figures: Where enough cells are done to draw.
         notes: What the reader must know: what the data are, who segmented, what the paper says.
         values: What was computed of several cells together, as JSON by name; none of the names of results.json.
     """
 
     tables: tuple[Table, ...]
-    drawings: tuple[Drawing, ...]
+    figures: tuple[Figure, ...]
     notes: tuple[str, ...]
     values: Values = field(default_factory=dict)
 

@@ -1,67 +1,144 @@
-"""What every page is made of: head, sections with their links, foot."""
+"""The one writer of reports: a page that is complete in itself, and beside it the same as text and as numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dpose.files import write_atomic
 from dpose.privacy.statement import software_versions
-from dpose.report.markup import Html, paragraphs, tag
+from dpose.report.inline import Inline, showable
+from dpose.report.markdown import markdown
 from dpose.report.numbers import day
-from dpose.report.style import STYLE
+from dpose.report.palette import PALETTE
+from dpose.report.results import Block, Bullets, Figure, Group, Section, Table
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """What a browser may load for the page: nothing. No script either, should one ever slip in."""
 
 
-def document(
-    title: str, header: Html, sections: Sequence[tuple[str, str, Html]], now: datetime, source: str
-) -> str:
-    """A whole page as text.
+@dataclass(frozen=True)
+class Report:
+    """All that a report shows. It knows nothing of what was trained, audited or attacked.
 
-    Args:
-        title: Of the window.
-        header: What stands above everything.
-        sections: (id, title, content); those without content are left out.
-        now: The page's date.
+    Attributes:
+        title: Of the page.
+        kind: What kind of report it is, in a few words.
         source: What it was written from, in words.
+        subject: Of what it is, for the window's title; "" where the title says so.
+        summary: The title in a sentence.
+        panel: What nobody may overlook.
+        facts: Names with their values; those without a value are left out.
+        notes: What the reader must know before all else.
+        tables: What was found.
+        figures: Pictures of it.
+        sections: All else, in order.
+        values: All of it as JSON; None for no such file.
+        files: Further files, by name.
+        now: The report's date.
     """
-    shown = [(key, name, content) for key, name, content in sections if content]
-    links = [tag("a", name, href=f"#{key}") for key, name, _ in shown]
-    body = [
-        tag("section", tag("h2", name, id=f"{key}-title"), content, id=key, aria_labelledby=f"{key}-title")
-        for key, name, content in shown
-    ]
-    footer = tag(
-        "footer",
-        paragraphs(
-            f"Written by dpose {software_versions()['dpose']} on {day(now)} from {source}. This file is complete: it "
-            "holds no script and loads nothing."
-        ),
+
+    title: str
+    kind: str
+    source: str
+    subject: str = ""
+    summary: str = ""
+    panel: Group | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    sections: tuple[Section, ...] = ()
+    values: Mapping[str, Any] | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def all_sections(self) -> tuple[Section, ...]:
+        """The sections that have content; tables and figures have one each, before the others."""
+        tables = (Group((replace(table, title=""),), title=table.title) for table in self.tables)
+        found = (
+            Section("found", "What was found", tuple(tables)),
+            Section("figures", "Figures", self.figures),
+            *self.sections,
+        )
+        return tuple(section for section in found if any(map(_is_there, section.blocks)))
+
+    def html(self) -> str:
+        """The page: one file that needs no other, holds no script and loads nothing."""
+        page: str = _template().render(report=self, policy=POLICY, version=software_versions()["dpose"])
+        return page
+
+    def markdown(self) -> str:
+        """The same as Markdown, with links to the figures' files."""
+        head: list[Block] = [*([self.panel] if self.panel else []), Bullets(self.notes)]
+        head += [Bullets([f"{name}: {value}" for name, value in self.facts.items() if value])]
+        return markdown(self.title, head, self.all_sections)
+
+    def write(
+        self, folder: Path, *, page: str = "index.html", text: str = "results.md", data: str = "results.json"
+    ) -> list[Path]:
+        """Write the page, the text, the values, the figures' files and all further files into `folder`.
+
+        Args:
+            folder: Where to.
+            page: The page's name.
+            text: The Markdown file's; "" for none.
+            data: The JSON file's; none is written where there are no values.
+
+        Returns:
+            The files, those that a reader opens first coming first.
+
+        Raises:
+            DposeError: the disk is full or may not be written to.
+            ValueError: a value is no number that JSON can hold.
+        """
+        content: dict[str, str | bytes] = {page: self.html()}
+        if text:
+            content[text] = self.markdown()
+        if self.values is not None:
+            content[data] = json.dumps(self.values, indent=1, allow_nan=False) + "\n"
+        content |= {f"{f.name}.png": f.png for f in _figures(self.all_sections) if f.name and f.png}
+        content |= self.files
+        for name, what in content.items():
+            write_atomic(folder / name, what)
+        return [folder / name for name in content]
+
+
+def _is_there(block: Block) -> bool:
+    return bool(block.items) if isinstance(block, Bullets) else bool(block)
+
+
+def _figures(sections: Iterable[Section]) -> Iterator[Figure]:
+    return _within(block for section in sections for block in section.blocks)
+
+
+def _within(blocks: Iterable[Block]) -> Iterator[Figure]:
+    for block in blocks:
+        if isinstance(block, Figure):
+            yield block
+        elif isinstance(block, Group):
+            yield from _within(block.blocks)
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=PackageLoader("dpose.report"),
+        autoescape=True,  # whatever is no Markup becomes text
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: showable(value) if type(value) is str or isinstance(value, Inline) else value,
     )
-    page = tag(
-        "html",
-        head(title),
-        tag("body", header, tag("nav", *links, aria_label="Sections"), tag("main", *body), footer),
-        lang="en",
-    )
-    return "<!DOCTYPE html>\n" + page + "\n"
-
-
-def head(title: str) -> Html:
-    """The head of a page that loads nothing."""
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title),
-        tag("style", Html(STYLE)),
-    )
-
-
-def facts(named: Iterable[tuple[str, str]]) -> Html:
-    """Names with their values, in a row; those without a value are left out."""
-    shown = [tag("div", tag("dt", name), tag("dd", value)) for name, value in named if value]
-    return tag("dl", *shown, class_="facts")
+    environment.globals["palette"] = PALETTE
+    environment.filters["day"] = day
+    environment.tests["inline"] = lambda value: isinstance(value, Inline)
+    return environment.get_template("page.html.j2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 
 from dpose.privacy.rounding import Number, lower, upper
@@ -52,14 +51,3 @@ def change(before: float | None, after: float | None) -> str:
 def day(moment: datetime) -> str:
     """As in "3 May 2026"."""
     return f"{moment.day} {moment:%B %Y}"
-
-
-def ticks(low: float, high: float, count: int = 4) -> list[float]:
-    """Round numbers from at most `low` to at least `high`, about `count` steps apart."""
-    if high - low <= max(1e-9 * max(abs(low), abs(high)), 1e-200):
-        high = low + (abs(low) if abs(low) > 1e-200 else 1.0)
-    rough = (high - low) / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough * (1 - 1e-9))
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]

@@ -1,13 +1,18 @@
-"""Tables and figures, whoever made them."""
+"""What a report shows: tables, figures, and the small things between them. Values; how they look is the templates'.
+
+A `str` among blocks is a paragraph. Text of every kind may come from anywhere: it is escaped where it is written.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+from markupsafe import Markup
 
 from dpose.media.images import decode_image
-from dpose.report.markup import Html, figure, tag
 
 
 @dataclass(frozen=True)
@@ -17,44 +22,176 @@ class Table:
     Attributes:
         title: What it shows.
         head: A title for each column.
-        rows: Cells; the first of a row names it.
+        rows: Cells; the first of a row names it. `report.inline` has cells that stand out.
+        style: "numbers", "numbers tight" or "words": of the page.
     """
 
+    kind: ClassVar[str] = "table"
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    style: str = "numbers"
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A figure.
+class Figure:
+    """A figure: a drawing for the page, a picture for a file beside it, or both.
 
     Attributes:
-        name: Of its file, without suffix.
-        png: Its content.
-        caption: What it shows.
+        name: Of its file, without suffix; "" where it stands in the page alone.
+        caption: What it shows, in one text or in parts.
+        svg: A drawing made by `report.plots`.
+        png: A picture; on the page where there is no drawing.
+        alt: What a reader who cannot see it should know; the caption where empty. A drawing says so itself.
     """
 
+    kind: ClassVar[str] = "figure"
     name: str
-    png: bytes = field(repr=False)
-    caption: str
+    caption: str | tuple[str, ...]
+    svg: Markup = field(default=Markup(), repr=False)
+    png: bytes = field(default=b"", repr=False)
+    alt: str = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The caption's."""
+        return (self.caption,) if isinstance(self.caption, str) else self.caption
+
+    @property
+    def words(self) -> str:
+        """The caption as one text."""
+        return "".join(self.parts)
+
+    @property
+    def picture(self) -> Picture:
+        """The picture, as a page shows it."""
+        height, width = decode_image(self.png, self.name).shape[:2]
+        return Picture(self.png, "png", (width, height), self.alt or self.words)
 
 
-def markdown_table(table: Table) -> list[str]:
-    """A table with its title, as lines of Markdown."""
-    head = ["", f"## {table.title}", "", _row(table.head), _row(("---",) * len(table.head))]
-    return [*head, *(_row(row) for row in table.rows)]
+@dataclass(frozen=True)
+class Picture:
+    """A picture within the page.
+
+    Attributes:
+        content: The file's.
+        format: "png" or "jpeg".
+        size: (width, height), pixels.
+        alt: What a reader who cannot see it should know.
+    """
+
+    content: bytes = field(repr=False)
+    format: str
+    size: tuple[int, int]
+    alt: str
+
+    @property
+    def uri(self) -> str:
+        """The content, for an `src`."""
+        return f"data:image/{self.format};base64,{base64.b64encode(self.content).decode('ascii')}"
 
 
-def drawing_html(drawing: Drawing) -> Html:
-    """A figure with its caption, the picture within the page."""
-    height, width = decode_image(drawing.png, drawing.name).shape[:2]
-    uri = "data:image/png;base64," + base64.b64encode(drawing.png).decode("ascii")
-    # as large as the column lets it be: figures are drawn at twice a screen's resolution
-    style = "max-width:100%;height:auto"
-    image = tag("img", src=uri, alt=drawing.caption, width=width, height=height, style=style)
-    return figure(image, drawing.caption)
+@dataclass(frozen=True)
+class Tile:
+    """Pictures side by side under one title."""
+
+    kind: ClassVar[str] = "tile"
+    title: str
+    pictures: tuple[Picture, ...]
 
 
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+@dataclass(frozen=True)
+class Text:
+    """A paragraph of parts, some of which stand out.
+
+    Attributes:
+        parts: One after another; of `report.inline` or plain.
+        style: "", "lead", "source", "note", "fact" or "eyebrow", as the style sheet has them.
+    """
+
+    kind: ClassVar[str] = "text"
+    parts: tuple[str, ...]
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers that count, in large letters.
+
+    Attributes:
+        named: Each with its name before it.
+        after: What limits them.
+    """
+
+    kind: ClassVar[str] = "numbers"
+    named: tuple[tuple[str, str], ...]
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of lines; nothing where there are none."""
+
+    kind: ClassVar[str] = "bullets"
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Card:
+    """Names with their values, under a title."""
+
+    kind: ClassVar[str] = "card"
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line to copy."""
+
+    kind: ClassVar[str] = "command"
+    line: str
+
+    @property
+    def words(self) -> list[str]:
+        """A browser may break the line between them and nowhere else: it would part an option from its dashes."""
+        return self.line.split(" ")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks that belong together.
+
+    Attributes:
+        blocks: What is in it.
+        style: "charts", "beside", "cards", "tables", "tiles", "terms", "side", "wide", "panel ..." or "".
+        title: Above it.
+    """
+
+    kind: ClassVar[str] = "group"
+    blocks: tuple[Block, ...]
+    style: str = ""
+    title: str = ""
+
+
+Block = str | Text | Numbers | Bullets | Table | Figure | Tile | Card | Command | Group
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page with its link; left out where it has no content.
+
+    Attributes:
+        key: Its anchor.
+        title: Its heading.
+        blocks: Its content.
+    """
+
+    key: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def cards(title: str, values: Mapping[str, str]) -> Card:
+    """A card of a mapping."""
+    return Card(title, tuple(values.items()))

@@ -14,7 +14,7 @@ from dpose.pose.skeletons import SKELETONS
 from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import places_known, run_config
 from dpose.runs.report.page import write_run_report
-from dpose.runs.report.pictures import Tile, pose_tiles
+from dpose.runs.report.pictures import PosePair, pose_tiles
 from dpose.runs.specs import in_a_folder
 from dpose.runs.tasks import task_entry
 
@@ -60,7 +60,7 @@ def make_report(
             pictures,
             "give --show-pictures if these may be seen by whoever reads the report",
         )
-    tiles: list[Tile] = []
+    tiles: list[PosePair] = []
     if spec is None:
         why = "The run watched no data whose pictures could be shown; --pictures names some."
     elif not pictures and not places_known(folder) and in_a_folder(str(spec)):

@@ -7,7 +7,7 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.runs.report.page import write_run_report
-from dpose.runs.report.pictures import Tile
+from dpose.runs.report.pictures import PosePair
 
 HOSTILE = "</title></style><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800&amp;"
 ORDER = ["guarantee", "scores", "curves", "joints", "pictures", "diagnostics", "settings", "check"]
@@ -16,7 +16,7 @@ ORDER = ["guarantee", "scores", "curves", "joints", "pictures", "diagnostics", "
 @pytest.fixture
 def tiles():
     rng = np.random.default_rng(0)
-    return [Tile(f"unit {k}", *rng.integers(0, 256, (2, 256, 192, 3), np.uint8)) for k in range(12)]
+    return [PosePair(f"unit {k}", *rng.integers(0, 256, (2, 256, 192, 3), np.uint8)) for k in range(12)]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_page_asks_for_nothing(full, report, tiles):
     assert not re.findall(r"<(?:script|link|iframe|object|embed|base|form)\b", page.text)
     assert not re.findall(r"\b(?:https?:)?//\w", re.sub(r'src="data:[^"]*"', "", page.text))
     assert "@import" not in page.text
-    assert "url(" not in page.text
+    assert not re.findall(r"url\((?!#)", page.text)  # but a chart may name a part of itself
     assert {node.get("src", "")[:5] for node in page.root.iter("img")} == {"data:"}
     policy = next(m for m in page.root.iter("meta") if m.get("http-equiv"))
     assert policy.get("content").startswith("default-src 'none'")
@@ -98,7 +98,7 @@ def test_hostile_texts_stay_texts(make_run, steps, report):
         run.scored(step, 0.5, 1.0, data=HOSTILE)
     run.evaluated(HOSTILE, beside=[named]).evaluated(HOSTILE, result=named["result"])
     pixels = np.zeros((8, 8, 3), np.uint8)
-    page = report(run.path, tiles=[Tile(HOSTILE, pixels, pixels)], pictures_of=HOSTILE)
+    page = report(run.path, tiles=[PosePair(HOSTILE, pixels, pixels)], pictures_of=HOSTILE)
     assert page.text.count(HOSTILE[:20]) == 0
     assert {node.tag for node in page.root.iter()} & {"script"} == set()
     assert [node.get("src")[:5] for node in page.root.iter("img")] == ["data:", "data:"]

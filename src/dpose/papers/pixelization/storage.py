@@ -30,7 +30,7 @@ from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.regions import mirrored
 from dpose.report import plots as drawing
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Figure, Table
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
 FORMATS = {
@@ -154,7 +154,7 @@ def paper_archive(release: Released, photo: Photo) -> bytes:
     return out.getvalue()
 
 
-def _show(storage: Storage, shown: ShownOutcomes, number: int, name: str) -> tuple[Table, Drawing]:
+def _show(storage: Storage, shown: ShownOutcomes, number: int, name: str) -> tuple[Table, Figure]:
     photos, axis = storage.data.sets[number], storage.axis
     keys = [f"{number + 1}-{axis}{value}" for value in POWERS]
     rows = []
@@ -182,6 +182,6 @@ def _show(storage: Storage, shown: ShownOutcomes, number: int, name: str) -> tup
     drawing.finish(axes[0, 0], across, "KiB a picture", ticks=POWERS, log_x=True, log_y=True, legend=True)
     file = f"{name}-{number + 1}" if len(storage.data.sets) > 1 else name
     caption = f"{title}: storage by {'block' if axis == 'b' else 'parts of a block'}"
-    return Table(f"{photos.title}: bytes a picture", head, tuple(rows)), Drawing(
-        file, drawing.png(figure), caption
+    return Table(f"{photos.title}: bytes a picture", head, tuple(rows)), drawing.rendered(
+        file, figure, caption
     )

@@ -23,7 +23,7 @@ from dpose.papers.pixelization.data import (
 from dpose.papers.pixelization.measure import MECHANISMS, ORIGINAL, Point, measure
 from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
 from dpose.report import plots as drawing
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Table
 
 UNIFORM = ("dpose", "paper")
 REGIONAL = ("private", "public", "paper")
@@ -203,7 +203,7 @@ def _show_1(sweep: Sweep, shown: ShownOutcomes) -> Findings:
             f"{photos.title}: MSE and SSIM by b, m and epsilon, at equal claims; what paper mode really costs is in "
             "the tables"
         )
-        drawings.append(Drawing(name, drawing.png(figure), caption))
+        drawings.append(drawing.rendered(name, figure, caption))
     return Findings(tuple(tables), tuple(drawings), sweep.notes("figure1"))
 
 
@@ -283,7 +283,7 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
         caption = (
             f"{photos.title}: fidelity by b and n; bottom row the paper's Algorithm 3, whose mask is raw"
         )
-        drawings.append(Drawing(name, drawing.png(figure), caption))
+        drawings.append(drawing.rendered(name, figure, caption))
     return Findings(tuple(tables), tuple(drawings), (*sweep.notes("figure5"), PARTITION))
 
 
@@ -327,5 +327,5 @@ def _show_6(sweep: Sweep, shown: ShownOutcomes) -> Findings:
         caption = (
             f"{photos.title}: fidelity by epsilon. Algorithm 3 in paper mode guarantees no epsilon at all."
         )
-        drawings.append(Drawing(name, drawing.png(figure), caption))
+        drawings.append(drawing.rendered(name, figure, caption))
     return Findings(tuple(tables), tuple(drawings), (*sweep.notes("figure6"), PARTITION))

@@ -28,7 +28,7 @@ from dpose.release.api import bind
 from dpose.release.config import Setting
 from dpose.release.photos.photo import Photo
 from dpose.report import plots as drawing
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Figure, Table
 
 METHODS = {
     "loop": ("Algorithm 1, a loop", 1),
@@ -143,7 +143,7 @@ def _method(name: str, block: int, seed: int) -> Callable[[Photo], Any]:
     return run
 
 
-def _figure_3(timing: Timing, shown: ShownOutcomes, number: int) -> tuple[Table, Drawing]:
+def _figure_3(timing: Timing, shown: ShownOutcomes, number: int) -> tuple[Table, Figure]:
     photos = timing.data.sets[number]
     rows = []
     for block in timing.blocks:
@@ -183,9 +183,7 @@ def _figure_3(timing: Timing, shown: ShownOutcomes, number: int) -> tuple[Table,
         )
     name = f"figure3-{number + 1}" if len(timing.data.sets) > 1 else "figure3"
     caption = f"{photos.title}: time by block, total and a picture, one thread"
-    return Table(f"{photos.title}: time by block", head, tuple(rows)), Drawing(
-        name, drawing.png(figure), caption
-    )
+    return Table(f"{photos.title}: time by block", head, tuple(rows)), drawing.rendered(name, figure, caption)
 
 
 def _table_5(timing: Timing, shown: ShownOutcomes, number: int) -> Table:

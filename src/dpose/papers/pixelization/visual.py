@@ -27,7 +27,7 @@ from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.report import plots as drawing
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Figure, Table
 
 AXES: Mapping[str, tuple[Any, ...]] = {
     "b": (8, 12, 16, 20),
@@ -136,7 +136,7 @@ def _show_2(gallery: Gallery, shown: ShownOutcomes) -> Findings:
                     )
         name = f"figure2-{number + 1}" if len(gallery.data.sets) > 1 else "figure2"
         caption = f"{photos.title}: b = 16, m = 16, epsilon 0.5 unless a panel says otherwise"
-        drawings.append(Drawing(name, drawing.pictures(panels, 5), caption))
+        drawings.append(Figure(name, caption, png=drawing.pictures(panels, 5)))
         tables.append(Table(photos.title, ("setting", "MSE", "SSIM"), tuple(rows)))
     notes = (*gallery.data.notes(), PAPER_MODE, *printed_of("figure2").notes(), ORIGINALS)
     return Findings(tuple(tables), tuple(drawings), notes)
@@ -160,7 +160,7 @@ def _show_7(gallery: Gallery, shown: ShownOutcomes) -> Findings:
             f"{photos.title}: b = 32, n = 8, m = 32, epsilon 0.5. Each picture twice: dpose's private regions, then "
             "the paper's Algorithm 3, whose divided blocks are the raw mask"
         )
-        drawings.append(Drawing(name, drawing.pictures(panels, 6), caption))
+        drawings.append(Figure(name, caption, png=drawing.pictures(panels, 6)))
         head = ("picture", "IoU", "Dice", "IoU of the partition alone", "SSIM")
         tables.append(Table(photos.title, head, tuple(rows)))
     notes = (

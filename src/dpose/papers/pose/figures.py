@@ -5,35 +5,32 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
-from numpy.typing import NDArray
 
 from dpose.papers.experiment import Outcome
 from dpose.papers.pose.benchmarks import STRATEGIES, Design
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.tables import SHARP, VIEWS, Ours, by_setting
-from dpose.privacy.rounding import as_given
-from dpose.report.plots import INK, finish, png, sheet
-from dpose.report.results import Drawing
+from dpose.report.palette import LIGHT
+from dpose.report.plots import finish, heat_map, rendered, sheet
+from dpose.report.results import Figure
 
 COLOURS = {
-    "dp-sgd": "#1d4ed8",
-    "pdp-sgd": "#c2410c",
-    "fdp-sgd": "#7c3aed",
-    "fpdp-sgd": "#15803d",
-    RECOMMENDED: "#be123c",
-    "non-private": "#22303c",
-    "public-only": "#0d9488",
-    START: "#9ca3af",
+    "dp-sgd": LIGHT["blue"],
+    "pdp-sgd": LIGHT["orange"],
+    "fdp-sgd": LIGHT["violet"],
+    "fpdp-sgd": LIGHT["green"],
+    RECOMMENDED: LIGHT["rose"],
+    "non-private": LIGHT["slate"],
+    "public-only": LIGHT["teal"],
+    START: LIGHT["base"],
 }
 MARKS = {"dp-sgd": "o", "pdp-sgd": "s", "fdp-sgd": "^", "fpdp-sgd": "D", RECOMMENDED: "*"}
 
 Curves = Mapping[Training, float]
 
 
-def grid_drawings(design: Design, outcomes: Sequence[Outcome]) -> tuple[Drawing, ...]:
+def grid_figures(design: Design, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
     """What can be drawn: curves where there is a private number, heat maps where ours have two C."""
     ours = by_setting(outcomes)
     paper = {
@@ -49,7 +46,7 @@ def grid_drawings(design: Design, outcomes: Sequence[Outcome]) -> tuple[Drawing,
     return (*drawn, *([maps] if maps else []))
 
 
-def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Drawing:
+def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Figure:
     found = _means(ours)
     strategies = _present([t.strategy for t in found if t.private]) or _present([t.strategy for t in paper])
     numbers = {
@@ -70,7 +67,7 @@ def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Dra
             panel = axes[row, column]
             ticks = _panel(panel, ours, paper, strategy, clip_norm)
             title = STRATEGIES[strategy] + (f", C = {clip_norm:g}" if clip_norm else "")
-            panel.set_title(title, fontsize=9, color=INK)
+            panel.set_title(title, fontsize=9)
             label = "" if column else _metric(design)
             finish(panel, "epsilon", label, ticks=ticks, log_x=True)
     # one scale for all panels; from zero where the paper's numbers span most of it anyway
@@ -92,7 +89,7 @@ def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Dra
         caption += "; bars are standard deviations over repetitions"
     if paper:
         caption += "; the paper's dashed, on its own data and model"
-    return Drawing(f"{_file(design)}-curves", png(figure), caption)
+    return rendered(f"{_file(design)}-curves", figure, caption)
 
 
 def _panel(
@@ -150,12 +147,12 @@ def _apart(ticks: Sequence[float]) -> list[float]:
     return kept
 
 
-def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Drawing | None:
+def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Figure | None:
     found = {t: statistics.mean(_numbers(o)) for t, o in ours.items() if t.clip_norm and _numbers(o)}
     panels = list(dict.fromkeys((t.method, t.strategy) for t in found))
     if len({t.clip_norm for t in found}) < 2:
         return None  # one C by epsilon is a curve, and is drawn as one
-    clip_norms = sorted({t.clip_norm for t in found if t.clip_norm}, reverse=True)
+    clip_norms = sorted({t.clip_norm for t in found if t.clip_norm})
     epsilons = sorted({t.epsilon for t in found if t.epsilon})
     sources: list[tuple[str, Curves]] = [("ours", found)]
     if paper:
@@ -164,38 +161,29 @@ def _heat_maps(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> 
         len(panels), len(sources), f"{design.name}: {_metric(design)} by C and epsilon", width=4.2, height=1.9
     )
     shown = [v for _, values in sources for t, v in values.items() if (t.method, t.strategy) in panels]
-    span = Normalize(min(shown), max(shown))  # one for all panels, or noise would look like an effect
+    span = min(shown), max(shown)  # one for all panels, or noise would look like an effect
     for row, (method, strategy) in enumerate(panels):
         for column, (whose, values) in enumerate(sources):
-            field = np.array(
-                [[values.get(Training(method, strategy, c, e), np.nan) for e in epsilons] for c in clip_norms]
+            heat_map(
+                axes[row, column],
+                {
+                    (e, c): values[t]
+                    for e in epsilons
+                    for c in clip_norms
+                    if (t := Training(method, strategy, c, e)) in values
+                },
+                epsilons,
+                clip_norms,
+                f"{method}, {strategy}: {whose}",
+                span,
+                ".1f",
+                names=("epsilon", "C"),
+                missing="not run",
             )
-            _map(axes[row, column], field, span, clip_norms, epsilons, f"{method}, {strategy}: {whose}")
     caption = f"{_metric(design)} by clipping norm C and epsilon, one scale of colours" + (
         "; the paper's for the same settings, on its own data and model" if paper else ""
     )
-    return Drawing(f"{_file(design)}-heat", png(figure), caption)
-
-
-def _map(
-    panel: Axes,
-    field: NDArray[np.float64],
-    span: Normalize,
-    clip_norms: Sequence[float],
-    epsilons: Sequence[float],
-    title: str,
-) -> None:
-    panel.imshow(field, cmap="viridis", norm=span, aspect="auto")
-    for (row, column), value in np.ndenumerate(field):
-        text = f"{value:.1f}" if np.isfinite(value) else "not run"
-        dark = np.isfinite(value) and span(value) < 0.6
-        panel.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if dark else INK)
-    panel.set_xticks(range(len(epsilons)), [f"{as_given(e)}" for e in epsilons])
-    panel.set_yticks(range(len(clip_norms)), [f"{c:g}" for c in clip_norms])
-    panel.set_xlabel("epsilon", fontsize=9, color=INK)
-    panel.set_ylabel("C", fontsize=9, color=INK)
-    panel.set_title(title, fontsize=9, color=INK)
-    panel.tick_params(labelsize=8, colors=INK)
+    return rendered(f"{_file(design)}-heat", figure, caption)
 
 
 def _numbers(ours: Ours, scores: str = SHARP) -> list[float]:

@@ -19,7 +19,7 @@ from dpose.papers.pose.ablation import (
 from dpose.papers.pose.benchmarks import STRATEGIES, Design, Scale
 from dpose.papers.pose.cells import RECOMMENDED, START, Setup, Training
 from dpose.papers.pose.differences import compared
-from dpose.papers.pose.figures import grid_drawings
+from dpose.papers.pose.figures import grid_figures
 from dpose.papers.pose.notes import grid_notes
 from dpose.papers.pose.pictures import side_by_side
 from dpose.papers.pose.run import run_training
@@ -27,7 +27,7 @@ from dpose.papers.pose.tables import grid_tables
 from dpose.pose.data import DataSpec
 from dpose.pose.folder import find_model, weights_digest
 from dpose.privacy.rounding import upper
-from dpose.report.results import Drawing, Table
+from dpose.report.results import Figure, Table
 from dpose.runs.recipes import RECIPES
 from dpose.training.methods import METHODS
 
@@ -148,13 +148,13 @@ class TrainingGrid:
         tables = grid_tables(self.design, outcomes)
         notes = grid_notes(self.design, self.asked, self.scale, self.setup, outcomes)
         # the curves would draw all variants as one
-        drawings = () if ablates else self._drawings(outcomes)
+        figures = () if ablates else self._figures(outcomes)
         if self.design.tables:
-            return Findings(tables, drawings, notes)
+            return Findings(tables, figures, notes)
         apart = compared(outcomes, self.folder)
         first, *others = tables
         more = [*([apart.table] if apart.told else []), *([self._variants()] if ablates else [])]
-        return Findings((first, *more, *others), drawings, (*notes, *apart.notes), apart.values)
+        return Findings((first, *more, *others), figures, (*notes, *apart.notes), apart.values)
 
     def _told(self, training: Training) -> Values:
         if training.method != RECOMMENDED or training.variant:
@@ -162,9 +162,9 @@ class TrainingGrid:
         # the recipe may change: what an older one gave is then no result of this cell
         return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon)}
 
-    def _drawings(self, outcomes: Sequence[Outcome]) -> tuple[Drawing, ...]:
+    def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)
-        return (*grid_drawings(self.design, outcomes), *([people] if people else []))
+        return (*grid_figures(self.design, outcomes), *([people] if people else []))
 
     def _variants(self) -> Table:
         return variants_table(self.setup, self.design.variants, max(self.scale.epsilons), self.folder)

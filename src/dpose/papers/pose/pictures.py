@@ -23,7 +23,7 @@ from dpose.pose.folder import WEIGHTS, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
-from dpose.report.results import Drawing
+from dpose.report.results import Figure
 from dpose.runs.build import shown_spec
 from dpose.units import View
 
@@ -37,7 +37,7 @@ HEIGHT = 256
 
 def side_by_side(
     name: str, setup: Setup, folder: Path, outcomes: Sequence[Outcome], show: bool
-) -> Drawing | None:
+) -> Figure | None:
     """People who were tested on, a column a method, predictions drawn in; None where there is nothing to compare.
 
     Of each method the setting with the largest epsilon is shown, and among those the C with the highest mean. Pictures
@@ -81,7 +81,7 @@ def side_by_side(
         + "; ".join(map(named, chosen))
         + ". Of each method the largest epsilon that was run, and there the best C"
     )
-    return Drawing(f"{name.replace('/', '-')}-people", encode_image(sheet, ".png"), caption)
+    return Figure(f"{name.replace('/', '-')}-people", caption, png=encode_image(sheet, ".png"))
 
 
 def _chosen(ours: Mapping[Training, Ours]) -> list[Training]:

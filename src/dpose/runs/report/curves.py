@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dpose.privacy.statement import Kind
-from dpose.report.charts import POINTS, line_chart
-from dpose.report.markup import Html, figure, paragraphs, scrolling_table, tag, together
+from dpose.report.inline import Strong
 from dpose.report.numbers import at_most, brief
+from dpose.report.plots import POINTS, line_by_step
+from dpose.report.results import Block, Figure, Group, Table
 from dpose.runs.report.record import RunRecord, Watched
 from dpose.runs.report.scores import standing
 
@@ -39,53 +40,41 @@ NAMES = {
 """Diagnostics in words; others are shown by their own names."""
 
 
-def curves_section(run: RunRecord) -> Html:
+def curves_section(run: RunRecord) -> tuple[Block, ...]:
     """Scores while training, then what each step showed."""
-    boxes = [_watched_figure(run, watched) for watched in run.watched]
+    figures = [found for watched in run.watched if (found := _watched_figure(run, watched))]
     for key, (title, says) in SERIES.items():
         points = run.series.get(key)
         if points:
             describes = f"The {title} over {len(points):,} steps, from {brief(points[0][1])} to {brief(points[-1][1])}."
-            boxes.append(
-                figure(
-                    line_chart(points, describes, y_title=title, height=174 if key == "lr" else 214),
-                    tag("b", title[:1].upper() + title[1:] + ". "),
-                    says + (_thinning(len(points)) if key != "lr" else ""),
-                )
-            )
-    if not boxes:
-        return paragraphs("The log holds no steps.")
-    return together([_progress(run), tag("div", *boxes, class_="charts")])
+            chart = line_by_step(points, describes, y_title=title, height=174 if key == "lr" else 214)
+            says += _thinning(len(points)) if key != "lr" else ""
+            figures.append(Figure("", (Strong(f"{title[:1].upper()}{title[1:]}. "), says), chart))
+    if not figures:
+        return ("The log holds no steps.",)
+    return _progress(run), Group(tuple(figures), "charts")
 
 
-def diagnostics_section(run: RunRecord) -> Html:
+def diagnostics_section(run: RunRecord) -> tuple[Block, ...]:
     """Each diagnostic by step, and its last value; empty where there is none."""
     if not run.diagnostics:
-        return Html("")
-    boxes = [
-        figure(
-            line_chart(points, f"{_words(name)} by step, lately {brief(points[-1][1])}.", height=174),
-            tag("b", _words(name)),
-        )
-        for name, points in run.diagnostics.items()
-    ]
-    table = scrolling_table(
-        "Last values",
-        ["Diagnostic", "Step", "Value"],
-        [
-            (_words(name), f"{points[-1][0]:,}", brief(points[-1][1]))
-            for name, points in run.diagnostics.items()
-        ],
-    )
-    return together([tag("div", *boxes, class_="charts"), table])
+        return ()
+    figures, rows = list[Figure](), list[tuple[str, ...]]()
+    for name, points in run.diagnostics.items():
+        words, (step, last) = _words(name), points[-1]
+        chart = line_by_step(points, f"{words} by step, lately {brief(last)}.", height=174)
+        figures.append(Figure("", (Strong(words),), chart))
+        rows.append((words, f"{step:,}", brief(last)))
+    table = Table("Last values", ("Diagnostic", "Step", "Value"), tuple(rows))
+    return Group(tuple(figures), "charts"), table
 
 
-def _watched_figure(run: RunRecord, watched: Watched) -> Html:
+def _watched_figure(run: RunRecord, watched: Watched) -> Figure | None:
     last = watched.moments[-1].score
     main = last.main
     known = [(m.step, value) for m in watched.moments if (value := m.score.columns.get(main)) is not None]
     if not known:
-        return Html("")
+        return None
     spent = [(float(m.step), at_most(m.epsilon)) for m in watched.moments if m.epsilon is not None]
     title = last.main_name
     describes = (
@@ -93,34 +82,29 @@ def _watched_figure(run: RunRecord, watched: Watched) -> Html:
         f"{known[-1][0]:,}."
     )
     scale = " The upper scale is the epsilon spent by then." if spent else ""
-    return figure(
-        line_chart(
-            known,
-            describes,
-            y_title=", ".join(filter(None, (title, last.unit))),
-            above=spent,
-            above_title="epsilon spent",
-            height=242 if spent else 214,
-        ),
-        tag("b", "Score while training. "),
-        f"{watched.name}.{scale} ",
-        standing(run, watched.public),
+    chart = line_by_step(
+        known,
+        describes,
+        y_title=", ".join(filter(None, (title, last.unit))),
+        above=spent,
+        above_title="epsilon spent",
+        height=242 if spent else 214,
     )
+    caption = (Strong("Score while training. "), f"{watched.name}.{scale} ", standing(run, watched.public))
+    return Figure("", caption, chart)
 
 
-def _progress(run: RunRecord) -> Html:
+def _progress(run: RunRecord) -> str:
     if run.planned_steps is None or not run.steps:
-        return Html("")
+        return ""
     if run.steps >= run.planned_steps:
-        return paragraphs(f"All {run.planned_steps:,} planned steps were taken.")
+        return f"All {run.planned_steps:,} planned steps were taken."
     still = (
         " Epsilon is still the whole plan's: the reason to stop may have depended on what was seen."
         if run.statement is not None and run.statement.kind is Kind.PRIVATE
         else ""
     )
-    return paragraphs(
-        f"The run was stopped after {run.steps:,} of {run.planned_steps:,} planned steps.{still}"
-    )
+    return f"The run was stopped after {run.steps:,} of {run.planned_steps:,} planned steps.{still}"
 
 
 def _thinning(count: int) -> str:

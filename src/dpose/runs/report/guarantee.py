@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, true_positives
-from dpose.report.charts import REFERENCE, attack_chart
-from dpose.report.markup import Html, bullets, figure, paragraphs, tag, together
 from dpose.report.numbers import at_most
+from dpose.report.plots import REFERENCE, bound_on_attacks
+from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Text
 from dpose.runs.report.record import RunRecord
 from dpose.training.methods import METHODS, Method
 
@@ -20,42 +20,28 @@ NO_STATEMENT = (
 )
 
 
-def plain_fact(run: RunRecord) -> Html:
+def plain_fact(run: RunRecord) -> Group:
     """The guarantee, or that there is none, as nobody can overlook it."""
     statement = run.statement
     if statement is None or statement.kind is not Kind.PRIVATE:
         public = f"It was trained on {run.data}, which are declared public." if run.data_are_public else ""
-        return tag(
-            "div",
-            tag("p", "No guarantee", class_="fact"),
-            paragraphs(_reason(statement), public),
-            class_="panel none",
-        )
-    numbers = [
-        tag("span", tag("small", name), " ", tag("b", value))
-        for name, value in (
-            ("epsilon", at_most(statement.epsilon or 0)),
-            ("delta", at_most(statement.delta or 0.0)),
-            ("for each", statement.unit),
-        )
-    ]
+        return Group((Text(("No guarantee",), "fact"), _reason(statement), public), "panel none")
     found, beyond = found_at_most(statement), _beyond(run)
-    if beyond:
-        numbers.append(tag("small", beyond.strip()))
-    return tag(
-        "div",
-        tag("p", "Differential privacy guarantee", class_="eyebrow"),
-        tag("p", *_spaced(numbers), class_="fact"),
-        paragraphs(
-            f"Whoever tests whether a given {statement.unit} was used{beyond}, with false alarms on "
-            f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
-            f"were. {_strength(found)}",
-            f"The public views themselves, the labels, and whose {statement.unit}s were used are not protected."
-            if beyond
-            else "",
-        ),
-        class_="panel private",
+    numbers = (
+        ("epsilon", at_most(statement.epsilon or 0)),
+        ("delta", at_most(statement.delta or 0.0)),
+        ("for each", statement.unit),
     )
+    tested = (
+        f"Whoever tests whether a given {statement.unit} was used{beyond}, with false alarms on "
+        f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
+        f"were. {_strength(found)}"
+    )
+    views = (
+        f"The public views themselves, the labels, and whose {statement.unit}s were used are not protected."
+    )
+    head = Text(("Differential privacy guarantee",), "eyebrow")
+    return Group((head, Numbers(numbers, beyond.strip()), tested, views if beyond else ""), "panel private")
 
 
 def found_at_most(statement: PrivacyStatement) -> float:
@@ -63,28 +49,28 @@ def found_at_most(statement: PrivacyStatement) -> float:
     return true_positives(float(statement.epsilon or 0), statement.delta or 0.0)
 
 
-def guarantee_section(run: RunRecord) -> Html:
+def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
     """What is covered, what is not, what the number means, and the statement's own words."""
     statement = run.statement
     if statement is None:
-        return paragraphs(NO_STATEMENT)
+        return (NO_STATEMENT,)
     lead, lists = _blocks(statement)
     protects, leaves_open = _sides(statement, METHODS.get(run.method))
     sides = [
-        tag("div", tag("h3", title), bullets(items), class_=f"side {kind}")
+        Group((Bullets(items),), f"side {kind}", title)
         for title, items, kind in (
             ("Protected", protects, "covered"),
             ("Not protected", leaves_open, "open"),
         )
         if items
     ]
-    words = tag("div", *(tag("p", text, class_="lead") for text in lead))
-    parts = [tag("div", words, tag("div", *sides), class_="beside")]
-    parts.append(_meaning(statement, _beyond(run)))
-    if lists:
-        terms = [tag("div", tag("h3", title.rstrip(":")), bullets(items)) for title, items in lists]
-        parts.append(tag("div", *terms, class_="terms"))
-    return together(parts)
+    words = Group(tuple(Text((text,), "lead") for text in lead))
+    terms = [Group((Bullets(items),), title=title.rstrip(":")) for title, items in lists]
+    return (
+        Group((words, Group(tuple(sides))), "beside"),
+        *_meaning(statement, _beyond(run)),
+        *([Group(tuple(terms), "terms")] if terms else []),
+    )
 
 
 def _sides(statement: PrivacyStatement, method: Method | None) -> tuple[Sequence[str], Sequence[str]]:
@@ -121,10 +107,6 @@ def _strength(found: float) -> str:
     return "That is a weak guarantee, and the section below says what it is worth." if found > 0.5 else ""
 
 
-def _spaced(parts: list[Html]) -> list[Html]:
-    return [part if k == 0 else Html(f" {part}") for k, part in enumerate(parts)]
-
-
 def _blocks(statement: PrivacyStatement) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """The statement's paragraph, taken apart: its sentences, then its lists with their titles."""
     lead, lists = [], []
@@ -137,10 +119,10 @@ def _blocks(statement: PrivacyStatement) -> tuple[list[str], list[tuple[str, lis
     return lead, lists
 
 
-def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
+def _meaning(statement: PrivacyStatement, beyond: str) -> tuple[Block, ...]:
     """The bound on an attacker, drawn; nothing where there is none."""
     if statement.kind is not Kind.PRIVATE or statement.epsilon is None or statement.delta is None:
-        return Html("")
+        return ()
     epsilon, delta, unit = float(statement.epsilon), statement.delta, statement.unit
     found, strong = found_at_most(statement), true_positives(REFERENCE, delta)
     describes = (
@@ -148,7 +130,7 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
         f"{at_most(delta)}. At {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}%. The diagonal is an "
         "attacker who learns nothing."
     )
-    words = [
+    words = (
         f"Somebody holds the model and wants to know whether one given {unit} was used in training it{beyond}. "
         "Flagging more of them finds more, and raises more false alarms. An attacker who learns nothing from the "
         "model moves along the diagonal: what is found grows only as fast as the false alarms.",
@@ -162,13 +144,7 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> Html:
         )
         + " It is a bound for the worst case: an attacker who knows every other "
         f"{unit} and everything about this one.",
-    ]
-    return tag(
-        "div",
-        figure(
-            attack_chart(epsilon, delta, unit, describes),
-            "The bound on an attacker, from epsilon and delta alone.",
-        ),
-        tag("div", tag("h3", "What the number means"), paragraphs(*words)),
-        class_="beside",
     )
+    chart = bound_on_attacks(epsilon, delta, unit, describes)
+    figure = Figure("", "The bound on an attacker, from epsilon and delta alone.", chart)
+    return (Group((figure, Group(words, title="What the number means")), "beside"),)

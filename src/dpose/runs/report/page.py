@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpose.files import write_atomic
-from dpose.report.document import document, facts
-from dpose.report.markup import Html, paragraphs, tag, together
+from dpose.report.document import Report
 from dpose.report.numbers import day
+from dpose.report.results import Block, Group, Section
 from dpose.runs.report.curves import curves_section, diagnostics_section
 from dpose.runs.report.guarantee import guarantee_section, plain_fact
-from dpose.runs.report.pictures import Tile, tile_figures
+from dpose.runs.report.pictures import PosePair, tiles_of
 from dpose.runs.report.public_view_leakage import given_away_section
 from dpose.runs.report.reading import read_run
 from dpose.runs.report.record import RunRecord
@@ -22,7 +21,7 @@ from dpose.training.methods import METHODS
 
 
 def write_run_report(
-    folder: Path, *, tiles: Sequence[Tile] = (), pictures_of: str = "", no_pictures: str = ""
+    folder: Path, *, tiles: Sequence[PosePair] = (), pictures_of: str = "", no_pictures: str = ""
 ) -> Path:
     """Write `report.html` into a run folder: one file that needs no other and loads nothing.
 
@@ -43,34 +42,56 @@ def write_run_report(
     run = read_run(folder)
     # a page that says "epsilon 8" in large letters must not take a file's word for it
     recomputed = run.statement.verify() if run.statement else None
-    path = folder / "report.html"
     pictures = _pictures(tiles, pictures_of, no_pictures)
-    write_atomic(path, render_run_report(run, pictures, recomputed, datetime.now(UTC)))
+    (path,) = run_report(run, pictures, recomputed, datetime.now(UTC)).write(
+        folder, page="report.html", text=""
+    )
     return path
 
 
-def render_run_report(run: RunRecord, pictures: Html, recomputed: float | None, now: datetime) -> str:
-    """The page as text.
+def run_report(
+    run: RunRecord, pictures: tuple[Block, ...], recomputed: float | None, now: datetime
+) -> Report:
+    """What is shown of a run.
 
     Args:
-        run: What is shown.
+        run: What was read of its folder.
         pictures: The content of the section of pictures.
         recomputed: Epsilon recomputed from the statement's events; None where there is none.
         now: The report's date.
     """
-    sections = [
-        ("guarantee", "What is guaranteed", guarantee_section(run)),
-        ("given-away", "What the public view gives away", given_away_section(run)),
-        ("scores", "Scores", scores_section(run)),
-        ("curves", "While it trained", curves_section(run)),
-        ("joints", "Joint by joint", joints_section(run)),
-        ("pictures", "Pictures", pictures),
-        ("diagnostics", "Diagnostics", diagnostics_section(run)),
-        ("settings", "How it was made", settings_section(run)),
-        ("check", "How to check the claim", check_section(run, recomputed)),
-    ]
-    return document(
-        f"{run.name}: {_title(run)}", _header(run, now), sections, now, f"the run folder {run.name}"
+    method = METHODS.get(run.method)
+    model = run.model.get("preset")
+    size = run.model.get("input_size")
+    if isinstance(size, list) and len(size) == 2:
+        model = f"{model}, {size[0]} x {size[1]} pixels"
+    units = "" if run.units is None else f"{run.units:,} {run.statement.unit if run.statement else 'unit'}s"
+    return Report(
+        _title(run),
+        kind="dpose training report",
+        source=f"the run folder {run.name}",
+        subject=run.name,
+        summary=_sentence(method.summary) if method else "",
+        panel=plain_fact(run),
+        facts={
+            "Run": run.name,
+            "Model": str(model or ""),
+            "Data": ", ".join(part for part in (run.data, units) if part),
+            "Steps": f"{run.steps:,}" if run.steps else "",
+            "Report of": day(now),
+        },
+        sections=(
+            Section("guarantee", "What is guaranteed", guarantee_section(run)),
+            Section("given-away", "What the public view gives away", given_away_section(run)),
+            Section("scores", "Scores", scores_section(run)),
+            Section("curves", "While it trained", curves_section(run)),
+            Section("joints", "Joint by joint", joints_section(run)),
+            Section("pictures", "Pictures", pictures),
+            Section("diagnostics", "Diagnostics", diagnostics_section(run)),
+            Section("settings", "How it was made", settings_section(run)),
+            Section("check", "How to check the claim", check_section(run, recomputed)),
+        ),
+        now=now,
     )
 
 
@@ -85,38 +106,13 @@ def _sentence(text: str) -> str:
     return f"{text if named else text[:1].upper() + text[1:]}."
 
 
-def _header(run: RunRecord, now: datetime) -> Html:
-    method = METHODS.get(run.method)
-    model = run.model.get("preset")
-    size = run.model.get("input_size")
-    if isinstance(size, list) and len(size) == 2:
-        model = f"{model}, {size[0]} x {size[1]} pixels"
-    units = "" if run.units is None else f"{run.units:,} {run.statement.unit if run.statement else 'unit'}s"
-    about = [
-        ("Run", run.name),
-        ("Model", str(model or "")),
-        ("Data", ", ".join(part for part in (run.data, units) if part)),
-        ("Steps", f"{run.steps:,}" if run.steps else ""),
-        ("Report of", day(now)),
-    ]
-    return tag(
-        "header",
-        tag("p", "dpose training report", class_="eyebrow"),
-        tag("h1", _title(run)),
-        tag("p", _sentence(method.summary), class_="summary") if method else Html(""),
-        plain_fact(run),
-        facts(about),
-    )
-
-
-def _pictures(tiles: Sequence[Tile], pictures_of: str, no_pictures: str) -> Html:
-    if not tiles:
-        return paragraphs(
-            no_pictures or "No pictures were given to this report: a picture of private data is never shown."
-        )
+def _pictures(pairs: Sequence[PosePair], pictures_of: str, no_pictures: str) -> tuple[Block, ...]:
+    if not pairs:
+        why = "No pictures were given to this report: a picture of private data is never shown."
+        return (no_pictures or why,)
     named = f" of {pictures_of}" if pictures_of else ""
     says = (
-        f"{len(tiles)} units{named}, chosen by name and not by how well they came out. Left: as labelled. Right: as "
+        f"{len(pairs)} units{named}, chosen by name and not by how well they came out. Left: as labelled. Right: as "
         "the model finds it. Orange is the person's own right side, blue the left, green the middle."
     )
-    return together([paragraphs(says), tag("div", *tile_figures(tiles), class_="tiles")])
+    return says, Group(tiles_of(pairs), "tiles")

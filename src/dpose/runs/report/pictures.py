@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
 from dpose.privacy.selection import Selection
-from dpose.report.markup import Html, tag
+from dpose.report.results import Picture, Tile
 
 ZOOM = 2
 LARGEST = 384
@@ -28,7 +27,7 @@ QUALITIES = (88, 75, 60, 40, 20)
 
 
 @dataclass(frozen=True)
-class Tile:
+class PosePair:
     """One person, drawn twice.
 
     Attributes:
@@ -42,7 +41,7 @@ class Tile:
     predicted: NDArray[np.uint8]
 
 
-def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Tile]:
+def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[PosePair]:
     """The first view of `count` units, chosen by name and not by how well they come out.
 
     **Guarantee.** None: a picture is a release. The units must be public, or held out with everyone's consent.
@@ -70,7 +69,7 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Tile
         view = chosen.load(index, np.random.default_rng(0))[0]
         found = predict_image(model, view.image).keypoints
         tiles.append(
-            Tile(
+            PosePair(
                 title=chosen.unit_id(index),
                 true=drawn(
                     view.image,
@@ -83,29 +82,27 @@ def pose_tiles(model: PoseModel, units: PoseUnits, count: int = 12) -> list[Tile
     return tiles
 
 
-def tile_figures(tiles: Sequence[Tile]) -> list[Html]:
-    """A figure for each tile, its pictures inside it, all of them within `BUDGET` bytes.
+def tiles_of(pairs: Sequence[PosePair]) -> tuple[Tile, ...]:
+    """A tile for each pair, all of them within `BUDGET` bytes.
 
     Raises:
         ValueError: a picture is not uint8 (H, W, 3), or there are far too many.
     """
-    small = [(tile.title, _fitted(tile.true), _fitted(tile.predicted)) for tile in tiles]
+    small = [(pair.title, _fitted(pair.true), _fitted(pair.predicted)) for pair in pairs]
     for quality in QUALITIES:
-        encoded = [(title, *(_data_uri(image, quality) for image in pair)) for title, *pair in small]
-        if sum(len(uri) for _, *uris in encoded for uri in uris) <= BUDGET:
-            break
-    else:
-        raise ValueError(f"{len(tiles)} pictures do not fit on a page")
-    figures = []
-    for (title, true, predicted), (_, true_uri, predicted_uri) in zip(small, encoded, strict=True):
-        pair = tag(
-            "div",
-            _image(true_uri, true, f"{title}: the labelled skeleton"),
-            _image(predicted_uri, predicted, f"{title}: the predicted skeleton"),
-            class_="pair",
+        tiles = tuple(
+            Tile(
+                title,
+                (
+                    _encoded(true, quality, f"{title}: the labelled skeleton"),
+                    _encoded(predicted, quality, f"{title}: the predicted skeleton"),
+                ),
+            )
+            for title, true, predicted in small
         )
-        figures.append(tag("figure", pair, tag("figcaption", title), class_="tile"))
-    return figures
+        if sum(len(picture.uri) for tile in tiles for picture in tile.pictures) <= BUDGET:
+            return tiles
+    raise ValueError(f"{len(pairs)} pictures do not fit on a page")
 
 
 def _fitted(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -116,10 +113,6 @@ def _fitted(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _data_uri(image: NDArray[np.uint8], quality: int) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(encode_image(image, ".jpg", quality)).decode("ascii")
-
-
-def _image(uri: str, image: NDArray[np.uint8], alt: str) -> Html:
+def _encoded(image: NDArray[np.uint8], quality: int, alt: str) -> Picture:
     height, width = image.shape[:2]
-    return tag("img", src=uri, alt=alt, width=width, height=height)
+    return Picture(encode_image(image, ".jpg", quality), "jpeg", (width, height), alt)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from dpose.privacy.rounding import between
-from dpose.report.markup import Html, paragraphs, scrolling_table, tag, together
+from dpose.report.results import Block, Command, Table, Text
 from dpose.runs.report.record import RunRecord, mapping
 from dpose.training.methods import METHODS
 from dpose.training.public_view import WIDTHS
@@ -32,22 +32,22 @@ def measured() -> Mapping[str, Any]:
     return found
 
 
-def given_away_section(run: RunRecord) -> Html:
+def given_away_section(run: RunRecord) -> tuple[Block, ...]:
     """Figures of attacks on the public view; nothing for methods that have none."""
     method = METHODS.get(run.method)
     if method is None or not method.public_views:
-        return Html("")
+        return ()
     found = measured()
     view = mapping(run.plan.get("public_view"))
-    kind = view.get("kind") if view.get("kind") in NAMES else "blur"
-    return together(
-        [
-            tag("p", _lead(str(kind), found), class_="lead"),
-            _table(str(kind), found),
-            paragraphs(_told(str(kind), found), _width(str(kind), view.get("width"), found), PROVES),
-            tag("pre", found["command"], class_="command"),
-            paragraphs(_origin(found)),
-        ]
+    kind = str(view.get("kind") if view.get("kind") in NAMES else "blur")
+    return (
+        Text((_lead(kind, found),), "lead"),
+        _table(kind, found),
+        _told(kind, found),
+        _width(kind, view.get("width"), found),
+        PROVES,
+        Command(found["command"]),
+        _origin(found),
     )
 
 
@@ -67,7 +67,7 @@ def _lead(kind: str, found: Mapping[str, Any]) -> str:
     )
 
 
-def _table(kind: str, found: Mapping[str, Any]) -> Html:
+def _table(kind: str, found: Mapping[str, Any]) -> Table:
     other = next(name for name in NAMES if name != kind)
     rows: list[tuple[str, ...]] = [
         (
@@ -83,7 +83,7 @@ def _table(kind: str, found: Mapping[str, Any]) -> Html:
     quality = (f"{rebuilt[name]['reconstructed']['psnr']['value']:.1f} dB" for name in (kind, other))
     rows.append(("Rebuilt by a small network (PSNR)", *quality, "", ""))
     head = ("The stronger attacker", f"{NAMES[kind]} (this run)", NAMES[other], "Raw pictures", "Guessing")
-    return scrolling_table("", head, rows, class_="numbers tight")
+    return Table("", head, tuple(rows), "numbers tight")
 
 
 def _told(kind: str, found: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dpose.pose.metrics import GROUPS
 from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind
-from dpose.report.charts import joints_chart
-from dpose.report.markup import Html, figure, paragraphs, scrolling_table, tag, together
+from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned
 from dpose.report.numbers import change, day, percentage
+from dpose.report.plots import paired_dots
+from dpose.report.results import Block, Figure, Group, Table, Text
 from dpose.runs.report.record import Evaluation, RunRecord, Score, Watched
 
 THIS = "this model"
@@ -21,39 +22,28 @@ ORDER = tuple(
 """MPII's scored joints from head to foot; the upper neck (8) has no group of its own."""
 
 
-def scores_section(run: RunRecord) -> Html:
+def scores_section(run: RunRecord) -> tuple[Block, ...]:
     """A table for each dataset that the model was scored on."""
     tables = [_watched_table(run, watched) for watched in run.watched if len(watched.moments) > 1]
     tables += [_evaluation_table(run, evaluation) for evaluation in run.evaluations]
-    parts = [tag("div", *tables, class_="tables")] if tables else []
-    if not tables:
-        parts.append(
-            paragraphs(
-                together(
-                    [
-                        "No scores were taken. ",
-                        tag("code", "dpose evaluate"),
-                        " takes them: of public data freely, of held-out private data as a release that the statement "
-                        "lists.",
-                    ]
-                )
-            )
-        )
-    for name in run.refused:
-        parts.append(
-            paragraphs(
-                f"A score on {name} stands in the run folder and is left out here: these are the units that the run "
-                "protects, and a score of them without noise is outside any guarantee."
-            )
-        )
-    return together(parts)
+    none = (
+        "No scores were taken. ",
+        Code("dpose evaluate"),
+        " takes them: of public data freely, of held-out private data as a release that the statement lists.",
+    )
+    refused = (
+        f"A score on {name} stands in the run folder and is left out here: these are the units that the run "
+        "protects, and a score of them without noise is outside any guarantee."
+        for name in run.refused
+    )
+    return Group(tuple(tables), "tables") if tables else Text(none), *refused
 
 
-def joints_section(run: RunRecord) -> Html:
+def joints_section(run: RunRecord) -> tuple[Block, ...]:
     """Before and after for each joint; empty where no joints were scored."""
     found = _pair(run)
     if found is None:
-        return Html("")
+        return ()
     where, (old_name, old), (new_name, new) = found
     first = f"{new.threshold:g}" if new.threshold is not None else next(iter(new.joints))
     names = [(MPII.joints[j], _spoken(MPII.joints[j])) for j in ORDER]
@@ -62,7 +52,7 @@ def joints_section(run: RunRecord) -> Html:
         return result.joints.get(threshold, {}).get(joint) if result else None
 
     rows = [(spoken, at(old, first, joint), at(new, first, joint)) for joint, spoken in names]
-    chart = joints_chart(
+    chart = paired_dots(
         rows,
         f"{new.metric}@{first} of each joint on {where}; the table beside it has the numbers.",
         before=old_name,
@@ -72,31 +62,31 @@ def joints_section(run: RunRecord) -> Html:
     columns = [
         (t, who, result) for t in new.joints for who, result in ((old_name, old), (new_name, new)) if result
     ]
-    table = scrolling_table(
+    table = Table(
         f"{new.metric} on {where}, %",
-        ["Joint", *(f"@{t} {who}" for t, who, _ in columns)],
-        [
+        ("Joint", *(f"@{t} {who}" for t, who, _ in columns)),
+        tuple(
             (spoken, *(percentage(at(result, t, joint)) for t, _, result in columns))
             for joint, spoken in names
-        ],
-        class_="numbers tight",
+        ),
+        "numbers tight",
     )
     caption = f"{where}. A joint is found when it lies within {first} head lengths of its label."
-    return tag("div", figure(chart, caption), table, class_="beside")
+    return (Group((Figure("", caption, chart), table), "beside"),)
 
 
-def standing(run: RunRecord, public: bool, trained_on: bool = False) -> Html:
+def standing(run: RunRecord, public: bool, trained_on: bool = False) -> Inline:
     """A mark that says whether data are public or private, and what that means for their scores."""
     if public:
-        return tag("span", "public data", class_="mark")
+        return Mark("public data")
     if trained_on:
-        return tag("span", "the training data themselves", class_="mark warned")
+        return Warned("the training data themselves")
     if run.statement is not None and run.statement.kind is Kind.PRIVATE:
-        return tag("span", "held-out private data: not covered by epsilon", class_="mark warned")
-    return tag("span", "held-out data", class_="mark")
+        return Warned("held-out private data: not covered by epsilon")
+    return Mark("held-out data")
 
 
-def _watched_table(run: RunRecord, watched: Watched) -> Html:
+def _watched_table(run: RunRecord, watched: Watched) -> Group:
     before, after = watched.moments[0], watched.moments[-1]
     rows = [
         (
@@ -112,22 +102,19 @@ def _watched_table(run: RunRecord, watched: Watched) -> Html:
         f"After step {after.step:,}",
         "Change",
     ]
-    return tag(
-        "div",
-        tag("h3", "Before and after"),
-        tag("p", watched.name, " ", standing(run, watched.public), class_="source"),
-        scrolling_table(_what(after.score), [_heading(after.score), *titles], _weighted(rows, after.score)),
-    )
+    source = Text((watched.name, " ", standing(run, watched.public)), "source")
+    table = Table(_what(after.score), (_heading(after.score), *titles), _weighted(rows, after.score))
+    return Group((source, table), title="Before and after")
 
 
-def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Html:
+def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Group:
     models = [(THIS, evaluation.score), *evaluation.beside]
     lead = _clear_lead([result for _, result in models])
     rows: list[tuple[str, ...]] = []
     for name in evaluation.score.columns:
         cells: list[str] = [percentage(result.columns.get(name)) for _, result in models]
         if name == evaluation.score.main and lead is not None:
-            cells[lead] = tag("strong", cells[lead])
+            cells[lead] = Best(cells[lead])
         rows.append((name, *cells))
     note = ""
     if len(models) > 1:
@@ -138,23 +125,12 @@ def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Html:
         )
     count = "" if evaluation.units is None else f", {evaluation.units:,} units"
     when = "" if evaluation.at is None else f", {day(evaluation.at)}"
-    return tag(
-        "div",
-        tag("h3", "Evaluation"),
-        tag(
-            "p",
-            f"{evaluation.data}{count}{when} ",
-            standing(run, evaluation.public, evaluation.trained_on),
-            class_="source",
-        ),
-        scrolling_table(
-            _what(evaluation.score),
-            [_heading(evaluation.score), *(name[:1].upper() + name[1:] for name, _ in models)],
-            _weighted(rows, evaluation.score),
-        ),
-        tag("p", note, class_="note") if note else Html(""),
-        class_="wide" if len(models) > 2 else None,
-    )
+    where = f"{evaluation.data}{count}{when} "
+    source = Text((where, standing(run, evaluation.public, evaluation.trained_on)), "source")
+    head = (_heading(evaluation.score), *(name[:1].upper() + name[1:] for name, _ in models))
+    table = Table(_what(evaluation.score), head, _weighted(rows, evaluation.score))
+    said = (Text((note,), "note"),) if note else ()
+    return Group((source, table, *said), "wide" if len(models) > 2 else "", "Evaluation")
 
 
 def _clear_lead(results: Sequence[Score]) -> int | None:
@@ -208,9 +184,9 @@ def _what(result: Score) -> str:
     return ", ".join(parts) or "Scores"
 
 
-def _weighted(rows: Sequence[tuple[str, ...]], result: Score) -> list[tuple[str, ...]]:
+def _weighted(rows: Sequence[tuple[str, ...]], result: Score) -> tuple[tuple[str, ...], ...]:
     """The rows with the main one's title in bold."""
-    return [(tag("b", row[0]) if row[0] == result.main else row[0], *row[1:]) for row in rows]
+    return tuple((Strong(row[0]) if row[0] == result.main else row[0], *row[1:]) for row in rows)
 
 
 def _spoken(joint: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dpose.privacy.accounting import Event
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.report.markup import Html, paragraphs, scrolling_table, tag, together
+from dpose.report.inline import Code
 from dpose.report.numbers import tidy
+from dpose.report.results import Block, Card, Command, Group, Table
 from dpose.runs.report.record import RunRecord
 
 GROUPS = {
@@ -22,21 +23,21 @@ PLAIN = ("version", "task", "command", *GROUPS)
 """Keys of the settings that are shown elsewhere than among the run's single values."""
 
 
-def settings_section(run: RunRecord) -> Html:
+def settings_section(run: RunRecord) -> tuple[Block, ...]:
     """Commands, settings and seed; after them versions and what it takes to check the claim."""
     groups = {title: dict(_mapping(run.settings.get(key))) for key, title in GROUPS.items()}
     # what the model is tells more than what was asked for: a default has been filled in
     groups["Model"] = {**groups["Model"], **run.model}
     groups["Run"] = {key: value for key, value in run.settings.items() if key not in PLAIN and key != "seed"}
-    cards = [_card(title, rows) for title, values in groups.items() if (rows := _told(values))]
+    cards = [Card(title, rows) for title, values in groups.items() if (rows := _told(values))]
     if "seed" in run.settings:
-        cards.append(_card("Randomness", [("seed", _seed(run))]))
+        cards.append(Card("Randomness", (("seed", _seed(run)),)))
     if run.statement and run.statement.software:
-        cards.append(_card("Software", run.statement.software.items()))
-    return together([_commands(run.settings.get("command")), tag("div", *cards, class_="cards")])
+        cards.append(Card("Software", tuple(run.statement.software.items())))
+    return *_commands(run.settings.get("command")), Group(tuple(cards), "cards")
 
 
-def check_section(run: RunRecord, recomputed: float | None) -> Html:
+def check_section(run: RunRecord, recomputed: float | None) -> tuple[Block, ...]:
     """The events, the ledger's head, and the command that checks both.
 
     Args:
@@ -45,34 +46,31 @@ def check_section(run: RunRecord, recomputed: float | None) -> Html:
     """
     statement = run.statement
     if statement is None or not statement.events:
-        return paragraphs("No epsilon is claimed, so there is none to verify.")
+        return ("No epsilon is claimed, so there is none to verify.",)
     says = (
         "This recomputes epsilon from the events below and once more from the steps that the ledger reserved, and "
         "refuses a ledger that was altered, reordered or cut off. It cannot tell whether whoever trained the model "
         "lied from the start; no software can."
     )
-    parts = [_command(f"dpose verify {_quoted(run.name)}"), paragraphs(says)]
+    again = ""
     if recomputed is not None:
-        parts.append(
-            paragraphs(
-                "Recomputed from the events when this report was written: epsilon "
-                f"{upper(recomputed, places=6)}."
-            )
+        again = (
+            f"Recomputed from the events when this report was written: epsilon {upper(recomputed, places=6)}."
         )
-    parts.append(_events(statement))
     rows = [
         ("kind of statement", statement.kind.value),
         ("epsilon, all digits", _exact(None if statement.epsilon is None else float(statement.epsilon))),
         ("delta", _exact(statement.delta)),
         ("accountant", statement.accountant.value if statement.accountant else ""),
         ("neighbours", statement.neighbours.relation.value if statement.neighbours else ""),
-        ("ledger's head", tag("code", statement.ledger_head) if statement.ledger_head else ""),
-        ("plan's digest", tag("code", statement.plan_sha256) if statement.plan_sha256 else ""),
+        ("ledger's head", Code(statement.ledger_head) if statement.ledger_head else ""),
+        ("plan's digest", Code(statement.plan_sha256) if statement.plan_sha256 else ""),
     ]
-    return together([*parts, _card("The claim", [(name, value) for name, value in rows if value])])
+    claim = Card("The claim", tuple((name, value) for name, value in rows if value))
+    return Command(f"dpose verify {_quoted(run.name)}"), says, again, _events(statement), claim
 
 
-def _events(statement: PrivacyStatement) -> Html:
+def _events(statement: PrivacyStatement) -> Table:
     rows = [
         (
             event.type,
@@ -84,25 +82,13 @@ def _events(statement: PrivacyStatement) -> Html:
         for event in statement.events
         if isinstance(event, Event)  # a run has no others
     ]
-    head = ["Event", "Sampling rate", "Noise multiplier", "Sensitivity", "Steps"]
-    return scrolling_table("What epsilon is computed from", head, rows)
+    head = ("Event", "Sampling rate", "Noise multiplier", "Sensitivity", "Steps")
+    return Table("What epsilon is computed from", head, tuple(rows))
 
 
-def _commands(value: Any) -> Html:
+def _commands(value: Any) -> list[Command]:
     commands = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    shown = [command for command in commands if command and isinstance(command, str)]
-    return together(map(_command, shown))
-
-
-def _command(line: str) -> Html:
-    # no break within a word: a browser would part an option from its dashes
-    words = [tag("span", word) for word in line.split(" ")]
-    return tag(
-        "pre",
-        *(Html(f" {word}") if k else word for k, word in enumerate(words)),
-        class_="command",
-        tabindex="0",
-    )
+    return [Command(command) for command in commands if command and isinstance(command, str)]
 
 
 def _seed(run: RunRecord) -> str:
@@ -114,13 +100,8 @@ def _seed(run: RunRecord) -> str:
     return "none: drawn from the operating system"
 
 
-def _card(title: str, rows: Iterable[tuple[str, str]]) -> Html:
-    body = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in rows]
-    return tag("div", tag("table", tag("caption", title), tag("tbody", *body)), class_="card")
-
-
-def _told(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(key.replace("_", " "), _value(value)) for key, value in values.items() if value is not None]
+def _told(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((key.replace("_", " "), _value(value)) for key, value in values.items() if value is not None)
 
 
 def _value(value: Any) -> str:
