@@ -104,6 +104,17 @@ def test_large_scales_have_the_right_spread():
         assert stats.kstest(normal, "norm").pvalue > 1e-4
 
 
+def test_a_square_beyond_64_bits_does_not_wrap_around():
+    """What lies eleven deviations out is refused, as it must be all but surely, however large its exponent is."""
+    rule = discrete._acceptance(Fraction(3 * 10**8 + 1, 3))
+    far = np.full(1000, (3_300_000_000 + rule.shift) // rule.slope)
+    exponent = (int(far[0]) * rule.slope - rule.shift) ** 2
+    assert 1 << 63 < exponent < 1 << 64
+    assert int(far[0]) * rule.slope < 1 << 32
+    assert exponent > 40 * rule.divisor
+    assert not discrete._accepted(rule, far, AesNoise(Key.from_seed(3)).stream(Purpose.RELEASE)).any()
+
+
 def test_each_draw_is_independent_of_the_others():
     n = 200_000
     for drawn in (discrete_laplace(Fraction(30), n, stream()), discrete_gaussian(Fraction(900), n, stream())):
