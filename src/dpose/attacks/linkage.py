@@ -5,21 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpose.attacks.adversary import Embedder, adaptive_embedder, plain_embedder
-from dpose.attacks.attack import Attacked, AttackRow, ReleaseAttack, option, samples, strongest
-from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackConfig, AttackContext
-from dpose.attacks.identities import FRAME, PersonPictures
+from dpose.attacks.attack import (
+    STRONGER,
+    TOLD_WHERE,
+    Attacked,
+    AttackRow,
+    ReleaseAttack,
+    option,
+    samples,
+    strongest,
+)
 from dpose.attacks.pairs import Pairs
 from dpose.attacks.report import percent, spread
-from dpose.attacks.transforms import Transform, private_grid
 from dpose.errors import DposeError
-from dpose.report.plots import curves
 from dpose.report.results import Figure, Table
 from dpose.stats import Floats, Interval
+
+if TYPE_CHECKING:
+    from dpose.attacks.adversary import Embedder
+    from dpose.attacks.context import AttackConfig, AttackContext
+    from dpose.attacks.identities import PersonPictures
+    from dpose.attacks.transforms import Transform
 
 PLACES = 2
 FALSE_POSITIVES = (0.01, 0.001)
@@ -81,6 +91,8 @@ class Linkage(ReleaseAttack[Places, Linked]):
 
     def releases(self, config: AttackConfig) -> Sequence[Transform]:
         """Of clips both ways to count the pixels that neighbours differ in."""
+        from dpose.attacks.transforms import private_grid
+
         shown, frames = config.transforms(), self.frames
         if frames == 1:
             return shown
@@ -108,6 +120,9 @@ class Linkage(ReleaseAttack[Places, Linked]):
 
     def learn(self, context: AttackContext) -> Places:
         """Both places, and the plain attacker."""
+        from dpose.attacks.adversary import plain_embedder
+        from dpose.attacks.identities import FRAME
+
         people = context.identities
         if self.frames > 1 and not people.look:
             raise DposeError(
@@ -121,6 +136,8 @@ class Linkage(ReleaseAttack[Places, Linked]):
 
     def attack(self, context: AttackContext, learnt: Places, release: Transform) -> Attacked[Linked]:
         """Link everybody's releases from two places."""
+        from dpose.attacks.adversary import adaptive_embedder
+
         seed = context.config.seed
         seen, rows = [release.album(album, seed, "place") for album in learnt.albums], []
         for attacker in context.config.attackers_of(release):
@@ -190,6 +207,8 @@ class Linkage(ReleaseAttack[Places, Linked]):
 
     def figures(self, learnt: Places, rows: Sequence[Linked]) -> tuple[Figure, ...]:
         """The ROC curve."""
+        from dpose.report.plots import curves
+
         drawn = [
             (
                 row.release.title,
