@@ -7,6 +7,7 @@
     ATTACKS["guess"] = "mine.guess:Guess"
 
 Its fields are its options on the command line. Beside its line in `attacks/registry.py` nothing knows it by name.
+What learns, and torch with it, is imported where an attack runs: `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from rich.console import Console
-
-from dpose.attacks.context import AttackConfig, AttackContext, open_context
-from dpose.attacks.identities import PersonPictures, Picture
 from dpose.attacks.report import AttackReport, Measured
-from dpose.attacks.transforms import RAW, Transform
 from dpose.errors import DposeError
 from dpose.files import folder_beside
-from dpose.report.plots import pictures
 from dpose.report.results import Figure, Table
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dpose.attacks.context import AttackConfig, AttackContext
+    from dpose.attacks.identities import PersonPictures, Picture
+    from dpose.attacks.transforms import Transform
+
+STRONGER = "Of the two attackers the stronger one counts: whoever attacks in earnest takes the better way."
+TOLD_WHERE = "The attacker is told where in the picture the person is, as any detector would."
 SAMPLES = 4
 """People in a sheet of pictures."""
 STOPPED = "stopped"
@@ -181,6 +185,8 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
 
     def sheet(self, done: Sequence[Attacked[Row]]) -> Figure | None:
         """A few people, a row each, as each release shows them."""
+        from dpose.report.plots import pictures
+
         shown = [one for one in done if one.pictures]
         if not shown:
             return None
@@ -190,6 +196,8 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
 
     def run(self, config: AttackConfig, out: Path, console: Console) -> list[tuple[Path, AttackReport]]:
         """See `Attack`."""
+        from dpose.attacks.context import open_context
+
         releases = self.releases(config)
         with (
             folder_beside(out, config.folder_mode) as folder,
@@ -256,7 +264,10 @@ def attack_each(
         DposeError: raw pictures, or every release, cannot be attacked.
         KeyboardInterrupt: before anything but raw pictures was done; later ones keep what there is.
     """
-    done, left = list[T](), list[tuple[Transform, str]]()
+    from dpose.attacks.transforms import RAW
+
+    done: list[T] = []
+    left: list[tuple[Transform, str]] = []
     refused: DposeError | None = None
     any_release = False
     for k, release in enumerate(releases):

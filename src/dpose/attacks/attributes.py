@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.action.metrics import average_precision, f1_score
-from dpose.attacks.attack import Attacked, AttackRow, ReleaseAttack, samples, strongest
-from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackContext
-from dpose.attacks.identities import PersonPictures
+from dpose.attacks.attack import STRONGER, TOLD_WHERE, Attacked, AttackRow, ReleaseAttack, samples, strongest
 from dpose.attacks.report import percent, spread
-from dpose.attacks.transforms import RAW, Transform
 from dpose.errors import DposeError
-from dpose.report.plots import bars
 from dpose.report.results import Figure, Table
 from dpose.stats import Floats, Interval, Ints, over_people
+
+if TYPE_CHECKING:
+    from dpose.attacks.context import AttackContext
+    from dpose.attacks.identities import PersonPictures
+    from dpose.attacks.transforms import Transform
 
 PICTURES = 2
 """Of each person who is attacked."""
@@ -131,6 +131,8 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
         self, context: AttackContext, learnt: Looks, release: Transform
     ) -> Attacked[InferredAttributes]:
         """Tell from one release what everybody looks like."""
+        from dpose.attacks.transforms import RAW
+
         seed = context.config.seed
         seen, rows = release.album(learnt.album, seed, "query"), []
         descriptors = seen.described()
@@ -184,6 +186,8 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
 
     def figures(self, learnt: Looks, rows: Sequence[InferredAttributes]) -> tuple[Figure, ...]:
         """Average precision by attribute."""
+        from dpose.report.plots import bars
+
         drawn = [(row.release.title, list(row.each.values())) for row in strongest(rows)]
         drawn.append(("guessing", list(learnt.share.values())))
         caption = "Average precision of the stronger attacker on each attribute"
@@ -196,6 +200,8 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
 
 
 def _told(release: Transform, attacker: str, scores: Floats, learnt: Looks, seed: int) -> InferredAttributes:
+    from dpose.action.metrics import average_precision, f1_score
+
     truth, known = learnt.truth, learnt.known
     each = {n: average_precision(scores[:, k], truth[:, k]) for n, k in known.items()}
     f1 = {n: f1_score(scores[:, k] > 0, truth[:, k]) for n, k in known.items()}

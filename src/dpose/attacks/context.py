@@ -23,8 +23,6 @@ NO_PROOF = (
     "An attack that fails proves nothing: a better one may succeed tomorrow. What holds is the guarantee, epsilon for "
     "its neighbours, and only that."
 )
-STRONGER = "Of the two attackers the stronger one counts: whoever attacks in earnest takes the better way."
-TOLD_WHERE = "The attacker is told where in the picture the person is, as any detector would."
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpose.attacks.attack import ReleaseAttack, carry_out, option
 from dpose.attacks.attributes import AttributeInference
-from dpose.attacks.context import AttackConfig, open_context
 from dpose.attacks.linkage import Linkage
 from dpose.attacks.reconstruction import Reconstruction
 from dpose.attacks.reid import Reidentification
 from dpose.attacks.report import AttackReport
-from dpose.attacks.transforms import RAW, VIEWS
 from dpose.files import folder_beside, write_atomic
 from dpose.privacy.statement import software_versions
-from dpose.training.public_view import WIDTHS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dpose.attacks.context import AttackConfig
 
 SUMMARY = "public-view.json"
 
@@ -41,6 +41,9 @@ class PublicViewAttacks:
             DposeError: the data cannot be used, or `out` exists.
             KeyboardInterrupt: it was stopped, and nothing is left.
         """
+        from dpose.attacks.context import open_context
+        from dpose.attacks.transforms import VIEWS
+
         attacks: list[ReleaseAttack[Any, Any]] = [
             Reidentification(),
             AttributeInference(),
@@ -64,6 +67,9 @@ class PublicViewAttacks:
 
 def summary(config: AttackConfig, reports: Mapping[str, AttackReport]) -> dict[str, Any]:
     """What the reports of runs quote: the stronger attacker on each view, beside raw pictures and guessing."""
+    from dpose.attacks.transforms import RAW, VIEWS
+    from dpose.training.public_view import WIDTHS
+
     values = {name: report.measured.values for name, report in reports.items()}
     keys = {VIEWS[name]: name.replace(":", "-") for name in VIEWS}
 

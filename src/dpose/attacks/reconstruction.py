@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpose.attacks.adversary import Embedder, plain_embedder
 from dpose.attacks.attack import SAMPLES, Attacked, AttackRow, ReleaseAttack, option
-from dpose.attacks.context import AttackConfig, AttackContext
-from dpose.attacks.identities import PersonPictures, Picture
-from dpose.attacks.learners import each, psnr, resized, restored, ssim
 from dpose.attacks.reid import Chance, Row, searched
 from dpose.attacks.report import percent, spread
-from dpose.attacks.transforms import RAW, Transform
 from dpose.errors import DposeError
-from dpose.report.plots import pictures
 from dpose.report.results import Figure, Table
 from dpose.stats import Interval, mean_over_people
+
+if TYPE_CHECKING:
+    from dpose.attacks.adversary import Embedder
+    from dpose.attacks.context import AttackConfig, AttackContext
+    from dpose.attacks.identities import PersonPictures, Picture
+    from dpose.attacks.transforms import Transform
 
 GALLERY, QUERIES = 1, 1
 
@@ -97,10 +97,16 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
 
     def releases(self, config: AttackConfig) -> Sequence[Transform]:
         """All but raw pictures, which need no reconstruction."""
+        from dpose.attacks.transforms import RAW
+
         return [release for release in config.transforms() if release.key != RAW.key]
 
     def learn(self, context: AttackContext) -> Originals:
         """The originals, and how well people are recognised in them."""
+        from dpose.attacks.adversary import plain_embedder
+        from dpose.attacks.learners import resized
+        from dpose.attacks.transforms import RAW
+
         config = context.config
         gallery = context.pictures(0, GALLERY, "the gallery")
         queries = context.pictures(GALLERY, QUERIES, "the queries")
@@ -116,11 +122,13 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
 
     def attack(self, context: AttackContext, learnt: Originals, release: Transform) -> Attacked[Restored]:
         """Reconstruct one release."""
+        from dpose.attacks.learners import each, psnr, resized, restored, ssim
+
         size, seed = context.config.size, context.config.seed
         seen = release.album(learnt.queries, seed, "query")
         given = resized(seen.pictures, size)
         made = restored(context.training.restorer(release, size, self.epochs), given)
-        panels = list[tuple[str, Picture]]()
+        panels: list[tuple[str, Picture]] = []
         for k in range(min(SAMPLES, len(given))):
             panels += [("raw", learnt.raw[k]), (release.short_title, given[k]), ("reconstructed", made[k])]
 
@@ -181,6 +189,8 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
 
     def sheet(self, done: Sequence[Attacked[Restored]]) -> Figure | None:
         """A few people of each release, before and after."""
+        from dpose.report.plots import pictures
+
         panels = [panel for one in done for panel in one.pictures]
         caption = "Raw, released, reconstructed, of people nobody learnt from"
         return Figure("pictures", caption, png=pictures(panels, 6)) if panels else None

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpose.attacks.adversary import Embedder, adaptive_embedder, plain_embedder
-from dpose.attacks.attack import Attacked, AttackRow, ReleaseAttack, option, samples, strongest
-from dpose.attacks.context import STRONGER, TOLD_WHERE, AttackContext
-from dpose.attacks.identities import PersonPictures
+from dpose.attacks.attack import (
+    STRONGER,
+    TOLD_WHERE,
+    Attacked,
+    AttackRow,
+    ReleaseAttack,
+    option,
+    samples,
+    strongest,
+)
 from dpose.attacks.ranking import SearchResult, chance_precision, chance_within, search
 from dpose.attacks.report import percent, spread
-from dpose.attacks.transforms import Transform
 from dpose.errors import DposeError
-from dpose.report.plots import curves
 from dpose.report.results import Figure, Table
 from dpose.stats import Interval, Ints, mean_over_people
+
+if TYPE_CHECKING:
+    from dpose.attacks.adversary import Embedder
+    from dpose.attacks.context import AttackContext
+    from dpose.attacks.identities import PersonPictures
+    from dpose.attacks.transforms import Transform
 
 RANKS = (1, 5, 10)
 DRAWN = 20
@@ -130,6 +140,8 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def learn(self, context: AttackContext) -> GalleryAndQueries:
         """The gallery, the queries and the plain attacker."""
+        from dpose.attacks.adversary import plain_embedder
+
         gallery = context.pictures(0, self.gallery, "the gallery")
         queries = context.pictures(self.gallery, self.queries, "the queries")
         plain = plain_embedder(context.training, self.embedder)
@@ -137,6 +149,8 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def attack(self, context: AttackContext, learnt: GalleryAndQueries, release: Transform) -> Attacked[Row]:
         """Look for everybody in one release."""
+        from dpose.attacks.adversary import adaptive_embedder
+
         seed = context.config.seed
         seen, rows = release.album(learnt.queries, seed, "query"), []
         for attacker in context.config.attackers_of(release):
@@ -197,6 +211,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def figures(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Figure, ...]:
         """The cumulative match characteristic."""
+        from dpose.report.plots import curves
 
         def curve(shares: Sequence[float]) -> list[tuple[float, float]]:
             return list(enumerate(shares, start=1))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpose.attacks.pairs import Pairs
+from dpose.attacks.linkage import Pairs
 
 
 def made(seed=0, people=8, levels=None):
