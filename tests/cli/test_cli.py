@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -13,9 +15,9 @@ import numpy as np
 import pytest
 import scipy.io
 
-import dpose.pose.data.lspet as lspet_module
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
+from dpose.pose.data import SOURCES
 from dpose.scene import identity_of, scene_seed
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
@@ -347,8 +349,8 @@ class TestVerifyRefuses:
 def pictures(tmp_path, monkeypatch):
     """Twelve small pictures in LSPET's own layout, split 4 / 5 / 3."""
     splits = {"public": (1, 4), "private": (5, 9), "validation": (10, 12)}
-    real = lspet_module.open_lspet
-    monkeypatch.setattr(lspet_module, "open_lspet", lambda *a, **k: real(*a, **k, splits=splits))
+    lspet = SOURCES["lspet"]
+    monkeypatch.setitem(SOURCES, "lspet", replace(lspet, open=partial(lspet.open, splits=splits)))
     root = tmp_path / "lspet"
     (root / "images").mkdir(parents=True)
     rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.variants import VARIANTS, changes
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
-from dpose.pose.data import lspet as lspet_module
+from dpose.pose.data import SOURCES
 from dpose.privacy.odometer import EVALUATION, charges
 from dpose.privacy.verify import verify_run
 from dpose.runs.config import RunConfig
@@ -197,8 +197,8 @@ class TestRun:
 
     def test_a_score_on_private_pictures_is_listed_charged_and_told(self, tmp_path, monkeypatch):
         root = lspet_at(tmp_path)
-        small = functools.partial(lspet_module.open_lspet, splits=SPLITS, parts=PARTS)
-        monkeypatch.setattr(lspet_module, "open_lspet", small)
+        small = functools.partial(SOURCES["lspet"].open, splits=SPLITS, parts=PARTS)
+        monkeypatch.setitem(SOURCES, "lspet", replace(SOURCES["lspet"], open=small))
         asked = GridRequest(core=True, variants=("quarter-passes",), init="nano")
         out = tmp_path / "out"
         reproduce("lspet-dp-ablation", Request(data=(f"lspet:{root}",), grid=asked), out, QUIET)
