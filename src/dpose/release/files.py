@@ -253,9 +253,10 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
         info = probe(path)
         return bind(config, shape_of(info)), info.rate
     pixels = read_pixels(path)
+    height, width = pixels.shape[:2]
     channels = 1 if pixels.ndim == 2 else 3
     with naming(path):
-        return bind(config, Shape.of(*pixels.shape[:2], channels, PEAKS[str(pixels.dtype)])), None
+        return bind(config, Shape.of(height, width, channels, PEAKS[str(pixels.dtype)])), None
 
 
 def restore(archive: Path, out: Path) -> PrivacyStatement:
