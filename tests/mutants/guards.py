@@ -32,7 +32,12 @@ PICTURES = (
     "release/test_repeated.py",
     "mutants/test_release.py",
 )
-CLIPS = ("release/test_clips.py", "release/test_repeated.py", "mutants/test_video.py")
+CLIPS = (
+    "release/test_clips.py",
+    "release/test_registry.py",
+    "release/test_repeated.py",
+    "mutants/test_video.py",
+)
 
 GUARDED = {
     "training/step.py": Guarded(STEP),
@@ -73,7 +78,8 @@ GUARDED = {
         ("BlockMeans.sensitivity", "Separable.sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
     ),
     "release/grid.py": Guarded(
-        ("release/test_projections.py",), ("largest_fill", "count_lengths", "products", "squares_of")
+        ("release/test_projections.py", "release/test_operators.py"),
+        ("largest_fill", "count_lengths", "products", "squares_of"),
     ),
     "release/operators.py": Guarded(
         ("release/test_operators.py",), ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides")
