@@ -32,10 +32,11 @@ from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release.api import pixelize
 from dpose.release.archive import pack_archive
-from dpose.release.config import Setting
+from dpose.release.config import ReleaseConfig
 from dpose.release.embed import stamped_picture
-from dpose.release.mechanism import Plan
+from dpose.release.grid import Shape
 from dpose.release.operators import BlockSums
+from dpose.release.pixelization import PixelizationPlan
 
 HEIGHT, WIDTH, BLOCK, M, EPSILON = 1080, 1920, 16, 16, Fraction(1, 2)
 SCALE = 255 * M / EPSILON
@@ -90,7 +91,7 @@ def medians(candidates: dict[str, Callable], frames, rounds, slow):
 def time_frames(table, arguments):
     frames = frames_beyond_the_cache(arguments.frames)
     operator = BlockSums(HEIGHT, WIDTH, BLOCK)
-    plan = Plan.of(Setting.of(EPSILON, M, BLOCK), HEIGHT, WIDTH, 1, 255)
+    plan = PixelizationPlan.of(ReleaseConfig.of(EPSILON, M, BLOCK), Shape.of(HEIGHT, WIDTH, 1, 255))
     source, number, rng = AesNoise(Key.fresh()), itertools.count(), np.random.default_rng(0)
     levels = (operator.apply(frames[0]) // operator.areas[:, None]).astype(np.uint8)
 
@@ -166,7 +167,10 @@ def time_video(table, path):
     start = time.perf_counter()
     frames = [frame for frame, _ in zip(read_frames(info), range(120), strict=False)]
     decoding = time.perf_counter() - start
-    plan = Plan.of(Setting.of(EPSILON, M, BLOCK), info.height, info.width, info.channels, 255, len(frames))
+    plan = PixelizationPlan.of(
+        ReleaseConfig.of(EPSILON, M, BLOCK),
+        Shape.of(info.height, info.width, info.channels, 255, len(frames)),
+    )
     source = AesNoise(Key.fresh())
     start = time.perf_counter()
     shown = [plan.release(frame.pixels, source, n).picture() for n, frame in enumerate(frames)]

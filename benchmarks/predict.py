@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from dpose.media.frames import VideoReader
+from dpose.media.video import VideoReader
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, whole_frame
 from dpose.pose.export import INPUT, export_onnx
 from dpose.pose.folder import find_model, load_model
@@ -42,8 +42,7 @@ Image = NDArray[np.uint8]
 
 def frames_of(video: str | None, count: int) -> list[Image]:
     if video:
-        with VideoReader(video) as reader:
-            return [image for (image, _), _ in zip(reader, range(count), strict=False)]
+        return [image for (image, _), _ in zip(VideoReader(video), range(count), strict=False)]
     return [
         render_person("studio", scene_seed("studio", "test", i), size=(256, 192)).image for i in range(count)
     ]

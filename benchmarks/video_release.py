@@ -39,9 +39,9 @@ from dpose.privacy.gaussian import largest_mu  # noqa: E402
 from dpose.privacy.noise import AesNoise, Key, Purpose  # noqa: E402
 from dpose.privacy.rounding import lower  # noqa: E402
 from dpose.privacy.statement import Neighbours  # noqa: E402
-from dpose.release.clip_cells import ClipShape  # noqa: E402
-from dpose.release.clip_config import ClipSetting  # noqa: E402
-from dpose.release.clip_plan import ClipPlan  # noqa: E402
+from dpose.release.config import ReleaseConfig  # noqa: E402
+from dpose.release.grid import Shape  # noqa: E402
+from dpose.release.linear import LinearPlan  # noqa: E402
 from dpose.release.projections import make_operator  # noqa: E402
 from dpose.release.published_dprp import DensePlan  # noqa: E402
 
@@ -64,8 +64,8 @@ def frames_of(path):
 
 def paper_sized(operator, shape):
     """A plan with the paper's own k: 32 x 32 cells or cosines of every channel of every frame."""
-    setting = ClipSetting.of(EPSILON, DELTA, M, operator)
-    return ClipPlan.around(
+    setting = ReleaseConfig.of_grid(EPSILON, DELTA, M, operator)
+    return LinearPlan.around(
         make_operator(operator, shape, SIDE, SIDE, shape.frames, "benchmark"), setting, "benchmark"
     )
 
@@ -94,7 +94,7 @@ def timed(run):
 
 def time_structured(table, clip, rounds, dense):
     """Seconds a clip, candidates taking turns."""
-    shape = ClipShape(*clip.shape)
+    shape = Shape(*clip.shape)
     plans = {name: paper_sized(name, shape) for name in OPERATORS}
     taken = {name: [] for name in plans}
     noise = {name: [] for name in plans}
@@ -122,8 +122,8 @@ def time_structured(table, clip, rounds, dense):
 
 def time_dense(table, clip):
     """The published algorithm once, by its parts: its seconds, and the pictures that its projection gives."""
-    shape = ClipShape(*clip.shape)
-    plan = DensePlan.of(ClipSetting.of(EPSILON, "1e-4", paper=True, k=K), shape)
+    shape = Shape(*clip.shape)
+    plan = DensePlan.of(ReleaseConfig.of_grid(EPSILON, "1e-4", paper=True, k=K), shape)
     source = AesNoise(Key.fresh())
     matrix = plan.projection(source)
     rng = source.stream(Purpose.RELEASE, 0, b"paper noise").generator()
@@ -152,7 +152,7 @@ def time_dense(table, clip):
     shown = np.clip(np.rint(kept["x"]), 0, 255)
     # the same projection, centred, with noise for 16 pixels of the clip: equal epsilon, equal neighbours
     near = Neighbours(Relation.REPLACE, M, "clip")
-    sigma = float(matrix.sensitivity(near)) ** 0.5 / largest_mu(EPSILON, float(DELTA))
+    sigma = float(matrix.sensitivity(near).l2_squared) ** 0.5 / largest_mu(EPSILON, float(DELTA))
     middle = matrix.apply(np.full((1, flat.shape[1]), 127, np.uint8)) * np.float32(127.5 / 127)
     rng = np.random.default_rng(0)
     noisy = kept["p"] - middle + rng.normal(0, sigma, kept["p"].shape).astype(np.float32)
@@ -168,11 +168,11 @@ def time_dense(table, clip):
 
 
 def compare_pictures(table, clip, dense):
-    shape = ClipShape(*clip.shape)
+    shape = Shape(*clip.shape)
     candidates = {f"{label}, 32 x 32 a frame": paper_sized(name, shape) for name, label in OPERATORS.items()}
     for name, label in OPERATORS.items():
-        setting = ClipSetting.of(EPSILON, DELTA, M, name)
-        candidates[f"{label}, dpose's own grid"] = ClipPlan.of(setting, shape, "benchmark")
+        setting = ReleaseConfig.of_grid(EPSILON, DELTA, M, name)
+        candidates[f"{label}, dpose's own grid"] = LinearPlan.of(setting, shape, "benchmark")
     for name, plan in candidates.items():
         shown = np.stack(list(plan.run(iter(clip), AesNoise(Key.fresh()))))
         quiet = both_ways(plan, clip)
@@ -196,7 +196,7 @@ def release_synthetic(count):
     """Release so many frames, one by one; print the peak memory before and after."""
     before = peak_memory()
     base = np.random.default_rng(0).integers(0, 256, (HEIGHT + 64, WIDTH, 3), dtype=np.uint8)
-    plan = ClipPlan.of(ClipSetting.of(EPSILON, DELTA, M), ClipShape(count, HEIGHT, WIDTH, 3))
+    plan = LinearPlan.of(ReleaseConfig.of_grid(EPSILON, DELTA, M), Shape(count, HEIGHT, WIDTH, 3))
     frames = (base[n % 64 : n % 64 + HEIGHT] for n in range(count))
     for _ in plan.run(frames, AesNoise(Key.fresh())):
         pass

@@ -17,7 +17,7 @@ import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's
 import cv2
 import numpy as np
 
-from dpose.media.drawing import draw_skeleton, grid
+from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.media.images import write_image
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.predict import predict_image
@@ -47,7 +47,7 @@ def main() -> None:
     rows = [drawn(s.image, s.keypoints) for s in chosen]
     for model in models:
         rows += [drawn(s.image, predict_image(model, s.image, flip_test=True).keypoints) for s in chosen]
-    write_image(arguments.out, grid(rows, COUNT))
+    write_image(arguments.out, picture_grid(rows, COUNT))
     print(f"{arguments.out}: truth, public weights, private run; {COUNT} people of ward:val")
 
 

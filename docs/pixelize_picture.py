@@ -12,7 +12,7 @@ import dpose  # isort: skip  (before torch: it settles how torch's threads wait)
 
 import cv2
 
-from dpose.media.drawing import grid
+from dpose.media.drawing import picture_grid
 from dpose.media.images import write_image
 from dpose.scene import render, scene_seed
 
@@ -41,7 +41,7 @@ def main() -> None:
             released = dpose.pixelize(image, neighbours="pixels:16", seed=index, **settings)
             panels.append(cv2.resize(released.picture, SHOWN, interpolation=cv2.INTER_NEAREST))
             labels.append(label)
-    write_image(out, grid(panels, 1 + len(SETTINGS), labels=labels), quality=70)
+    write_image(out, picture_grid(panels, 1 + len(SETTINGS), labels=labels), quality=70)
     print(f"{out}: {len(PEOPLE)} people of ward:test, m = 16")
 
 

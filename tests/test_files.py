@@ -1,12 +1,17 @@
 """Where a folder may be made, and who may look into it."""
 
+import ast
 import os
 import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import dpose
 from dpose.errors import DposeError
-from dpose.files import check_free, folder_beside, private_folder, write_private
+from dpose.files import check_free, folder_beside, locked_folder, private_folder, take_lock, write_private
 
 
 def test_a_folder_is_made_only_where_nothing_is(tmp_path):
@@ -70,3 +75,40 @@ def test_a_new_folder_is_closed_until_it_is_whole_and_then_as_asked(tmp_path):
         with folder_beside(out, asked) as folder:
             assert mode(folder) == 0o700
         assert mode(out) == asked
+
+
+class TestLocks:
+    def test_one_at_a_time(self, tmp_path):
+        with locked_folder(tmp_path):
+            with pytest.raises(DposeError, match="another process is at work in this folder; wait for it"):
+                locked_folder(tmp_path).__enter__()
+            assert take_lock(tmp_path / ".lock") is None
+        with locked_folder(tmp_path):
+            pass
+
+    def test_an_error_and_the_end_of_a_process_let_go(self, tmp_path):
+        with pytest.raises(KeyError), locked_folder(tmp_path):
+            raise KeyError
+        held = "import os, sys; from pathlib import Path; from dpose.files import take_lock\n"
+        held += "lock = take_lock(Path(sys.argv[1])); print(bool(lock), flush=True); sys.stdin.read(); os._exit(1)"
+        command = [sys.executable, "-c", held, str(tmp_path / ".lock")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout.readline() == "True\n"
+            assert take_lock(tmp_path / ".lock") is None
+            other.kill()
+        with locked_folder(tmp_path):
+            pass
+
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        with pytest.raises(DposeError, match="nowhere"), locked_folder(tmp_path / "nowhere"):
+            pass
+
+    def test_nothing_asks_for_what_unix_alone_has(self):
+        """macOS and Windows import the package too: locks are `filelock`'s, and no module imports `fcntl`."""
+        for file in Path(dpose.__file__).parent.rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module] if isinstance(node, ast.ImportFrom) else []
+                assert not {"fcntl", "resource", "pwd", "grp", "termios"} & set(names), file
+        without = "import sys; sys.modules['fcntl'] = None; import dpose.files, dpose.privacy.ledger"
+        subprocess.run([sys.executable, "-c", without], check=True)

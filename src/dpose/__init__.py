@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dpose.privacy.statement import PrivacyStatement as PrivacyStatement
     from dpose.privacy.verify import verify_run as verify_run
     from dpose.release.api import pixelize as pixelize
-    from dpose.release.clips import release_video as release_video
+    from dpose.release.api import release_video as release_video
     from dpose.training.methods import Method as Method
     from dpose.training.methods import register_method as register_method
     from dpose.training.optim import OptimizerConfig as OptimizerConfig
@@ -68,7 +68,7 @@ _HOMES = {
     "pixelize": "release.api",  # a private picture or clip, as blocks of noisy averages
     "predict_image": "pose.predict",  # the joints of a person in a picture
     "register_method": "training.methods",  # enter a method of one's own
-    "release_video": "release.clips",  # a private video, by a projection with noise
+    "release_video": "release.api",  # a private video, by a projection with noise
     "train": "training.trainer",  # train a model as a plan says
     "verify_run": "privacy.verify",  # recompute epsilon from the ledger
 }

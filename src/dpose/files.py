@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -12,6 +11,8 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from dpose.errors import DposeError
 
@@ -42,6 +43,8 @@ def file_digest(path: Path) -> str:
 
 def fsync_folder(folder: Path) -> None:
     """Make renames and new files in `folder` durable."""
+    if os.name == "nt":  # Windows opens no folders, and its renames need none of this
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -55,26 +58,53 @@ def fsync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-@contextlib.contextmanager
-def locked_folder(path: Path) -> Iterator[None]:
-    """The only process at work in the folder `path`, for as long as the block lasts.
+def take_lock(path: Path, *, wait: bool = False) -> FileLock | None:
+    """The lock that the file `path` stands for: one process holds it, and its end lets it go, however it ends.
+
+    The file is made where it is missing and stays: nothing is ever read from it, and to remove it would let two
+    processes hold two locks of one name.
+
+    Args:
+        path: The lock's file, not the file that it guards.
+        wait: Wait for whoever holds it.
+
+    Returns:
+        The lock, taken, to be released; None where it is held and `wait` is not set.
 
     Raises:
-        DposeError: another one is.
+        DposeError: the file cannot be made.
     """
+    # taken and released by whichever thread: a trainer may be closed by another one
+    lock = FileLock(path, mode=0o600, thread_local=False)
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        lock.acquire(timeout=-1 if wait else 0)
+    except Timeout:
+        return None
     except OSError as error:
         raise explain_os_error(error, path) from error
+    return lock
+
+
+@contextlib.contextmanager
+def locked_folder(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """The only process at work in the folder `path`, for as long as the block lasts.
+
+    Args:
+        path: The folder; a file ".lock" is left in it.
+        wait: Wait for whoever is at work there.
+
+    Raises:
+        DposeError: another one is at work and `wait` is not set, or the folder is missing or may not be written to.
+    """
+    if not path.is_dir():
+        raise explain_os_error(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
+    lock = take_lock(path / ".lock", wait=wait)
+    if lock is None:
+        raise DposeError("another process is at work in this folder", str(path), "wait for it, or end it")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError as error:
-        raise DposeError(
-            "another process is at work in this folder", str(path), "wait for it, or end it"
-        ) from error
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
@@ -114,7 +144,7 @@ def private_folder(path: Path) -> bool:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != getattr(os, "getuid", lambda: found.st_uid)():
             return False
         if stat.S_IMODE(found.st_mode) & 0o077:
             path.chmod(0o700)

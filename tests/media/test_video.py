@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.media.frames import VideoReader
-from dpose.media.video import open_writer, probe, read_frames, settle
+from dpose.media.video import VideoReader, open_writer, probe, read_frames, settle
 
 STAMPS = [0, 3, 4, 9, 10, 11, 20]  # uneven on purpose
 
@@ -217,9 +216,9 @@ class TestTrimmed:
 
     def test_a_reader_misses_no_frame_that_is_not_shown(self, tmp_path):
         cut = trimmed(make_video(tmp_path / "a.mp4", frames=24), tmp_path / "b.mp4", Fraction(1, 2))
-        with VideoReader(cut) as video:
-            assert len(list(video)) == 18
-            assert video.missing == 0
+        video = VideoReader(cut)
+        assert len(list(video)) == 18
+        assert video.missing == 0
 
     def test_sound_that_was_cut_away_does_not_travel(self, tmp_path):
         source = make_video(tmp_path / "a.mp4", frames=24, sound=True)

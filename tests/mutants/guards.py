@@ -32,7 +32,12 @@ PICTURES = (
     "release/test_repeated.py",
     "mutants/test_release.py",
 )
-CLIPS = ("release/test_clips.py", "release/test_repeated.py", "mutants/test_video.py")
+CLIPS = (
+    "release/test_clips.py",
+    "release/test_registry.py",
+    "release/test_repeated.py",
+    "mutants/test_video.py",
+)
 
 GUARDED = {
     "training/step.py": Guarded(STEP),
@@ -55,31 +60,34 @@ GUARDED = {
     "privacy/discrete.py": Guarded(EXACT),
     "privacy/bits.py": Guarded(EXACT),
     "release/mechanism.py": Guarded(PICTURES),
-    "release/clips.py": Guarded(CLIPS),
-    "release/clip_plan.py": Guarded(
+    "release/pixelization.py": Guarded((*PICTURES, "release/test_files.py")),
+    "release/linear.py": Guarded(
         CLIPS,
         (
-            *("Clipping", "grid_for", "squared_change", "on_grid", "_change"),
+            *("Clipping", "clip_neighbours", "grid_for", "squared_change", "on_grid", "_change", "_event"),
             *(
-                f"ClipPlan.{name}"
-                for name in ("of", "around", "sigma", "epsilon_for", "measured", "released")
+                f"LinearPlan.{name}"
+                for name in ("of", "around", "sigma", "epsilon_for", "release", "measured", "released")
             ),
-            *("ClipPlan._noised", "ClipPlan.run", "ClipPlan.length"),
+            *("LinearPlan._noised", "LinearPlan.run", "LinearPlan.length"),
         ),
     ),
-    "release/video.py": Guarded(("release/test_repeated.py", "release/test_files.py")),
     "release/projections.py": Guarded(
         ("release/test_projections.py",),
         ("BlockMeans.sensitivity", "Separable.sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
     ),
-    "release/clip_cells.py": Guarded(
-        ("release/test_projections.py",), ("largest_fill", "count_lengths", "products", "squares_of")
+    "release/grid.py": Guarded(
+        ("release/test_projections.py", "release/test_operators.py"),
+        ("largest_fill", "count_lengths", "products", "squares_of"),
     ),
     "release/operators.py": Guarded(
         ("release/test_operators.py",), ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides")
     ),
     "release/kernels.py": Guarded(("release/test_operators.py",), ("block_sums", "_sum_blocks")),
-    "release/api.py": Guarded(("release/test_api.py", "release/test_repeated.py"), ("pixelize",)),
+    "release/api.py": Guarded(
+        ("release/test_api.py", "release/test_clips.py", "release/test_repeated.py", "release/test_files.py"),
+        ("pixelize", "release_array", "release_video", "release_file", "write_video", "bind"),
+    ),
     "release/files.py": Guarded(
         ("release/test_files.py", "release/test_repeated.py"), ("release_picture", "release_all")
     ),

@@ -143,25 +143,25 @@ NAMED = (
     ),
     Named(
         "one noise draw for R, G and B: clips",
-        "release/clip_plan.py",
+        "release/linear.py",
         (
             Edit(
-                "ClipPlan._noised",
-                "discrete_gaussian(self.event.variance, values.size, stream)",
-                "np.repeat(discrete_gaussian(self.event.variance, values.size // self.shape.channels, stream), "
-                "self.shape.channels)",
+                "LinearPlan._noised",
+                "self.stage.noised(on_grid(values, self.grid), stream)",
+                "on_grid(values, self.grid) + np.repeat(self.stage.noised("
+                "np.zeros(values.size // self.shape.channels, np.int64), stream), self.shape.channels)",
             ),
         ),
     ),
     Named(
         "one key and number for all frames",
-        "release/video.py",
+        "release/pixelization.py",
         (
             Edit("released_frames", "Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
             Edit(
                 "released_frames",
-                "plan.release(frame.pixels, AesNoise(key), number)",
-                "plan.release(frame.pixels, AesNoise(key), 0)",
+                "plan.release(frame, AesNoise(key), number)",
+                "plan.release(frame, AesNoise(key), 0)",
             ),
             Edit(
                 "released_frames",
@@ -173,10 +173,10 @@ NAMED = (
     ),
     Named(
         "one stream for all frames of a clip that is held as an array",
-        "release/mechanism.py",
+        "release/pixelization.py",
         (
             Edit(
-                "Plan.release",
+                "PixelizationPlan.release",
                 "source.stream(Purpose.RELEASE, frame, stage.name)",
                 "type(source)(source._key).stream(Purpose.RELEASE, 0, stage.name)",
             ),
@@ -184,12 +184,12 @@ NAMED = (
     ),
     Named(
         "one stream for all groups of a clip",
-        "release/clip_plan.py",
+        "release/linear.py",
         (
             Edit(
-                "ClipPlan._noised",
-                "source.stream(Purpose.RELEASE, number, b'projection')",
-                "type(source)(source._key).stream(Purpose.RELEASE, 0, b'projection')",
+                "LinearPlan._noised",
+                "source.stream(Purpose.RELEASE, number, STREAM)",
+                "type(source)(source._key).stream(Purpose.RELEASE, 0, STREAM)",
             ),
         ),
     ),
@@ -216,24 +216,14 @@ NAMED = (
         ),
     ),
     Named(
-        "a constant key for every released file: pictures",
+        "a constant key for everything that is released from an array",
         "release/api.py",
-        (Edit("pixelize", "Key.fresh()", CONSTANT),),
+        (Edit("release_array", "Key.fresh()", CONSTANT),),
     ),
     Named(
-        "a constant key for every released file: videos",
-        "release/video.py",
-        (Edit("pixelize_video", "Key.fresh()", CONSTANT),),
-    ),
-    Named(
-        "a constant key for every released file: videos by projection",
-        "release/clips.py",
+        "a constant key for every released video",
+        "release/api.py",
         (Edit("release_file", "Key.fresh()", CONSTANT),),
-    ),
-    Named(
-        "a constant key for every released file: clips by projection",
-        "release/clips.py",
-        (Edit("release_clip", "Key.fresh()", CONSTANT),),
     ),
 )
 

@@ -49,7 +49,7 @@ WARM = (
     *("torch", "pytest", "hypothesis", "hypothesis.extra.numpy", "numba", "cv2", "av", "scipy.stats"),
     "dp_accounting.rdp.rdp_privacy_accountant",
 )
-ROOMS = ("training.trainer", "release.clips", "release.files", "scene", "runs.demo", "audits.one_run")
+ROOMS = ("training.trainer", "release.api", "release.files", "scene", "runs.demo", "audits.one_run")
 """What children need not import, and what of dpose leads to the rest of it."""
 
 sys.path[:0] = [str(path) for path in (TESTS, SOURCE.parent) if str(path) not in sys.path]

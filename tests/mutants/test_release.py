@@ -1,6 +1,6 @@
 """Known faults of published pixelization, planted in the code that runs: each is caught by the check meant for it.
 
-Every check looks at the real path, `Plan.release`, and takes nothing for granted but the noise's law, which
+Every check looks at the real path, `PixelizationPlan.release`, and takes nothing for granted but the noise's law, which
 tests/privacy/test_discrete.py enumerates and `noise_is_exact` counts.
 """
 
@@ -13,11 +13,13 @@ import pytest
 from scipy import stats
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.release import mechanism, operators
+from dpose.release import mechanism, operators, pixelization
 from dpose.release.api import as_regions
-from dpose.release.config import Setting
-from dpose.release.mechanism import NoiseStage, Plan
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.mechanism import NoiseStage
 from dpose.release.operators import BlockSums
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions
 
 REGIONS = PrivateRegions(quantile=0.5)
@@ -28,7 +30,9 @@ def noise(seed=0):
 
 
 def plan(height, width, block, channels=1, m=1, epsilon=2, **more):
-    return Plan.of(Setting.of(epsilon, m, block, **more), height, width, channels, 255)
+    return PixelizationPlan.of(
+        ReleaseConfig.of(epsilon, m, block, **more), Shape.of(height, width, channels, 255)
+    )
 
 
 def sums_of(chosen, picture):
@@ -160,7 +164,9 @@ def check_noise():
 
 def check_streams():
     """Frames, stages and cells have noise of their own."""
-    chosen = Plan.of(Setting.of("0.01", 1, 4, subdivide=2, regions=REGIONS), 64, 64, 1, 255, 2)
+    chosen = PixelizationPlan.of(
+        ReleaseConfig.of("0.01", 1, 4, subdivide=2, regions=REGIONS), Shape.of(64, 64, 1, 255, 2)
+    )
     added = []
     real = NoiseStage.noised
 
@@ -214,7 +220,7 @@ def partial_cells(patch):
 
 def raw_mask(patch):
     """Seed 002, Algorithm 3: the regions come from the picture itself."""
-    real = Plan.release
+    real = PixelizationPlan.release
 
     def release(self, picture, source, frame=0):
         own = operators.BlockSums(8, 8, 4).apply(picture) // 16
@@ -223,12 +229,12 @@ def raw_mask(patch):
             inner.setattr(PrivateRegions, "blocks", lambda self, released, cells: blocks(self, own, cells))
             return real(self, picture, source, frame)
 
-    patch.setattr(Plan, "release", release)
+    patch.setattr(PixelizationPlan, "release", release)
 
 
 def detail_taken_from_the_picture(patch):
     """How much of the parts' differences is shown is decided by the true differences, not by the noisy ones."""
-    exact, shrink = mechanism._exact_sums, mechanism.shrunk
+    exact, shrink = pixelization._exact_sums, pixelization.shrunk
     seen = []
 
     def watched(cells, picture):
@@ -238,8 +244,8 @@ def detail_taken_from_the_picture(patch):
     def peeking(cells, parts, blocks=None):
         return shrink(cells, parts, blocks) * (seen[-1].std() > 100)
 
-    patch.setattr(mechanism, "_exact_sums", watched)
-    patch.setattr(mechanism, "shrunk", peeking)
+    patch.setattr(pixelization, "_exact_sums", watched)
+    patch.setattr(pixelization, "shrunk", peeking)
 
 
 def colour_counted_once(patch):
@@ -304,9 +310,9 @@ def one_stream_for_all(patch):
 
 def whole_budget_for_each_stage(patch):
     """Two stages that each spend all of epsilon."""
-    real = mechanism._event
+    real = pixelization._event
     patch.setattr(
-        mechanism, "_event", lambda setting, bound, share, steps: real(setting, bound, Fraction(1), steps)
+        pixelization, "_event", lambda setting, bound, share, steps: real(setting, bound, Fraction(1), steps)
     )
 
 
@@ -317,7 +323,9 @@ def check_cost():
     for frames, neighbours in ((None, "pixels:4"), (7, "pixels:4"), (7, "pixels:4/frame")):
         for delta in (0, 1e-5):
             for regions in ({}, {"subdivide": 2, "regions": REGIONS}):
-                chosen = Plan.of(Setting.of("0.7", neighbours, 4, delta, **regions), 9, 13, 3, 255, frames)
+                chosen = PixelizationPlan.of(
+                    ReleaseConfig.of("0.7", neighbours, 4, delta, **regions), Shape.of(9, 13, 3, 255, frames)
+                )
                 spent = release_statement(chosen, seeded=False).verify()
                 assert 0.699 < spent <= 0.7
 

@@ -15,19 +15,20 @@ from scipy import stats
 from dpose.privacy import gaussian
 from dpose.privacy.exact import gaussian_cost
 from dpose.privacy.noise import AesNoise, Key
-from dpose.release import clip_plan, projections
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_config import ClipSetting
-from dpose.release.clip_plan import Clipping, ClipPlan
-from dpose.release.clip_statements import clip_statement
-from dpose.release.projections import ONE_FRAME, BlockMeans, Separable
+from dpose.release import linear, mechanism, projections
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.linear import Clipping, LinearPlan
+from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.projections import BlockMeans, Separable
 from dpose.release.published_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
+from dpose.release.statements import release_statement
 
-SHAPE = ClipShape(4, 6, 6, 3)
+SHAPE = Shape(4, 6, 6, 3)
 
 
 def plan(neighbours, operator="block", shape=SHAPE, epsilon=8, **more):
-    return ClipPlan.of(ClipSetting.of(epsilon, "1e-5", neighbours, operator, **more), shape, "a")
+    return LinearPlan.of(ReleaseConfig.of_grid(epsilon, "1e-5", neighbours, operator, **more), shape, "a")
 
 
 def noise(seed=0):
@@ -41,10 +42,10 @@ def before_noise(chosen, clip):
     def none(variance, count, stream):
         return np.zeros(count, np.int64)
 
-    real = clip_plan.on_grid
+    real = linear.on_grid
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clip_plan, "discrete_gaussian", none)
-        patch.setattr(clip_plan, "on_grid", lambda values, grid: seen.append(real(values, grid)) or seen[-1])
+        patch.setattr(mechanism, "discrete_gaussian", none)
+        patch.setattr(linear, "on_grid", lambda values, grid: seen.append(real(values, grid)) or seen[-1])
         list(chosen.released(chosen.measured(iter(clip)), noise()))
     return np.concatenate([np.asarray(one, np.float64) for one in seen])
 
@@ -87,7 +88,7 @@ def check_sensitivity():
     )
     for near, operator, more in cases:
         chosen = plan(near, operator, **more)
-        neighbours = chosen.setting.neighbours(SHAPE)
+        neighbours = chosen.config.neighbours(SHAPE)
         signs = getattr(chosen.operator, "signs", None)
         for mask in neighbours_of(neighbours.scope, neighbours.m, SHAPE, rng):
             where = mask.reshape(SHAPE.frames, SHAPE.height, SHAPE.width, 1)
@@ -103,7 +104,7 @@ def check_sensitivity():
                 assert (moved**2).sum() <= chosen.event.sensitivity_squared
 
     # nearly grey and just below the norm: one bright pixel passes it
-    chosen = plan("pixels:1", k=1, pool=1, shape=ClipShape(1, 24, 24, 1), clip_norm=90)
+    chosen = plan("pixels:1", k=1, pool=1, shape=Shape(1, 24, 24, 1), clip_norm=90)
     one = np.full((1, 24, 24, 1), 131, np.uint8)
     other = one.copy()
     other[0, 0, 0] = 255
@@ -113,7 +114,7 @@ def check_sensitivity():
 
 def check_noise():
     """What is added is whole numbers with the discrete Gaussian law of the event's variance, anew for every group."""
-    shape = ClipShape(40, 16, 16, 3)
+    shape = Shape(40, 16, 16, 3)
     chosen = plan("pixels:1", k=768, pool=1, shape=shape, epsilon=50)
     clip = np.full((40, 16, 16, 3), 127, np.uint8)
     added = np.stack(list(chosen.released(chosen.measured(iter(clip)), noise()))) - 127
@@ -134,7 +135,7 @@ def check_cost():
     """The statement's own arithmetic, against a hockey-stick divergence computed from the definition."""
     for near, operator in itertools.product(("pixels:4", "pixels:4/frame", "frame"), ("block", "low-pass")):
         chosen = plan(near, operator, k=27, pool=2, epsilon=2)
-        assert clip_statement(chosen, seeded=False).verify() <= 2
+        assert release_statement(chosen, seeded=False).verify() <= 2
         mu = math.sqrt(chosen.event.sensitivity_squared / chosen.event.variance)
         delta = stats.norm.cdf(mu / 2 - 2 / mu) - math.exp(2) * stats.norm.cdf(-mu / 2 - 2 / mu)
         assert delta <= 1e-5
@@ -151,7 +152,7 @@ def check_public():
         clip = rng.integers(0, 256, (4, 6, 6, 3)).astype(np.uint8)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                ClipPlan, "released", lambda self, measured, source: (list(measured), iter(target))[1]
+                LinearPlan, "released", lambda self, measured, source: (list(measured), iter(target))[1]
             )
             shown.append(np.stack(list(chosen.run(iter(clip), noise()))))
     assert np.array_equal(*shown)
@@ -165,6 +166,11 @@ def test_the_true_code_passes_every_check():
         check()
 
 
+def times(bound, factor):
+    """A sensitivity with its square multiplied."""
+    return Sensitivity(bound.l1, bound.l2_squared * factor)
+
+
 def theta_without_sqrt_d(patch):
     """Seed 004: a frame moves the values by 255 / sqrt(k), as one pixel would on average."""
     for kind in (BlockMeans, Separable):
@@ -172,7 +178,7 @@ def theta_without_sqrt_d(patch):
 
         def wrong(self, neighbours, real=real):
             if neighbours.scope == ONE_FRAME:
-                return Fraction(255**2, self.outputs)
+                return Sensitivity(None, Fraction(255**2, self.outputs))
             return real(self, neighbours)
 
         patch.setattr(kind, "sensitivity", wrong)
@@ -182,7 +188,11 @@ def colour_counted_once(patch):
     """An RGB pixel changes three values."""
     for kind in (BlockMeans, Separable):
         real = kind.sensitivity
-        patch.setattr(kind, "sensitivity", lambda self, n, real=real: real(self, n) / self.shape.channels)
+        patch.setattr(
+            kind,
+            "sensitivity",
+            lambda self, n, real=real: times(real(self, n), Fraction(1, self.shape.channels)),
+        )
 
 
 def linear_where_pixels_share_a_cell(patch):
@@ -208,14 +218,14 @@ def average_length_of_a_projection(patch):
     real = Separable.sensitivity
 
     def wrong(self, neighbours):
-        return real(self, neighbours) * self.rows * self.columns / self.shape.pixels
+        return times(real(self, neighbours), Fraction(self.rows * self.columns, self.shape.pixels))
 
     patch.setattr(Separable, "sensitivity", wrong)
 
 
 def clipping_before_the_projection(patch):
     """The clip itself is clipped instead of its projection: one bright pixel then darkens all the others."""
-    real = ClipPlan.measured
+    real = LinearPlan.measured
 
     def clipped(self, frames):
         def darker(frame):
@@ -224,7 +234,7 @@ def clipping_before_the_projection(patch):
 
         return real(self, map(darker, frames) if self.clipping else frames)
 
-    patch.setattr(ClipPlan, "measured", clipped)
+    patch.setattr(LinearPlan, "measured", clipped)
 
 
 def no_clipping(patch):
@@ -244,57 +254,55 @@ def blanking_for_replacing(patch):
 
 def rounding_for_nothing(patch):
     """A coarse grid whose rounding is not paid for."""
-    patch.setattr(clip_plan, "FINENESS", 1 / 64)
+    patch.setattr(linear, "FINENESS", 1 / 64)
 
     def unpaid(operator, clipping, grid, neighbours):
-        return Fraction(clip_plan._change(operator, clipping, neighbours)) ** 2 / grid**2
+        return Fraction(linear._change(operator, clipping, neighbours)) ** 2 / grid**2
 
-    patch.setattr(clip_plan, "squared_change", unpaid)
+    patch.setattr(linear, "squared_change", unpaid)
 
 
 def repeated_noise(patch):
     """Every group draws the same bits."""
-    real = clip_plan.discrete_gaussian
+    real = mechanism.discrete_gaussian
     kept = {}
 
     def same(variance, count, stream):
         return kept.setdefault(count, real(variance, count, stream)).copy()
 
-    patch.setattr(clip_plan, "discrete_gaussian", same)
+    patch.setattr(mechanism, "discrete_gaussian", same)
 
 
 def noise_three_percent_short(patch):
     """A variance that is a little too small."""
-    real = clip_plan.discrete_gaussian
+    real = mechanism.discrete_gaussian
     patch.setattr(
-        clip_plan, "discrete_gaussian", lambda v, count, stream: real(v * Fraction(94, 100), count, stream)
+        mechanism, "discrete_gaussian", lambda v, count, stream: real(v * Fraction(94, 100), count, stream)
     )
 
 
 def float_noise(patch):
     """Gaussian noise from a floating-point generator."""
     rng = np.random.default_rng(0)
-    patch.setattr(clip_plan, "discrete_gaussian", lambda v, count, stream: rng.normal(0, math.sqrt(v), count))
+    patch.setattr(mechanism, "discrete_gaussian", lambda v, count, stream: rng.normal(0, math.sqrt(v), count))
 
 
 def a_budget_for_each_half(patch):
     """Noise for twice the budget, as if P and the rest had all of epsilon each."""
-    real = clip_plan.least_variance
-    patch.setattr(
-        clip_plan, "least_variance", lambda squared, epsilon, delta: real(squared, 2 * epsilon, delta)
-    )
+    real = linear.least_variance
+    patch.setattr(linear, "least_variance", lambda squared, epsilon, delta: real(squared, 2 * epsilon, delta))
 
 
 def the_original_shines_through(patch):
     """Restoration looks at the clip again."""
-    real = ClipPlan.run
+    real = LinearPlan.run
 
     def run(self, frames, source):
         kept = list(frames)
         for shown, frame in zip(real(self, iter(kept), source), kept, strict=True):
             yield np.where(frame > 250, frame, shown)
 
-    patch.setattr(ClipPlan, "run", run)
+    patch.setattr(LinearPlan, "run", run)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +337,7 @@ def test_the_fault_is_caught(fault, check):
 class TestThePapersAlgorithm:
     """What seed 004's algorithm does as printed; none of it is what it claims."""
 
-    SHAPE = ClipShape(8, 16, 20, 3)
+    SHAPE = Shape(8, 16, 20, 3)
     K = 60
 
     def dense(self, key=(1, 2)):
@@ -400,10 +408,10 @@ class TestThePapersAlgorithm:
         frame = Neighbours(Relation.REPLACE, self.SHAPE.pixels, ONE_FRAME)
         top = np.linalg.svd(matrix, full_matrices=False)[0][:, 0]
         moved = float(np.linalg.norm(255 * np.sign(top) @ matrix) ** 2)
-        assert moved <= dense.sensitivity(frame)
+        assert moved <= dense.sensitivity(frame).l2_squared
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(GaussianProjection, "gain", 1.0)  # what a fresh R does to a change, on average
-            assert moved > self.dense().sensitivity(frame)
+            assert moved > self.dense().sensitivity(frame).l2_squared
 
     def test_the_split_of_the_budget_does_nothing(self):
         """V cancels: whatever is spent on the covariance, the same picture comes out of the same noisy P."""
@@ -413,7 +421,7 @@ class TestThePapersAlgorithm:
 
         def restored(split, kept, covariance_seed):
             chosen = DensePlan(
-                ClipSetting.of(8, "1e-4", paper=True, k=self.K), self.SHAPE, self.K, split, kept
+                ReleaseConfig.of_grid(8, "1e-4", paper=True, k=self.K), self.SHAPE, self.K, split, kept
             )
             first, second = chosen.sigmas
 
@@ -436,7 +444,7 @@ class TestThePapersAlgorithm:
 
     def test_all_of_the_budget_on_p_is_better_than_the_split(self):
         half, whole = (
-            DensePlan(ClipSetting.of(8, "1e-4", paper=True), self.SHAPE, 60, b).sigmas[0]
+            DensePlan(ReleaseConfig.of_grid(8, "1e-4", paper=True), self.SHAPE, 60, b).sigmas[0]
             for b in (0.8, 0.999)
         )
         assert whole < half

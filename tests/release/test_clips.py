@@ -23,19 +23,21 @@ from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours
-from dpose.release import clip_plan, clips
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_config import ClipSetting, parse_clip_neighbours
-from dpose.release.clip_plan import ClipPlan, on_grid
-from dpose.release.clip_statements import explain_clip, noise_psnr
-from dpose.release.clips import bind_clip, find_videos, release_clip, release_file, shape_of
+from dpose.release import api, linear, mechanism
+from dpose.release.api import bind, release_array, release_file, shape_of
+from dpose.release.config import ReleaseConfig, parse_neighbours
 from dpose.release.embed import bound_to, read_sidecar, sidecar_of, write_sidecar
+from dpose.release.explain import explain_plan, noise_psnr
+from dpose.release.files import find_videos
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan, on_grid
 from dpose.release.once import GIVEN
-from dpose.release.projections import ONE_FRAME, rounded_up
+from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.projections import rounded_up
 from dpose.release.published_dprp import DensePlan
 from dpose.release.verify import released_files, verify_release
 
-SETTING = ClipSetting.of(8, "1e-5", 4)
+SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
 
 
 def clip_for(shape, seed=0):
@@ -48,21 +50,21 @@ def rounded(plan, clip):
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            clip_plan, "discrete_gaussian", lambda variance, count, stream: np.zeros(count, np.int64)
+            mechanism, "discrete_gaussian", lambda variance, count, stream: np.zeros(count, np.int64)
         )
         real = on_grid
-        patch.setattr(clip_plan, "on_grid", lambda values, grid: seen.append(real(values, grid)) or seen[-1])
+        patch.setattr(linear, "on_grid", lambda values, grid: seen.append(real(values, grid)) or seen[-1])
         list(plan.released(plan.measured(iter(clip)), AesNoise(Key.fresh())))
     return np.concatenate(seen)
 
 
 @st.composite
 def plans(draw):
-    shape = ClipShape(*(draw(st.integers(1, 4)) for _ in range(3)), draw(st.sampled_from([1, 3])))
+    shape = Shape(*(draw(st.integers(1, 4)) for _ in range(3)), draw(st.sampled_from([1, 3])))
     m = draw(st.integers(1, shape.pixels))
     near = draw(st.sampled_from([f"pixels:{m}", f"pixels:{m}/frame", "frame", "clip"]))
     norm = draw(st.sampled_from([None, 10, 200, 5000]))
-    setting = ClipSetting.of(
+    setting = ReleaseConfig.of_grid(
         draw(st.sampled_from([1, 8])),
         "1e-5",
         near,
@@ -72,12 +74,12 @@ def plans(draw):
         clip_norm=norm,
         clip_segment=norm is not None and draw(st.booleans()),
     )
-    return ClipPlan.of(setting, shape, "a")
+    return LinearPlan.of(setting, shape, "a")
 
 
 def neighbour(plan, clip, rng):
     """A clip that differs as the setting allows: extreme values, in one place or spread."""
-    shape, setting = plan.shape, plan.setting
+    shape, setting = plan.shape, plan.config
     m = setting.neighbours(shape).m
     other = clip.copy().reshape(shape.frames, shape.pixels, shape.channels)
     kind = rng.integers(3)
@@ -123,37 +125,41 @@ def test_the_noise_is_enough_and_not_much_more(plan):
     from dpose.privacy.exact import gaussian_cost
 
     spent = gaussian_cost([plan.event], 1e-5)
-    assert spent <= float(plan.setting.epsilon)
+    assert spent <= float(plan.config.epsilon)
     # a sigma of some grid steps is rounded up to a whole one
     root = math.isqrt(int(plan.event.variance))
     if root > 200:
-        assert spent > 0.98 * float(plan.setting.epsilon)
+        assert spent > 0.98 * float(plan.config.epsilon)
 
 
 def test_rounding_costs_next_to_nothing():
-    shape = ClipShape(64, 60, 80, 3)
+    shape = Shape(64, 60, 80, 3)
     for operator, more in (("low-pass", {}), ("random", {}), ("block", {"clip_norm": 3000})):
-        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 16, operator, k=600, pool=2, **more), shape, "a")
-        free = math.sqrt(plan.operator.sensitivity(plan.setting.neighbours(shape))) / float(plan.grid)
+        plan = LinearPlan.of(
+            ReleaseConfig.of_grid(8, "1e-5", 16, operator, k=600, pool=2, **more), shape, "a"
+        )
+        free = math.sqrt(plan.operator.sensitivity(plan.config.neighbours(shape)).l2_squared) / float(
+            plan.grid
+        )
         free /= plan.operator.unit if more else 1
         assert 1 < math.sqrt(plan.event.sensitivity_squared) / free < 1.01
 
 
 def test_whole_numbers_need_no_rounding():
-    plan = ClipPlan.of(SETTING, ClipShape(8, 16, 16, 3))
+    plan = LinearPlan.of(SETTING, Shape(8, 16, 16, 3))
     assert plan.grid == 1
     assert plan.event.sensitivity_squared == 255**2 * 3 * 16
 
 
 def test_clipping_bounds_norms_and_keeps_what_is_below():
-    shape = ClipShape(6, 8, 8, 1)
+    shape = Shape(6, 8, 8, 1)
     clip = clip_for(shape)
     clip[3:] = 127
     for segment in (False, True):
-        setting = ClipSetting.of(
+        setting = ReleaseConfig.of_grid(
             8, "1e-5", "frame", "low-pass", k=16, pool=1, clip_norm=50, clip_segment=segment
         )
-        plan = ClipPlan.of(setting, shape)
+        plan = LinearPlan.of(setting, shape)
         values = rounded(plan, clip).reshape(6, -1) * float(plan.grid)
         norms = np.linalg.norm(values, axis=1)
         assert plan.clipping.groups == (64 if segment else 1)
@@ -166,20 +172,20 @@ def test_clipping_bounds_norms_and_keeps_what_is_below():
 
 
 def test_neighbours_in_many_parts_may_change_them_all():
-    shape, norm = ClipShape(200, 8, 8, 1), 50.0
+    shape, norm = Shape(200, 8, 8, 1), 50.0
     wanted = {"pixels:3": 3, "pixels:60/frame": 200, "frame": 1, "clip": 200}
     for near, parts in wanted.items():
-        setting = ClipSetting.of(8, "1e-5", near, "block", k=4, pool=1, clip_norm=norm)
-        clipping = ClipPlan.of(setting, shape).clipping
+        setting = ReleaseConfig.of_grid(8, "1e-5", near, "block", k=4, pool=1, clip_norm=norm)
+        clipping = LinearPlan.of(setting, shape).clipping
         assert clipping.changed(setting.neighbours(shape), 200) == pytest.approx(2 * norm * math.sqrt(parts))
-        segment = ClipPlan.of(replace(setting, clip_segment=True), shape).clipping
+        segment = LinearPlan.of(replace(setting, clip_segment=True), shape).clipping
         assert segment.changed(setting.neighbours(shape), 200) == pytest.approx(
             2 * norm * math.sqrt(min(parts, 4))  # 200 frames are 64 + 64 + 64 + 8
         )
 
 
 def test_without_noise_the_picture_comes_back_as_fine_as_the_grid():
-    shape = ClipShape(5, 12, 16, 3)
+    shape = Shape(5, 12, 16, 3)
     smooth = np.linspace(40, 200, 16)[None, None, :, None] + np.linspace(0, 40, 12)[None, :, None, None]
     clip = np.broadcast_to(smooth, (5, 12, 16, 3)).round().astype(np.uint8)
     for operator, k in (
@@ -188,17 +194,17 @@ def test_without_noise_the_picture_comes_back_as_fine_as_the_grid():
         ("random", 3 * 12 * 16),
         ("block", 144),
     ):
-        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, operator, k=k, pool=1), shape, "a")
+        plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, operator, k=k, pool=1), shape, "a")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(clip_plan, "discrete_gaussian", lambda v, count, stream: np.zeros(count, np.int64))
+            patch.setattr(mechanism, "discrete_gaussian", lambda v, count, stream: np.zeros(count, np.int64))
             shown = np.stack(list(plan.run(iter(clip), AesNoise(Key.fresh()))))
         off = np.abs(shown.astype(int) - clip).max()
         assert off <= (1 if k > 144 else 12)
 
 
 def test_groups_are_blended_in_time():
-    shape = ClipShape(10, 4, 4, 1)
-    plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, k=1, pool=4), shape)
+    shape = Shape(10, 4, 4, 1)
+    plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, k=1, pool=4), shape)
     assert plan.operator.groups == 2
     volume = 5 * 16
     shown = np.stack(list(plan.pictures(iter([np.array([50.0 * volume]), np.array([100.0 * volume])]))))
@@ -208,8 +214,8 @@ def test_groups_are_blended_in_time():
 @settings(deadline=None, max_examples=60)
 @given(frames=st.integers(1, 30), pool=st.integers(1, 12))
 def test_every_frame_is_shown_once_and_few_are_held(frames, pool):
-    shape = ClipShape(frames, 3, 3, 1)
-    plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, k=1, pool=pool), shape)
+    shape = Shape(frames, 3, 3, 1)
+    plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, k=1, pool=pool), shape)
     taken = [0]
 
     def clip():
@@ -226,15 +232,15 @@ def test_every_frame_is_shown_once_and_few_are_held(frames, pool):
 
 
 def test_other_numbers_of_frames_are_refused():
-    plan = ClipPlan.of(SETTING, ClipShape(4, 8, 8, 1))
+    plan = LinearPlan.of(SETTING, Shape(4, 8, 8, 1))
     for count in (3, 5, 0):
         with pytest.raises(DposeError, match=r"frames"):
             list(plan.run(iter(np.zeros((count, 8, 8, 1), np.uint8)), AesNoise(Key.fresh())))
 
 
 def test_frames_and_groups_have_noise_of_their_own():
-    shape = ClipShape(6, 16, 16, 3)
-    plan = ClipPlan.of(ClipSetting.of(1, "1e-5", 16, k=768, pool=1), shape)
+    shape = Shape(6, 16, 16, 3)
+    plan = LinearPlan.of(ReleaseConfig.of_grid(1, "1e-5", 16, k=768, pool=1), shape)
     grey = np.full((6, 16, 16, 3), 127, np.uint8)
     groups = list(plan.released(plan.measured(iter(grey)), AesNoise(Key.fresh())))
     for one, other in itertools.combinations(groups, 2):
@@ -255,7 +261,7 @@ class TestSettings:
         ],
     )
     def test_neighbours(self, text, scope, m):
-        assert parse_clip_neighbours(text) == (scope, m)
+        assert parse_neighbours(text, wholes=True) == (scope, m)
 
     @pytest.mark.parametrize(
         ("more", "word"),
@@ -281,31 +287,31 @@ class TestSettings:
     def test_what_is_refused(self, more, word):
         values = {"epsilon": 8, "delta": "1e-5"} | more
         with pytest.raises(DposeError, match=word):
-            ClipPlan.of(ClipSetting.of(**values), ClipShape(2, 8, 8, 3))
+            LinearPlan.of(ReleaseConfig.of_grid(**values), Shape(2, 8, 8, 3))
 
     @pytest.mark.parametrize("near", ["pixels:1", "pixels:16", "pixels:16/frame", "frame", "clip"])
     @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 21, 33, 3), (280, 256, 340, 3), (3, 2, 900, 3)])
     def test_the_grid_is_chosen_from_the_settings_alone(self, near, shape):
-        clip = ClipShape(*shape)
+        clip = Shape(*shape)
         if near == "pixels:16/frame" and clip.pixels < 16:
             return
-        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", near if clip.pixels >= 16 else 1), clip)
+        plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", near if clip.pixels >= 16 else 1), clip)
         operator = plan.operator
         assert 1 <= operator.rows <= clip.height
         assert 1 <= operator.groups <= clip.frames
-        largest = max(1, min(clip.height, clip.width) // clip_plan.FEWEST_CELLS)
-        side = max(side for side in clip_plan.SIDES if side <= largest)
-        assert operator.rows == max(1, round(clip.height / side)) or plan.noise <= clip_plan.GOOD_NOISE * 1.01
+        largest = max(1, min(clip.height, clip.width) // linear.FEWEST_CELLS)
+        side = max(side for side in linear.SIDES if side <= largest)
+        assert operator.rows == max(1, round(clip.height / side)) or plan.noise <= linear.GOOD_NOISE * 1.01
 
     def test_k_is_used_and_never_passed(self):
         for k in (3, 100, 3072, 9999):
-            plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 1, k=k, pool=1), ClipShape(2, 240, 320, 3))
+            plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, k=k, pool=1), Shape(2, 240, 320, 3))
             assert 0.85 * (k - 3) <= plan.operator.outputs <= k
 
 
 class TestWords:
     def test_noise_is_told_beforehand(self):
-        text = "\n".join(explain_clip(ClipPlan.of(SETTING, ClipShape(64, 240, 320, 3))))
+        text = "\n".join(explain_plan(LinearPlan.of(SETTING, Shape(64, 240, 320, 3))))
         for words in ("64 frames, 320 x 240", "any 4 pixels of the clip", "gray levels a pixel", "PSNR of"):
             assert words in text
         assert "a face" in text
@@ -314,15 +320,15 @@ class TestWords:
         assert noise_psnr(255) == 0
 
     def test_mostly_noise_is_warned_of(self):
-        hopeless = ClipSetting.of(8, "1e-5", "frame")
-        text = "\n".join(explain_clip(ClipPlan.of(hopeless, ClipShape(64, 240, 320, 3))))
+        hopeless = ReleaseConfig.of_grid(8, "1e-5", "frame")
+        text = "\n".join(explain_plan(LinearPlan.of(hopeless, Shape(64, 240, 320, 3))))
         assert "WARNING: this will be mostly noise" in text
         assert "of any one frame" in text
 
     def test_larger_things_cost_more(self):
         for near in ("pixels:16", "pixels:16/frame", "frame"):
-            plan = ClipPlan.of(ClipSetting.of(8, "1e-5", near), ClipShape(64, 240, 320, 3))
-            neighbours = plan.setting.neighbours(plan.shape)
+            plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", near), Shape(64, 240, 320, 3))
+            neighbours = plan.config.neighbours(plan.shape)
             own = plan.epsilon_for(neighbours.m, neighbours.scope)
             assert own == pytest.approx(8, rel=0.01)
             frame = plan.epsilon_for(240 * 320, ONE_FRAME)
@@ -331,33 +337,37 @@ class TestWords:
             assert plan.epsilon_for(10_000, ONE_FRAME) < plan.epsilon_for(10_000, "frame") < clip
 
     def test_arrays(self):
-        clip = clip_for(ClipShape(5, 16, 24, 3))
-        made = release_clip(clip, SETTING)
-        assert made.frames.shape == clip.shape
-        assert made.frames.dtype == np.uint8
+        clip = clip_for(Shape(5, 16, 24, 3))
+        made = release_array(clip, SETTING)
+        assert made.picture.shape == clip.shape
+        assert made.picture.dtype == np.uint8
         assert made.statement.kind is Kind.PRIVATE
         assert made.statement.accountant is ReleaseAccountant.GAUSSIAN
         assert 7.9 < made.statement.verify() <= 8
-        one, other = (release_clip(clip, SETTING, seed=3) for _ in range(2))
-        assert np.array_equal(one.frames, other.frames)
+        one, other = (release_array(clip, SETTING, seed=3) for _ in range(2))
+        assert np.array_equal(one.picture, other.picture)
         assert one.statement.kind is Kind.SEEDED
-        for wrong in (clip[0], clip.astype(float), clip[:0]):
-            with pytest.raises(DposeError, match="uint8"):
-                release_clip(wrong, SETTING)
+        for wrong, word in (
+            (clip.astype(float), "uint8"),
+            (clip.astype(np.uint16), "16-bit"),
+            (clip[:0], "empty"),
+        ):
+            with pytest.raises(DposeError, match=word):
+                release_array(wrong, SETTING)
         with pytest.raises(DposeError, match="exclude"):
-            release_clip(clip, SETTING, seed=1, source=AesNoise(Key.fresh()))
+            release_array(clip, SETTING, seed=1, source=AesNoise(Key.fresh()))
 
 
 class ByHand:
     """An operator whose numbers are easy: seven frames in groups of three, two and two."""
 
-    shape, groups, outputs, unit = ClipShape(7, 4, 4, 1), 3, 3, 2.0
+    shape, groups, outputs, unit = Shape(7, 4, 4, 1), 3, 3, 2.0
 
     def __init__(self, whole=False):
         self.whole = whole
 
     def sensitivity(self, neighbours):
-        return Fraction(100)
+        return Sensitivity(None, Fraction(100))
 
     def blur(self, frames):
         assert frames == 3  # the longest group is blurred most
@@ -366,21 +376,21 @@ class ByHand:
 
 def test_what_rounding_costs_by_hand():
     near, fine = Neighbours(Relation.REPLACE, 1, "clip"), Fraction(1, 2)
-    free, whole, clipping = ByHand(), ByHand(whole=True), clip_plan.Clipping(2.0, 2)
+    free, whole, clipping = ByHand(), ByHand(whole=True), linear.Clipping(2.0, 2)
     # 10 is 20 steps; each of nine values is off by a step, and by twice a quarter
-    assert clip_plan.squared_change(free, None, fine, near) == rounded_up(26.0**2)
-    assert clip_plan.squared_change(whole, None, Fraction(5), near) == 4
-    for clipped, most in ((clipping, 4.0), (clip_plan.Clipping(200.0, 2), 5.0)):
+    assert linear.squared_change(free, None, fine, near) == rounded_up(26.0**2)
+    assert linear.squared_change(whole, None, Fraction(5), near) == 4
+    for clipped, most in ((clipping, 4.0), (linear.Clipping(200.0, 2), 5.0)):
         off = 0.25 * math.sqrt(6) + 22 * 2.0**-52 * clipped.norm
         wanted = rounded_up((most / 0.5 + 3 * (1 + 4 * off)) ** 2)
         for operator in (free, whole):
-            found = clip_plan.squared_change(operator, clipped, fine, near)
+            found = linear.squared_change(operator, clipped, fine, near)
             assert float(found) == pytest.approx(float(wanted), rel=1e-15)
     # 256 * 3 steps, or more, in what may change
-    assert clip_plan.grid_for(free, None, near) == Fraction(1, 128)
-    assert clip_plan.grid_for(free, clipping, near) == Fraction(1, 256)
-    assert clip_plan.grid_for(whole, clipping, near) == Fraction(1, 256)
-    assert clip_plan.grid_for(whole, None, near) == 1
+    assert linear.grid_for(free, None, near) == Fraction(1, 128)
+    assert linear.grid_for(free, clipping, near) == Fraction(1, 256)
+    assert linear.grid_for(whole, clipping, near) == Fraction(1, 256)
+    assert linear.grid_for(whole, None, near) == 1
 
 
 def test_values_go_to_the_nearest_multiple():
@@ -392,18 +402,20 @@ def test_values_go_to_the_nearest_multiple():
 @pytest.mark.parametrize("more", [{}, {"clip_norm": 300}])
 @pytest.mark.parametrize("operator", ["block", "low-pass"])
 def test_the_noise_that_is_told_is_the_noise_that_is_drawn(operator, more):
-    plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 4, operator, k=48, pool=2, **more), ClipShape(7, 8, 8, 3))
+    plan = LinearPlan.of(
+        ReleaseConfig.of_grid(8, "1e-5", 4, operator, k=48, pool=2, **more), Shape(7, 8, 8, 3)
+    )
     steps = math.sqrt(plan.event.variance) * float(plan.grid)
     assert plan.sigma == pytest.approx(steps * (plan.operator.unit if more else 1))
     assert plan.noise == plan.operator.noise(plan.sigma)
     assert [plan.length(group) for group in range(plan.operator.groups)] == [1, 2, 2, 2]
-    assert plan.shape == ClipShape(7, 8, 8, 3)
+    assert plan.shape == Shape(7, 8, 8, 3)
 
 
 def test_clipping_scales_all_groups_by_one_number():
     values = [np.array([3.0, 0.0]), np.array([0.0, 4.0])]
     for norm, factor in ((10.0, 1), (5.0, 1), (2.5, 0.5)):
-        for found, given_ in zip(clip_plan.Clipping(norm, 2).apply(values), values, strict=True):
+        for found, given_ in zip(linear.Clipping(norm, 2).apply(values), values, strict=True):
             assert found == pytest.approx(given_ * factor, rel=1e-15)
 
 
@@ -420,10 +432,10 @@ class TestWhatIsPassedOn:
     )
     def test_a_videos_setting_reaches_the_mechanism(self, tmp_path, monkeypatch, more):
         source, asked = write(tmp_path / "a.mp4", sound=True), []
-        monkeypatch.setattr(clips, "release_file", lambda *given, **rest: asked.append((given, rest)))
-        clips.release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
+        monkeypatch.setattr(api, "release_file", lambda *given, **rest: asked.append((given, rest)))
+        api.release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
         rest = {"seed": None, "keep_sound": False, "progress": None}
-        wanted = ClipSetting.of("1/3", "1e-5", **{n: v for n, v in more.items() if n not in rest})
+        wanted = ReleaseConfig.of_grid("1/3", "1e-5", **{n: v for n, v in more.items() if n not in rest})
         rest |= {name: value for name, value in more.items() if name in rest}
         assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
 
@@ -442,23 +454,23 @@ class TestWhatIsPassedOn:
         assert not probe(tmp_path / "c.mp4").sound
 
     def test_a_given_key_is_told(self):
-        clip = clip_for(ClipShape(3, 16, 16, 3))
-        made = release_clip(clip, SETTING, source=AesNoise(Key(bytes(range(32)))))
+        clip = clip_for(Shape(3, 16, 16, 3))
+        made = release_array(clip, SETTING, source=AesNoise(Key(bytes(range(32)))))
         assert made.statement.kind is Kind.SEEDED
         assert GIVEN in made.statement.caveats
 
     @pytest.mark.parametrize("operator", ["block", "random"])
     @pytest.mark.parametrize("more", [{}, {"clip_norm": 300}, {"clip_norm": 300, "clip_segment": True}])
     def test_each_group_has_a_stream_of_its_own_and_the_choice_another(self, operator, more):
-        shape, key = ClipShape(7, 8, 8, 3), Key.from_seed(2)
-        setting = ClipSetting.of(8, "1e-5", 4, operator, k=48, pool=2, **more)
-        plan = bind_clip(setting, shape, AesNoise(key))
+        shape, key = Shape(7, 8, 8, 3), Key.from_seed(2)
+        setting = ReleaseConfig.of_grid(8, "1e-5", 4, operator, k=48, pool=2, **more)
+        plan = bind(setting, shape, AesNoise(key))
         chosen = AesNoise(key).stream(Purpose.INIT, 0, b"projection").bytes(16).hex()
         assert plan.choice == (chosen if operator == "random" else "")
         clip, found = clip_for(shape), []
         without = rounded(plan, clip)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(clip_plan, "on_grid", lambda values, grid: np.zeros(values.shape, np.int64))
+            patch.setattr(linear, "on_grid", lambda values, grid: np.zeros(values.shape, np.int64))
             patch.setattr(type(plan.operator), "uncentred", lambda self, values, frames: values)
             found = list(plan.released(plan.measured(iter(clip)), AesNoise(key)))
         assert len(found) == plan.operator.groups > 2
@@ -556,7 +568,7 @@ class TestFiles:
             ({"step": "0"}, "says step"),
             ({"frames": "90"}, "has frames 9"),
             ({"size": "48x31"}, "has size 48x32"),
-            ({"operator": "magic"}, "does not say how"),
+            ({"operator": "magic"}, "not known here"),
             ({"grid": "100x1x1"}, "does not say how"),
             ({"clip norm": "inf", "clipped together": "1"}, "does not say how"),
             ({"clip norm": "1e6", "clipped together": "3"}, "does not say how"),
@@ -566,7 +578,7 @@ class TestFiles:
             ({"mood": "good"}, "says mood good, but nothing follows"),
             ({"neighbours": 64}, "smaller sensitivity|says step"),
             ({"neighbours": 4}, "says sensitivity_squared|says step"),
-            ({"scope": "picture"}, "no neighbours of a released clip"),
+            ({"scope": "picture"}, "mixes a picture's neighbours"),
             ({"event": 0.5}, "smaller sensitivity"),
             ({"variance": 2}, "says variance"),
             ({"steps": 2}, "says steps 2, but 1"),
@@ -633,8 +645,8 @@ class TestFiles:
         assert statement.kind is Kind.PAPER
         assert "NOTHING IS GUARANTEED" in statement.paragraph()
         assert "nothing is claimed" in verify_release(target)[1]
-        plan = DensePlan.of(ClipSetting.of(8, "1e-4", paper=True, k=60), shape_of(probe(target)))
-        assert any("takes minutes" in line for line in explain_clip(plan))
+        plan = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True, k=60), shape_of(probe(target)))
+        assert any("takes minutes" in line for line in explain_plan(plan))
         with pytest.raises(DposeError, match=r"a\.mp4: .*4,608"):
             dpose.release_video(tmp_path / "a.mp4", tmp_path / "c.mp4", 8, "1e-4", paper=True, k=4609)
 

@@ -1,7 +1,6 @@
 """Files, folders and videos: what is written, what is left out, and that nothing half-written stays."""
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -14,22 +13,24 @@ from PIL import Image as Pillow
 from dpose.errors import DposeError
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.tags import embed_text
-from dpose.media.video import Frame, probe, read_frames
+from dpose.media.video import probe, read_frames
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.release import api
 from dpose.release import files as batch
+from dpose.release.api import release_file
 from dpose.release.archive import unpack
-from dpose.release.config import Setting
+from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar
-from dpose.release.explain import explain_picture
-from dpose.release.files import Job, find_jobs, record_names, release_all, restore
-from dpose.release.mechanism import Plan
+from dpose.release.explain import explain_plan
+from dpose.release.files import Job, find_jobs, plan_of, record_names, release_all, restore
+from dpose.release.grid import Shape
+from dpose.release.pixelization import PixelizationPlan, released_frames
 from dpose.release.regions import PrivateRegions
 from dpose.release.verify import released_files, verify_release
-from dpose.release.video import pixelize_video, released_frames, video_plan
 
 RNG = np.random.default_rng(0)
 COLOUR = cv2.GaussianBlur(RNG.integers(0, 256, (40, 56, 3)).astype(np.uint8), (0, 0), 3)
-SETTING = Setting.of(2, 4, 8)
+SETTING = ReleaseConfig.of(2, 4, 8)
 EXIF = b"\xff\xe1\x00\x20Exif\0\0II*\0\x08\0\0\0secret-camera-99"
 
 
@@ -224,35 +225,37 @@ class TestWhatIsPassedOn:
     @pytest.mark.parametrize(
         "setting",
         [
-            Setting.of("1/3", "pixels:4/frame", 5),
-            Setting.of(2, 4, 8, "1e-6"),
-            Setting.of(2, 4, 8, subdivide=2, regions=PrivateRegions()),
-            Setting.of(2, 4, 8, paper=1),
+            ReleaseConfig.of("1/3", "pixels:4/frame", 5),
+            ReleaseConfig.of(2, 4, 8, "1e-6"),
+            ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions()),
+            ReleaseConfig.of(2, 4, 8, paper=1),
         ],
         ids=["frames", "gaussian", "regions", "paper"],
     )
     def test_to_a_picture(self, tmp_path, monkeypatch, setting):
-        asked, real = [], batch.pixelize.__globals__["bind"]
+        asked, real = [], api.bind
 
-        def spy(setting, *sizes):
-            asked.append(setting)
-            return real(setting, *sizes)
+        def spy(config, *given):
+            asked.append(config)
+            return real(config, *given)
 
-        monkeypatch.setitem(batch.pixelize.__globals__, "bind", spy)
+        monkeypatch.setattr(api, "bind", spy)
         (statement,) = release([write(tmp_path / "a.png")], tmp_path / "out.png", setting)
-        assert asked == [replace(setting, per_frame=False)]  # a picture is no clip
-        assert statement.neighbours == setting.neighbours(False)
+        assert asked == [setting]
+        # a picture is no clip
+        assert (statement.neighbours.m, statement.neighbours.scope) == (4, "picture")
 
     def test_to_videos(self, tmp_path, monkeypatch):
         asked = []
 
-        def spy(source, target, setting, **more):
-            asked.append((source.name, target.name, setting, more))
+        def spy(source, target, config, **more):
+            asked.append((source.name, target.name, config, more))
 
         def told():
             """Called after each frame."""
 
-        monkeypatch.setattr(batch, "pixelize_video", spy)
+        monkeypatch.setattr(batch, "release_file", spy)
+        monkeypatch.setattr(batch, "probe", lambda path: path)
         jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4") for n in "ab"]
         more = {"workers": 3, "keep_sound": True, "progress": told}
         assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
@@ -310,13 +313,13 @@ class TestVideos:
 
     def test_sound_that_is_kept_is_named(self, tmp_path):
         source = clip(tmp_path / "a.mp4", sound=True)
-        statement = pixelize_video(source, tmp_path / "b.mp4", SETTING, keep_sound=True)
+        statement = release_file(probe(source), tmp_path / "b.mp4", SETTING, keep_sound=True)
         assert probe(tmp_path / "b.mp4").sound
         assert "the sound was copied unchanged and is not protected at all" in statement.paragraph()
 
     def test_pixels_of_every_frame_divide_the_budget(self, tmp_path):
         source = clip(tmp_path / "a.mp4")
-        statement = pixelize_video(source, tmp_path / "b.mp4", Setting.of(2, "pixels:4/frame", 8))
+        statement = release_file(probe(source), tmp_path / "b.mp4", ReleaseConfig.of(2, "pixels:4/frame", 8))
         assert statement.events[0].scale == Fraction(255 * 3 * 4 * 9, 2)
         verify_release(tmp_path / "b.mp4")
 
@@ -324,7 +327,7 @@ class TestVideos:
         source, told, shown = clip(tmp_path / "a.mp4", frames=3, sound=True), [], []
         for number, seed in enumerate((4, 4, 5)):
             out = tmp_path / f"{number}.mp4"
-            statement = pixelize_video(source, out, SETTING, seed=seed, progress=lambda: told.append(1))
+            statement = release_file(probe(source), out, SETTING, seed=seed, progress=lambda: told.append(1))
             assert statement.kind == "seeded"
             assert not probe(out).sound
             shown.append(np.stack([frame.pixels for frame in read_frames(probe(out))]))
@@ -334,7 +337,6 @@ class TestVideos:
 
     @pytest.mark.parametrize("fresh", [False, True])
     def test_every_frame_has_the_next_key_of_one_stream(self, fresh):
-        """And what is handed on holds nothing of the original."""
         key = Key.fresh() if fresh else Key.from_seed(1)
         given = []
 
@@ -345,49 +347,47 @@ class TestVideos:
                 given.append((number, int(pixels[0, 0, 0]), noise.key_id, noise.seeded))
                 return SimpleNamespace(picture=lambda: np.full((2, 2, 1), number, np.uint8))
 
-        frames = (Frame(np.full((2, 2, 1), 9 + n, np.uint8), n, 1) for n in range(4))
+        frames = (np.full((2, 2, 1), 9 + n, np.uint8) for n in range(4))
         shown = list(released_frames(frames, Spy(), AesNoise(key), 1))
         keys = AesNoise(key).stream(Purpose.RELEASE, 0, b"frames")
         assert sorted(given) == [(n, 9 + n, Key(keys.bytes(32)).key_id, not fresh) for n in range(4)]
-        assert [(frame.pts, int(picture[0, 0, 0])) for frame, picture in shown] == [(n, n) for n in range(4)]
-        assert not any(frame.pixels.size for frame, _ in shown)
+        assert [int(picture[0, 0, 0]) for picture in shown] == list(range(4))
 
-    @pytest.mark.parametrize("setting", [SETTING, Setting.of(2, "pixels:4/frame", 8)])
+    @pytest.mark.parametrize("setting", [SETTING, ReleaseConfig.of(2, "pixels:4/frame", 8)])
     def test_what_it_would_cost_is_what_it_costs(self, tmp_path, setting):
         source = clip(tmp_path / "a.mp4")
-        info, plan = video_plan(source, setting)
-        assert info == probe(source)
-        assert plan == Plan.of(setting, 32, 48, 3, 255, 9)
+        plan, rate = plan_of(source, setting)
+        assert rate == probe(source).rate
+        assert plan == PixelizationPlan.of(setting, Shape.of(32, 48, 3, 255, 9))
 
     def test_workers_and_order_change_nothing(self):
-        setting = Setting.of(2, 4, 8, subdivide=2, regions=PrivateRegions())
-        plan = Plan.of(setting, 32, 48, 3, 255, 7)
+        setting = ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions())
+        plan = PixelizationPlan.of(setting, Shape.of(32, 48, 3, 255, 7))
         shown = []
         for workers in (1, 4):
-            frames = (Frame(np.full((32, 48, 3), n, np.uint8), n, 1) for n in range(7))
+            frames = (np.full((32, 48, 3), n, np.uint8) for n in range(7))
             shown.append(list(released_frames(frames, plan, AesNoise(Key.from_seed(1)), workers)))
-        for (one, first), (other, second) in zip(*shown, strict=True):
-            assert one.pts == other.pts
+        for first, second in zip(*shown, strict=True):
             assert np.array_equal(first, second)
-        assert not np.array_equal(shown[0][0][1], shown[0][1][1])
+        assert not np.array_equal(shown[0][0], shown[0][1])
 
     def test_few_frames_are_held_at_a_time(self):
-        plan = Plan.of(SETTING, 32, 48, 1, 255, 200)
+        plan = PixelizationPlan.of(SETTING, Shape.of(32, 48, 1, 255, 200))
         made, used = [0], [0]
 
         def frames():
-            for n in range(200):
+            for _ in range(200):
                 made[0] += 1
                 assert made[0] - used[0] <= 4
-                yield Frame(np.zeros((32, 48, 1), np.uint8), n, 1)
+                yield np.zeros((32, 48, 1), np.uint8)
 
         for _ in released_frames(frames(), plan, AesNoise(Key.from_seed(1)), 2):
             used[0] += 1
         assert used[0] == 200
 
     def test_more_frames_than_were_paid_for_are_refused(self):
-        plan = Plan.of(SETTING, 32, 48, 1, 255, 2)
-        frames = (Frame(np.zeros((32, 48, 1), np.uint8), n, 1) for n in range(3))
+        plan = PixelizationPlan.of(SETTING, Shape.of(32, 48, 1, 255, 2))
+        frames = (np.zeros((32, 48, 1), np.uint8) for _ in range(3))
         with pytest.raises(DposeError, match="more frames"):
             list(released_frames(frames, plan, AesNoise(Key.from_seed(1)), 1))
 
@@ -416,8 +416,8 @@ class TestVideos:
 
 class TestExplain:
     def test_noise_in_gray_levels_and_epsilon_for_things(self):
-        plan = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255)
-        text = "\n".join(explain_picture(plan))
+        plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255))
+        text = "\n".join(explain_plan(plan))
         assert "8,160 cells" in text
         assert "scale 2040" in text
         assert "11.2 gray levels" in text  # sqrt(2) * 2040 / 256 = 11.27: noise is rounded down
@@ -425,15 +425,15 @@ class TestExplain:
         assert "whole picture: 259,200" in text
 
     def test_a_minute_of_a_clip(self):
-        plan = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255, 3000)
-        text = "\n".join(explain_picture(plan, Fraction(25)))
+        plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 3000))
+        text = "\n".join(explain_plan(plan, Fraction(25)))
         assert "a face seen for a minute: 1,875,000" in text
-        short = Plan.of(Setting.of(2, 16, 16), 1080, 1920, 1, 255, 50)
-        assert "all 2.0 seconds" in "\n".join(explain_picture(short, Fraction(25)))
+        short = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 50))
+        assert "all 2.0 seconds" in "\n".join(explain_plan(short, Fraction(25)))
 
     def test_both_stages_and_both_cells_are_told(self):
-        private = Setting.of(2, 16, 32, subdivide=4, regions=PrivateRegions())
-        text = "\n".join(explain_picture(Plan.of(private, 200, 300, 3, 255)))
+        private = ReleaseConfig.of(2, 16, 32, subdivide=4, regions=PrivateRegions())
+        text = "\n".join(explain_plan(PixelizationPlan.of(private, Shape.of(200, 300, 3, 255))))
         assert "stage one, all blocks of 32 x 32" in text
         assert "stage two, complex parts of 8 x 8" in text
         assert "little but noise is left" in text

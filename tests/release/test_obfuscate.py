@@ -11,11 +11,11 @@ from dpose.errors import DposeError
 from dpose.media.video import probe
 from dpose.privacy.statement import Kind
 from dpose.release import obfuscate
-from dpose.release.clip_cells import ClipShape
+from dpose.release.grid import Shape
 from dpose.release.obfuscate import METHODS, Obfuscator, find_faces, obfuscate_file, random_motion
 from dpose.release.verify import verify_release
 
-SHAPE = ClipShape(1, 96, 128, 3)
+SHAPE = Shape(1, 96, 128, 3)
 PICTURE = cv2.GaussianBlur(
     np.random.default_rng(0).integers(0, 256, (96, 128, 3)).astype(np.uint8), (0, 0), 2
 )
@@ -32,7 +32,7 @@ def astronaut():
 @pytest.mark.parametrize("method", METHODS)
 def test_shape_and_type_stay(method, channels):
     picture = PICTURE[:, :, :channels]
-    shown = Obfuscator(method, ClipShape(1, 96, 128, channels), 0).apply(picture)
+    shown = Obfuscator(method, Shape(1, 96, 128, channels), 0).apply(picture)
     assert shown.shape == picture.shape
     assert shown.dtype == np.uint8
 
@@ -75,7 +75,7 @@ def test_blur_and_pixelation_take_detail_away():
 
 def test_a_face_is_blurred_and_the_rest_is_not():
     picture = astronaut()
-    work = Obfuscator("face-blur", ClipShape(1, *picture.shape))
+    work = Obfuscator("face-blur", Shape(1, *picture.shape))
     shown = work.apply(picture)
     changed = (shown != picture).any(axis=2)
     faces = find_faces(picture)

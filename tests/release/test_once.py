@@ -13,14 +13,13 @@ import dpose
 from dpose.privacy.keys import Kept, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
-from dpose.release.api import pixelize
-from dpose.release.clip_config import ClipSetting
-from dpose.release.clips import release_clip
+from dpose.release.api import pixelize, release_array
+from dpose.release.config import ReleaseConfig
 from dpose.release.once import GIVEN
 
 GREY = np.full((16, 16), 90, np.uint8)
 CLIP = np.full((4, 16, 16, 3), 90, np.uint8)
-SETTING = ClipSetting.of(8, "1e-5", 4)
+SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
 
 
 def of_a_picture(source):
@@ -28,7 +27,7 @@ def of_a_picture(source):
 
 
 def of_a_clip(source):
-    return release_clip(CLIP, SETTING, source=source).statement
+    return release_array(CLIP, SETTING, source=source).statement
 
 
 RELEASES = pytest.mark.parametrize("release", [of_a_picture, of_a_clip])
@@ -126,6 +125,6 @@ def test_keys_that_count_as_fresh_are_made_in_few_places():
     }
     assert found == {
         ("privacy/keys.py", "kept"),
-        ("release/video.py", "drawn"),
+        ("release/pixelization.py", "drawn"),
         ("training/session.py", "drawn"),
     }

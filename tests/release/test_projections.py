@@ -10,19 +10,11 @@ from hypothesis import strategies as st
 
 from dpose.privacy.accounting import Relation
 from dpose.privacy.statement import Neighbours
-from dpose.release.clip_cells import (
-    ClipShape,
-    blend,
-    blend_gain,
-    centre,
-    count_lengths,
-    edge,
-    even_edges,
-    largest_fill,
-)
-from dpose.release.clip_config import ClipSetting
-from dpose.release.clip_plan import ClipPlan
-from dpose.release.projections import ONE_FRAME, Separable, make_operator
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape, blend, blend_gain, centre, count_lengths, edge, even_edges, largest_fill
+from dpose.release.linear import LinearPlan
+from dpose.release.operators import ONE_FRAME, make_operator
+from dpose.release.projections import Separable
 from dpose.release.published_dprp import GaussianProjection
 
 NAMES = ("block", "low-pass", "random")
@@ -34,7 +26,7 @@ def near(m, scope):
 
 @st.composite
 def operators(draw, most=6):
-    shape = ClipShape(*(draw(st.integers(1, most)) for _ in range(3)), draw(st.sampled_from([1, 3])))
+    shape = Shape(*(draw(st.integers(1, most)) for _ in range(3)), draw(st.sampled_from([1, 3])))
     grid = (draw(st.integers(1, side)) for side in (shape.height, shape.width, shape.frames))
     return make_operator(draw(st.sampled_from(NAMES)), shape, *grid, choice="a")
 
@@ -120,7 +112,7 @@ def worst(operator, places, values):
 def test_no_neighbouring_clip_changes_more(operator, m):
     """Every set of m pixels of the clip, in one cell, spread over cells and over groups, every pattern of signs."""
     total = operator.shape.frames * operator.shape.pixels
-    bound = float(operator.sensitivity(near(m, "clip")))
+    bound = float(operator.sensitivity(near(m, "clip")).l2_squared)
     sets = list(itertools.combinations(range(total), min(m, total)))
     few = 60 if isinstance(operator, Separable) else 400  # sums need no patterns of signs: up is the worst
     some = sets if len(sets) <= few else [sets[i] for i in np.random.default_rng(0).choice(len(sets), few)]
@@ -144,8 +136,8 @@ def test_no_neighbouring_clip_changes_more(operator, m):
 def test_no_neighbour_in_every_frame_or_in_one_frame_changes_more(operator, m):
     shape = operator.shape
     own = list(itertools.combinations(range(shape.pixels), min(m, shape.pixels)))
-    one_bound = float(operator.sensitivity(near(m, ONE_FRAME)))
-    all_bound = float(operator.sensitivity(near(m, "frame")))
+    one_bound = float(operator.sensitivity(near(m, ONE_FRAME)).l2_squared)
+    all_bound = float(operator.sensitivity(near(m, "frame")).l2_squared)
     one = all_ = 0.0
     for places in own:
         patterns = list(signs(len(places))) if isinstance(operator, Separable) else [(255,) * len(places)]
@@ -167,7 +159,7 @@ def test_no_neighbour_in_every_frame_or_in_one_frame_changes_more(operator, m):
 @pytest.mark.parametrize("groups", [5, 2])
 def test_a_whole_frame_and_the_whole_clip(name, groups):
     """Black against white is the worst for sums and for the lowest frequencies; random signs know worse ones."""
-    shape = ClipShape(5, 6, 8, 3)
+    shape = Shape(5, 6, 8, 3)
     operator = make_operator(name, shape, 3, 4, groups, "a")
     black = np.zeros((5, 6, 8, 3), np.uint8)
     frame, clip = black.copy(), np.full_like(black, 255)
@@ -177,8 +169,8 @@ def test_a_whole_frame_and_the_whole_clip(name, groups):
     dark = 255 - clip if name == "random" else black
     one = float(((values_of(operator, frame) - values_of(operator, black)) ** 2).sum())
     all_ = float(((values_of(operator, clip) - values_of(operator, dark)) ** 2).sum())
-    one_bound = float(operator.sensitivity(near(shape.pixels, ONE_FRAME)))
-    all_bound = float(operator.sensitivity(near(5 * shape.pixels, "clip")))
+    one_bound = float(operator.sensitivity(near(shape.pixels, ONE_FRAME)).l2_squared)
+    all_bound = float(operator.sensitivity(near(5 * shape.pixels, "clip")).l2_squared)
     assert one <= one_bound * (1 + 1e-9)
     assert all_ <= all_bound * (1 + 1e-9)
     if name == "block":
@@ -190,23 +182,23 @@ def test_a_whole_frame_and_the_whole_clip(name, groups):
 def test_pixels_spread_over_groups_cost_no_more_than_pixels_in_one():
     """Composition over disjoint groups: the sensitivity of a long clip is that of its worst group."""
     for name in NAMES:
-        one = make_operator(name, ClipShape(4, 6, 6, 3), 3, 3, 1, "a")
-        many = make_operator(name, ClipShape(4 * 50, 6, 6, 3), 3, 3, 50, "a")
+        one = make_operator(name, Shape(4, 6, 6, 3), 3, 3, 1, "a")
+        many = make_operator(name, Shape(4 * 50, 6, 6, 3), 3, 3, 50, "a")
         for m in (1, 3, 16, 64):
-            assert many.sensitivity(near(m, "clip")) == one.sensitivity(near(m, "clip"))
+            assert many.sensitivity(near(m, "clip")).l2_squared == one.sensitivity(near(m, "clip")).l2_squared
         for scope in ("clip", "frame"):
-            assert many.sensitivity(near(36, scope)) >= one.sensitivity(near(36, scope))
+            assert many.sensitivity(near(36, scope)).l2_squared >= one.sensitivity(near(36, scope)).l2_squared
 
 
 def test_more_pixels_than_a_cell_holds():
-    operator = make_operator("block", ClipShape(2, 4, 4, 1), 2, 2, 2)
-    assert operator.sensitivity(near(4, "clip")) == 255**2 * 16
-    assert operator.sensitivity(near(6, "clip")) == 255**2 * (16 + 4)
-    assert operator.sensitivity(near(10**6, "clip")) == 255**2 * 8 * 16
-    assert operator.sensitivity(near(6, "frame")) == 2 * 255**2 * (16 + 4)
+    operator = make_operator("block", Shape(2, 4, 4, 1), 2, 2, 2)
+    assert operator.sensitivity(near(4, "clip")).l2_squared == 255**2 * 16
+    assert operator.sensitivity(near(6, "clip")).l2_squared == 255**2 * (16 + 4)
+    assert operator.sensitivity(near(10**6, "clip")).l2_squared == 255**2 * 8 * 16
+    assert operator.sensitivity(near(6, "frame")).l2_squared == 2 * 255**2 * (16 + 4)
     for name in NAMES:
         with pytest.raises(ValueError, match="no neighbours of a clip"):
-            make_operator(name, ClipShape(2, 4, 4, 1), 2, 2, 2).sensitivity(near(4, "picture"))
+            make_operator(name, Shape(2, 4, 4, 1), 2, 2, 2).sensitivity(near(4, "picture"))
 
 
 @settings(deadline=None, max_examples=150)
@@ -253,9 +245,9 @@ def test_pieces_differ_by_at_most_one(length, data):
 def test_noise_on_the_picture_is_what_was_said_beforehand(name, frames):
     from dpose.privacy.noise import AesNoise, Key
 
-    shape = ClipShape(12, 48, 64, 3)
-    setting = ClipSetting.of(8, "1e-5", "pixels:4", name, k=12 * 16 * 3, pool=12 // frames)
-    plan = ClipPlan.of(setting, shape, "a")
+    shape = Shape(12, 48, 64, 3)
+    setting = ReleaseConfig.of_grid(8, "1e-5", "pixels:4", name, k=12 * 16 * 3, pool=12 // frames)
+    plan = LinearPlan.of(setting, shape, "a")
     grey = np.full((12, 48, 64, 3), 127, np.uint8)
     shown = []
     for seed in range(8):
@@ -267,7 +259,7 @@ def test_noise_on_the_picture_is_what_was_said_beforehand(name, frames):
 
 
 def test_floating_point_stays_within_its_bound():
-    shape = ClipShape(6, 40, 70, 3)
+    shape = Shape(6, 40, 70, 3)
     for groups in (6, 2):
         operator = make_operator("low-pass", shape, 20, 30, groups)
         clip = clip_for(shape, 0)
@@ -286,30 +278,30 @@ def test_floating_point_stays_within_its_bound():
 
 
 def test_random_operators_follow_from_their_public_choice():
-    shape = ClipShape(1, 8, 8, 3)
+    shape = Shape(1, 8, 8, 3)
     one, same, other = (make_operator("random", shape, 4, 4, 1, c) for c in ("a", "a", "b"))
     assert np.array_equal(one.signs, same.signs)
     assert np.array_equal(one.down, same.down)
     assert not np.array_equal(one.signs, other.signs)
-    assert abs(make_operator("random", ClipShape(1, 64, 64, 3), 4, 4, 1, "a").signs.mean()) < 0.05
+    assert abs(make_operator("random", Shape(1, 64, 64, 3), 4, 4, 1, "a").signs.mean()) < 0.05
 
 
 def test_wrong_clips_and_grids_are_refused():
-    operator = make_operator("block", ClipShape(1, 4, 4, 1), 2, 2, 1)
+    operator = make_operator("block", Shape(1, 4, 4, 1), 2, 2, 1)
     for wrong in (np.zeros((4, 5, 1), np.uint8), np.zeros((4, 4, 1)), np.zeros((4, 4, 3), np.uint8)):
         with pytest.raises(ValueError, match="expected"):
             operator.apply(wrong, 1)
     for grid in ((5, 1, 1), (1, 5, 1), (1, 1, 2), (0, 1, 1)):
         with pytest.raises(ValueError, match="does not fit"):
-            make_operator("block", ClipShape(1, 4, 4, 1), *grid)
+            make_operator("block", Shape(1, 4, 4, 1), *grid)
     with pytest.raises(ValueError, match="no operator"):
-        make_operator("wavelet", ClipShape(1, 4, 4, 1), 1, 1, 1)
+        make_operator("wavelet", Shape(1, 4, 4, 1), 1, 1, 1)
     with pytest.raises(ValueError, match="at least 1"):
-        ClipShape(0, 4, 4, 1)
+        Shape(0, 4, 4, 1)
 
 
 class TestDense:
-    SHAPE = ClipShape(2, 3, 2, 3)
+    SHAPE = Shape(2, 3, 2, 3)
     DENSE = GaussianProjection(SHAPE, 5, (1, 2))
 
     def matrix(self):
@@ -325,7 +317,7 @@ class TestDense:
         assert self.DENSE.column_norm == pytest.approx(np.linalg.norm(matrix, axis=1).max(), rel=1e-5)
 
     def test_its_entries_have_variance_one_over_k(self):
-        large = GaussianProjection(ClipShape(1, 60, 60, 3), 16, (3, 4))
+        large = GaussianProjection(Shape(1, 60, 60, 3), 16, (3, 4))
         entries = np.concatenate([part.reshape(-1) for _, part in large.rows()])
         assert entries.mean() == pytest.approx(0, abs=0.002)
         assert entries.var() == pytest.approx(1 / 16, rel=0.02)
@@ -333,15 +325,21 @@ class TestDense:
 
     @pytest.mark.parametrize("m", [1, 2])
     def test_no_neighbour_changes_more(self, m):
-        matrix, bound = self.matrix(), float(self.DENSE.sensitivity(near(m, ONE_FRAME)))
+        matrix, bound = self.matrix(), float(self.DENSE.sensitivity(near(m, ONE_FRAME)).l2_squared)
         found = 0.0
         for pixels in itertools.combinations(range(6), m):
             places = [3 * p + c for p in pixels for c in range(3)]
             for change in signs(3 * m):
                 found = max(found, float(((np.array(change) @ matrix[places]) ** 2).sum()))
         assert 0.2 * bound < found <= bound
-        assert self.DENSE.sensitivity(near(m, "clip")) == self.DENSE.sensitivity(near(m, ONE_FRAME))
-        assert self.DENSE.sensitivity(near(m, "frame")) == 2 * self.DENSE.sensitivity(near(m, ONE_FRAME))
+        assert (
+            self.DENSE.sensitivity(near(m, "clip")).l2_squared
+            == self.DENSE.sensitivity(near(m, ONE_FRAME)).l2_squared
+        )
+        assert (
+            self.DENSE.sensitivity(near(m, "frame")).l2_squared
+            == 2 * self.DENSE.sensitivity(near(m, ONE_FRAME)).l2_squared
+        )
 
 
 # ------------------------------------------------------------------- cases that a draw of examples may leave out
@@ -355,10 +353,10 @@ UNEVEN = pytest.mark.parametrize(("frames", "groups"), [(3, 2), (5, 2), (5, 3), 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_pixel_of_an_uneven_group_is_bounded_exactly(name, frames, groups):
     """Of groups of two lengths the worst is the shorter where values are divided by its root: never the longer."""
-    operator = make_operator(name, ClipShape(frames, 3, 2, 1), 2, 1, groups, choice="a")
+    operator = make_operator(name, Shape(frames, 3, 2, 1), 2, 1, groups, choice="a")
     found = max(worst(operator, [place], [(255,)]) for place in range(frames * 6))
     for scope in ("clip", ONE_FRAME):
-        assert found == pytest.approx(float(operator.sensitivity(near(1, scope))), rel=1e-5)
+        assert found == pytest.approx(float(operator.sensitivity(near(1, scope)).l2_squared), rel=1e-5)
 
 
 @UNEVEN
@@ -366,7 +364,7 @@ def test_one_pixel_of_an_uneven_group_is_bounded_exactly(name, frames, groups):
 @pytest.mark.parametrize("m", [1, 2, 3, 6, 7])
 def test_sums_of_uneven_cells_are_bounded_exactly(frames, groups, channels, m):
     """The largest cells are filled first, in every one of the three scopes."""
-    operator = make_operator("block", ClipShape(frames, 3, 2, channels), 2, 1, groups)
+    operator = make_operator("block", Shape(frames, 3, 2, channels), 2, 1, groups)
     of_frames, of_cells = sorted(lengths(operator)), [4, 2]  # two lines of two pixels, and one
     volumes = sorted((a * t for a in of_cells for t in of_frames), reverse=True)
 
@@ -385,14 +383,14 @@ def test_sums_of_uneven_cells_are_bounded_exactly(frames, groups, channels, m):
     }
     for scope, wanted in squares.items():
         if scope == "clip" or m <= 6:
-            assert operator.sensitivity(near(m, scope)) == 255**2 * channels * wanted
+            assert operator.sensitivity(near(m, scope)).l2_squared == 255**2 * channels * wanted
 
 
 @UNEVEN
 @pytest.mark.parametrize("name", ["low-pass", "random"])
 @pytest.mark.parametrize("m", [1, 2, 6])
 def test_projections_of_uneven_groups_say_what_the_proof_says(name, frames, groups, m):
-    operator = make_operator(name, ClipShape(frames, 3, 2, 3), 2, 2, groups, choice="a")
+    operator = make_operator(name, Shape(frames, 3, 2, 3), 2, 2, groups, choice="a")
     c, shortest = operator.column_norm, min(lengths(operator))
     squares = {
         "clip": min(m, m**2 * c**2 / shortest),
@@ -400,7 +398,7 @@ def test_projections_of_uneven_groups_say_what_the_proof_says(name, frames, grou
         ONE_FRAME: min(m, m**2 * c**2) / shortest,
     }
     for scope, wanted in squares.items():
-        found = operator.sensitivity(near(m, scope))
+        found = operator.sensitivity(near(m, scope)).l2_squared
         assert float(found) == pytest.approx(255**2 * 3 * wanted, rel=2e-6)
         assert found > 255**2 * 3 * wanted * (1 - 1e-15)
 
@@ -408,4 +406,4 @@ def test_projections_of_uneven_groups_say_what_the_proof_says(name, frames, grou
 def test_another_scope_is_refused():
     for name in NAMES:
         with pytest.raises(ValueError, match="no neighbours of a clip"):
-            make_operator(name, ClipShape(2, 2, 2, 1), 1, 1, 1, choice="a").sensitivity(near(1, "picture"))
+            make_operator(name, Shape(2, 2, 2, 1), 1, 1, 1, choice="a").sensitivity(near(1, "picture"))

@@ -8,12 +8,12 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_config import PAPER_K, ClipSetting
+from dpose.release.config import PAPER_K, ReleaseConfig
+from dpose.release.grid import Shape
 from dpose.release.published_dprp import FRAMES_AT_ONCE, DensePlan, GaussianProjection, sigma_1, sigma_2
 
-SHAPE = ClipShape(6, 12, 16, 3)
-SETTING = ClipSetting.of(8, "1e-4", paper=True, k=64)
+SHAPE = Shape(6, 12, 16, 3)
+SETTING = ReleaseConfig.of_grid(8, "1e-4", paper=True, k=64)
 CLIP = np.random.default_rng(0).integers(0, 256, (6, 12, 16, 3)).astype(np.uint8)
 
 
@@ -32,19 +32,19 @@ def test_the_noise_is_theorem_3s_and_theorem_4s():
         / 2
     )
     assert sigma_2(4, 2, 0.02) == pytest.approx(theta * math.sqrt(math.sqrt(2 * math.log(1.25) / 0.02) / 2))
-    first, second = DensePlan.of(ClipSetting.of(8, "1e-4", paper=True), ClipShape(64, 240, 320, 3)).sigmas
+    first, second = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), Shape(64, 240, 320, 3)).sigmas
     assert first == sigma_1(3072, 6.4, 0.8e-4)
     assert second == sigma_2(3072, 8 * (1 - 0.8), 1e-4 * (1 - 0.8))
 
 
 def test_the_budget_may_be_split_otherwise_in_the_papers_mode_alone():
-    plan = DensePlan.of(ClipSetting.of(8, "1e-4", paper=True, split=0.25), ClipShape(64, 240, 320, 3))
+    plan = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True, split=0.25), Shape(64, 240, 320, 3))
     assert plan.sigmas == (sigma_1(3072, 2, 0.25e-4), sigma_2(3072, 6, 0.75e-4))
     with pytest.raises(DposeError, match="only the paper's"):
-        ClipSetting.of(8, "1e-4", split=0.25)
+        ReleaseConfig.of_grid(8, "1e-4", split=0.25)
     for wrong in (0.0, 1.0, float("nan")):
         with pytest.raises(DposeError, match="between 0 and 1"):
-            ClipSetting.of(8, "1e-4", paper=True, split=wrong)
+            ReleaseConfig.of_grid(8, "1e-4", paper=True, split=wrong)
 
 
 def test_the_reconstruction_is_the_papers_line_by_line():
@@ -70,9 +70,11 @@ def test_the_reconstruction_is_the_papers_line_by_line():
 
 
 def test_frames_go_through_in_parts():
-    shape = ClipShape(FRAMES_AT_ONCE + 3, 4, 4, 1)
+    shape = Shape(FRAMES_AT_ONCE + 3, 4, 4, 1)
     clip = np.random.default_rng(1).integers(0, 256, (shape.frames, 4, 4, 1)).astype(np.uint8)
-    plan = DensePlan.of(ClipSetting.of(10**6, "1e-4", paper=True, k=16), shape)  # k = d and hardly any noise
+    plan = DensePlan.of(
+        ReleaseConfig.of_grid(10**6, "1e-4", paper=True, k=16), shape
+    )  # k = d and hardly any noise
     shown = list(plan.run(iter(clip), source()))
     assert len(shown) == shape.frames
     assert np.corrcoef(np.stack(shown).reshape(-1), clip.reshape(-1))[0, 1] > 0.95
@@ -80,7 +82,7 @@ def test_frames_go_through_in_parts():
 
 def test_a_projection_keeps_a_random_part_of_the_picture():
     """X R R^+ without noise: relative error sqrt(1 - k/d)."""
-    shape = ClipShape(1, 24, 24, 3)
+    shape = Shape(1, 24, 24, 3)
     matrix = np.concatenate([p for _, p in GaussianProjection(shape, 120, (5, 6)).rows()]).astype(float)
     picture = np.random.default_rng(2).integers(0, 256, (20, shape.values)) - 127.5
     kept = picture @ matrix @ np.linalg.pinv(matrix)
@@ -89,7 +91,7 @@ def test_a_projection_keeps_a_random_part_of_the_picture():
 
 
 def test_the_statement_claims_nothing_and_says_why():
-    statement = DensePlan.of(ClipSetting.of(8, "1e-4", paper=True), ClipShape(64, 240, 320, 3)).statement()
+    statement = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), Shape(64, 240, 320, 3)).statement()
     assert statement.kind is Kind.PAPER
     assert statement.epsilon is None
     assert statement.verify() is None
@@ -108,6 +110,6 @@ def test_the_statement_claims_nothing_and_says_why():
 
 
 def test_k_is_checked():
-    assert DensePlan.of(ClipSetting.of(8, "1e-4", paper=True), ClipShape(1, 240, 320, 3)).k == PAPER_K
+    assert DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), Shape(1, 240, 320, 3)).k == PAPER_K
     with pytest.raises(DposeError, match="3,072 values cannot be kept"):
-        DensePlan.of(ClipSetting.of(8, "1e-4", paper=True), SHAPE)
+        DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True), SHAPE)

@@ -10,7 +10,8 @@ from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
 from dpose.release.api import pixelize
-from dpose.release.config import Setting
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
 from dpose.release.operators import BlockSums
 from dpose.release.published_pixelization import PaperPlan, multiplier
 from dpose.release.regions import PaperRegions, mirrored
@@ -33,7 +34,7 @@ class Quiet:
 
 def noiseless(picture, monkeypatch, **settings):
     quiet = Quiet()
-    plan = PaperPlan.of(Setting.of(2, 16, **settings), *picture.shape[:2], 1, 255)
+    plan = PaperPlan.of(ReleaseConfig.of(2, 16, **settings), Shape.of(*picture.shape[:2], 1, 255))
     monkeypatch.setattr("dpose.privacy.noise.Stream.generator", lambda stream: quiet)
     return plan.release(picture, AesNoise(Key.from_seed(1))).picture()[:, :, 0], quiet.scales
 
@@ -102,7 +103,7 @@ def test_the_multiplier_is_exact(paper, height, width, block, m):
         other = black.copy().reshape(-1)
         other[list(places)] = 255
         worst = max(worst, sum(averages(other.reshape(height, width))))
-    setting = Setting.of(1, m, block, paper=paper)
+    setting = ReleaseConfig.of(1, m, block, paper=paper)
     assert multiplier(setting, BlockSums(height, width, block), m) == worst / Fraction(255 * m, block**2)
 
 
@@ -111,7 +112,7 @@ def test_the_multiplier_is_exact(paper, height, width, block, m):
     [(1, 1920, 1080, 16, 2), (2, 1920, 1080, 16, 2), (1, 768, 576, 20, 3.125), (2, 768, 576, 20, 4)],
 )
 def test_known_multipliers(paper, width, height, block, times):
-    setting = Setting.of(1, 16, block, paper=paper)
+    setting = ReleaseConfig.of(1, 16, block, paper=paper)
     assert multiplier(setting, BlockSums(height, width, block), 16) == times
     assert multiplier(setting, BlockSums(height, width, block, channels=3), 16) == 3 * times
 

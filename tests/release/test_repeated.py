@@ -14,13 +14,11 @@ import pytest
 
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.video import probe, read_frames
-from dpose.release.api import pixelize
-from dpose.release.clip_config import ClipSetting
-from dpose.release.clips import release_clip, release_file
-from dpose.release.config import Setting
+from dpose.release.api import pixelize, release_array, release_file
+from dpose.release.config import ReleaseConfig
 from dpose.release.files import find_jobs, release_all
+from dpose.release.grid import Shape
 from dpose.release.regions import PrivateRegions
-from dpose.release.video import pixelize_video
 
 SIDE, BLOCK, FRAMES = 128, 4, 6
 GREY = np.full((SIDE, SIDE, 3), 128, np.uint8)
@@ -118,7 +116,7 @@ def test_files_of_one_command_and_of_two(tmp_path):
     shown, names = [], []
     for out in ("one", "two"):
         jobs = find_jobs([str(tmp_path / "in")], tmp_path / out)
-        for job, statement in release_all(jobs, Setting.of(EPSILON, 1, BLOCK)):
+        for job, statement in release_all(jobs, ReleaseConfig.of(EPSILON, 1, BLOCK)):
             assert statement.kind == "private"
             shown.append(read_pixels(job.target))
             names.append(f"{out}/{job.target.name}")
@@ -148,7 +146,7 @@ def test_frames_of_a_video_and_videos_of_two_releases(tmp_path):
     source = a_video(tmp_path / "a.mp4")
     shown, names = [], []
     for out in ("one.mp4", "two.mp4"):
-        statement = pixelize_video(source, tmp_path / out, Setting.of(EPSILON, 1, BLOCK))
+        statement = release_file(probe(source), tmp_path / out, ReleaseConfig.of(EPSILON, 1, BLOCK))
         assert statement.kind == "private"
         shown += luma(tmp_path / out)
         names += [f"{out} {k}" for k in range(FRAMES)]
@@ -158,14 +156,11 @@ def test_frames_of_a_video_and_videos_of_two_releases(tmp_path):
 
 def test_channels_of_a_videos_frames(tmp_path):
     """Of the frames as they are handed to the encoder."""
-    from dpose.media.video import Frame
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.mechanism import Plan
-    from dpose.release.video import released_frames
+    from dpose.release.pixelization import PixelizationPlan, released_frames
 
-    plan = Plan.of(Setting.of(EPSILON, 1, BLOCK), SIDE, SIDE, 3, 255, FRAMES)
-    frames = (Frame(GREY, k, 1) for k in range(FRAMES))
-    shown = [pixels for _, pixels in released_frames(frames, plan, AesNoise(Key.fresh()), 2)]
+    plan = PixelizationPlan.of(ReleaseConfig.of(EPSILON, 1, BLOCK), Shape.of(SIDE, SIDE, 3, 255, FRAMES))
+    shown = list(released_frames([GREY] * FRAMES, plan, AesNoise(Key.fresh()), 2))
     check(shown, range(FRAMES))
 
 
@@ -174,18 +169,18 @@ CLIP = {"k": 3 * (SIDE // BLOCK) ** 2, "pool": 1}
 
 @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
 def test_channels_and_groups_of_a_clip_by_projection(operator):
-    setting = ClipSetting.of(1, "1e-5", 1, operator, **CLIP)
+    setting = ReleaseConfig.of_grid(1, "1e-5", 1, operator, **CLIP)
     clip = np.stack([GREY] * 3)
-    one, other = (release_clip(clip, setting) for _ in range(2))
+    one, other = (release_array(clip, setting) for _ in range(2))
     assert one.statement.kind == "private"
-    check([*one.frames, *other.frames], [*range(3), *(f"again {k}" for k in range(3))])
+    check([*one.picture, *other.picture], [*range(3), *(f"again {k}" for k in range(3))])
 
 
 def test_groups_of_a_video_by_projection_and_videos_of_two_releases(tmp_path):
     source = a_video(tmp_path / "a.mp4")
     shown, names = [], []
     for out in ("one.mp4", "two.mp4"):
-        release_file(probe(source), tmp_path / out, ClipSetting.of(1, "1e-5", 1, **CLIP))
+        release_file(probe(source), tmp_path / out, ReleaseConfig.of_grid(1, "1e-5", 1, **CLIP))
         shown += luma(tmp_path / out)
         names += [f"{out} {k}" for k in range(FRAMES)]
     check(shown, names, 10)

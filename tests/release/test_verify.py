@@ -21,20 +21,18 @@ from dpose.privacy.exact import GaussianEvent
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, follows
-from dpose.release.api import pixelize
+from dpose.release.api import pixelize, release_file
 from dpose.release.archive import pack_archive
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_config import ClipSetting
-from dpose.release.clip_plan import ClipPlan
-from dpose.release.clip_statements import clip_statement
-from dpose.release.config import Setting
+from dpose.release.config import ReleaseConfig
 from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.files import find_jobs, release_all, restore
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan
 from dpose.release.obfuscate import obfuscate_file
 from dpose.release.recompute import recorded_plan
 from dpose.release.sealing import sealed as seal_of
+from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
-from dpose.release.video import pixelize_video
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (48, 64)).astype(np.uint8)
@@ -78,8 +76,8 @@ class TestForgedNumbers:
     def test_one_channel_for_a_coloured_video(self, tmp_path):
         target = tmp_path / "b.mp4"
         dpose.release_video(write_clip(tmp_path / "a.mp4"), target, 8, "1e-5", 4)
-        plan = ClipPlan.of(ClipSetting.of(8, "1e-5", 4), ClipShape(9, 32, 48, 1))
-        forged = clip_statement(plan, seeded=False)
+        plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 4), Shape(9, 32, 48, 1))
+        forged = release_statement(plan, seeded=False)
         sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
         refused(target, "channels 3")
 
@@ -88,7 +86,7 @@ class TestForgedNumbers:
         for name in ("b.mp4", "c.mkv"):
             dpose.release_video(source, tmp_path / name, 8, "1e-5", 4)
             verify_release(tmp_path / name)
-        pixelize_video(source, tmp_path / "d.mp4", Setting.of(2, 4, 8))
+        release_file(probe(source), tmp_path / "d.mp4", ReleaseConfig.of(2, 4, 8))
         verify_release(tmp_path / "d.mp4")
 
     @pytest.mark.parametrize("release", ["projection", "pixelization"])
@@ -98,7 +96,7 @@ class TestForgedNumbers:
         if release == "projection":
             made = dpose.release_video(source, target, 8, "1e-5", 4)
         else:
-            made = pixelize_video(source, target, Setting.of(2, "pixels:4", 8))
+            made = release_file(probe(source), target, ReleaseConfig.of(2, "pixels:4", 8))
         (event,) = made.events
         # nine frames' worth of noise on one release: it adds up, and is not what was done
         forged = replace(made, events=(replace(event, steps=9),), epsilon=made.epsilon * 9, seal="")
@@ -187,7 +185,7 @@ class TestSound:
 
         def run(target, keep):
             if request.param == "pixelize":
-                return pixelize_video(source, target, Setting.of(2, 4, 8), keep_sound=keep)
+                return release_file(probe(source), target, ReleaseConfig.of(2, 4, 8), keep_sound=keep)
             if request.param == "obfuscate":
                 return obfuscate_file(probe(source), target, "blur", keep_sound=keep)
             return dpose.release_video(source, target, 8, "1e-5", 4, keep_sound=keep)
@@ -230,7 +228,7 @@ class TestSeal:
         """A sealed release as dpose writes it: its path, statement, and a function that writes an edited one."""
         path = folder / f"a{suffix}"
         if suffix == ".mp4":
-            pixelize_video(write_clip(folder / "source.mp4"), path, Setting.of(2, 4, 8), **more)
+            release_file(probe(write_clip(folder / "source.mp4")), path, ReleaseConfig.of(2, 4, 8), **more)
             statement, line = embed.read_sidecar(path)
 
             def edit(changed, line=line):
@@ -322,7 +320,7 @@ class TestSeal:
     def test_a_picture_and_its_archive_carry_one_seal(self, tmp_path):
         (tmp_path / "in.png").write_bytes(encode_image(COLOUR, ".png"))
         jobs = find_jobs([str(tmp_path / "in.png")], tmp_path / "out")
-        list(release_all(jobs, Setting.of(2, 4, 16)))
+        list(release_all(jobs, ReleaseConfig.of(2, 4, 16)))
         restore(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
         seals = {read_stamp(p.read_bytes(), "a")[0].seal for p in (jobs[0].target, tmp_path / "b.jpg")}
         seals.add(verify_release(tmp_path / "out" / "000001.npz")[0].seal)

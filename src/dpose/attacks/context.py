@@ -16,7 +16,7 @@ from dpose.attacks.identities import Identities, IdentitySpec, PersonPictures, o
 from dpose.attacks.transforms import RAW, Transform, all_transforms, epsilon_of_all
 from dpose.errors import DposeError
 from dpose.privacy.rounding import upper
-from dpose.release.config import Setting, parse_neighbours
+from dpose.release.config import ReleaseConfig, parse_neighbours
 
 ATTACKERS = ("plain", "adaptive")
 NO_PROOF = (
@@ -69,7 +69,7 @@ class AttackConfig:
             raise DposeError("two people are needed to mistake one for the other", "--identities")
         if not all(64 <= side <= 1024 and side % 8 == 0 for side in self.size):
             raise DposeError("sides must be multiples of 8 between 64 and 1024", "--size")
-        if parse_neighbours(self.neighbours)[1]:
+        if parse_neighbours(self.neighbours)[0] == "frame":
             raise DposeError("pictures have no frames", "--neighbours", "write pixels:M")
 
     @property
@@ -120,7 +120,7 @@ class AttackConfig:
 
     def caveats(self) -> tuple[str, ...]:
         """What a reader of the results must know."""
-        m = Setting.of(self.epsilons[0], self.neighbours, 1).m
+        m = ReleaseConfig.of(self.epsilons[0], self.neighbours, 1).m
         said = [NO_PROOF]
         if "dp" in self.releases:
             value = "the value of any single pixel" if m == 1 else f"the values of any {m} pixels"

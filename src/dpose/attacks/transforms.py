@@ -15,9 +15,10 @@ from dpose.attacks.identities import PersonPictures, Picture, Progress
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
-from dpose.release.config import Setting
-from dpose.release.mechanism import Plan
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
 from dpose.release.obfuscate import PLAIN_SIGMA
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions
 from dpose.training.public_view import PublicView
 
@@ -116,7 +117,7 @@ def private_grid(
         DposeError: a number that is out of range whatever it meets, or no combination that can be made.
     """
     for epsilon, block in product(epsilons, blocks):
-        Setting.of(epsilon, neighbours, block)
+        ReleaseConfig.of(epsilon, neighbours, block)
     found, refused = list[Transform](), list[DposeError]()
     for block, parts, epsilon in product(blocks, subdivisions, epsilons):
         try:
@@ -136,12 +137,12 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Transf
         DposeError: a setting is out of range.
     """
     regions = PrivateRegions() if parts > 1 else None
-    setting = Setting.of(epsilon, neighbours, block, 0, parts, regions)
+    config = ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions)
 
     @lru_cache(maxsize=8)
-    def plan(height: int, width: int, channels: int) -> Plan:
-        bound = bind(setting, height, width, channels, 255)
-        assert isinstance(bound, Plan)
+    def plan(height: int, width: int, channels: int) -> PixelizationPlan:
+        bound = bind(config, Shape.of(height, width, channels))
+        assert isinstance(bound, PixelizationPlan)
         return bound
 
     def apply(picture: Picture, seed: int) -> Picture:
@@ -216,5 +217,5 @@ def _seed(text: str) -> int:
 
 def epsilon_of_all(neighbours: str, epsilon: str, size: tuple[int, int]) -> float:
     """What the guarantee comes to for pictures of `size` that differ everywhere."""
-    setting = Setting.of(epsilon, neighbours, 1)
-    return float(setting.epsilon) * size[0] * size[1] / setting.m
+    config = ReleaseConfig.of(epsilon, neighbours, 1)
+    return float(config.epsilon) * size[0] * size[1] / config.pixels

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from dpose.cli.names import KeepNames, Rename, check_names, say_names
-from dpose.errors import DposeError, naming
+from dpose.cli.options import unfolded
+from dpose.cli.release_options import Explain, OutputOptions, Seed, say_sum, tell_each
+from dpose.errors import naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
@@ -22,13 +22,13 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(
         epilog="Example: dpose release-video ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4"
-    )(release_video)
-    app.command(epilog="Example: dpose obfuscate ward.mp4 --method face-blur --out blurred.mp4")(obfuscate)
+    )(unfolded(release_video))
+    app.command(epilog="Example: dpose obfuscate ward.mp4 --method face-blur --out blurred.mp4")(
+        unfolded(obfuscate)
+    )
 
 
 Paths = Annotated[list[str], typer.Argument(help="Videos, folders of them, globs.")]
-Out = Annotated[Path | None, typer.Option(help="A folder, or the name of one video.")]
-KeepAudio = Annotated[bool, typer.Option("--keep-audio", help="Copy the sound, unprotected.")]
 
 
 def release_video(
@@ -37,7 +37,7 @@ def release_video(
         str, typer.Option(help="Privacy budget of each video, as a whole. 0.5, 2 or 1/3: taken exactly.")
     ],
     delta: Annotated[str, typer.Option(help="Probability that the bound may fail, above 0. Say 1e-5.")],
-    out: Out = None,
+    output: OutputOptions,
     neighbours: Annotated[
         str | None,
         typer.Option(
@@ -72,23 +72,17 @@ def release_video(
         float | None,
         typer.Option(help="With --paper: b, the budget's share for the projection. Default: 0.8."),
     ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")
-    ] = False,
-    keep_audio: KeepAudio = False,
-    keep_names: KeepNames = False,
-    rename: Rename = False,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
-    ] = None,
+    explain: Explain = False,
+    seed: Seed = None,
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.clip_config import SPLIT, ClipSetting
-    from dpose.release.clip_statements import explain_clip
-    from dpose.release.clips import bind_clip, release_file, shape_of
+    from dpose.release.api import bind, release_file, shape_of
+    from dpose.release.config import SPLIT, ReleaseConfig
+    from dpose.release.explain import explain_plan
+    from dpose.release.files import find_videos
 
-    chosen = ClipSetting.of(
+    config = ReleaseConfig.of_grid(
         epsilon,
         delta,
         neighbours,
@@ -101,43 +95,35 @@ def release_video(
         split=SPLIT if split is None else split,
     )
     console = Console()
-    check_names(keep_names, rename)
-    found = _found(paths, out, explain, keep_names)
+    found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
     for job, info in found:
         with naming(info.path):
-            plan = bind_clip(chosen, shape_of(info), AesNoise(Key.fresh()))
+            plan = bind(config, shape_of(info), AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_clip(plan):
+        for line in explain_plan(plan):
             console.print(f"  {line}", highlight=False)
     if explain:
         return
 
     def release(number: int, job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
         own = None if seed is None else seed + number
-        return release_file(info, job.target, chosen, seed=own, keep_sound=keep_audio, progress=progress)
-
-    names = _remember(found, out)
-    _each(found, release, console)
-    if len(found) > 1:
-        console.print(
-            "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
-            highlight=False,
+        return release_file(
+            info, job.target, config, seed=own, keep_sound=output.keep_audio, progress=progress
         )
-    say_names(names, keep_names, console)
+
+    _write_each(found, output, release, console)
 
 
 def obfuscate(
     paths: Paths,
     method: Annotated[str, typer.Option(help="isr-32x24, isr-16x12, face-blur, blur or pixelate.")],
-    out: Out = None,
-    keep_audio: KeepAudio = False,
-    keep_names: KeepNames = False,
-    rename: Rename = False,
+    output: OutputOptions,
     seed: Annotated[
         int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
     ] = None,
 ) -> None:
     """Obscure videos in ways that guarantee nothing, to compare private ones with."""
+    from dpose.release.files import find_videos
     from dpose.release.obfuscate import check_method, obfuscate_file
 
     check_method(method)
@@ -145,44 +131,31 @@ def obfuscate(
 
     def run(number: int, job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
         own = None if seed is None else seed + number
-        return obfuscate_file(info, job.target, method, seed=own, keep_sound=keep_audio, progress=progress)
+        return obfuscate_file(
+            info, job.target, method, seed=own, keep_sound=output.keep_audio, progress=progress
+        )
 
-    check_names(keep_names, rename)
-    found = _found(paths, out, False, keep_names)
-    names = _remember(found, out)
-    _each(found, run, console)
-    say_names(names, keep_names, console)
-
-
-def _found(
-    paths: list[str], out: Path | None, explain: bool, keep_names: bool
-) -> list[tuple[Job, VideoInfo]]:
-    from dpose.release.clips import find_videos
-
-    if out is None and not explain:
-        raise DposeError("releasing needs --out", fix="name a folder or a video")
-    return find_videos(paths, out or Path("released"), keep_names=keep_names)
+    found = find_videos(paths, output.folder(), keep_names=output.keep_names)
+    _write_each(found, output, run, console, guaranteed=False)
 
 
-def _remember(found: list[tuple[Job, VideoInfo]], out: Path | None) -> Path | None:
+def _write_each(
+    found: list[tuple[Job, VideoInfo]],
+    output: OutputOptions,
+    run: Callable[[int, Job, VideoInfo, Callable[[], None]], PrivacyStatement],
+    console: Console,
+    *,
+    guaranteed: bool = True,
+) -> None:
     from dpose.release.files import record_names
 
-    return record_names([job for job, _ in found], out or Path("released"))
+    names = record_names([job for job, _ in found], output.folder())
 
-
-def _each(found: list[tuple[Job, VideoInfo]], run: Any, console: Console) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    shown: list[str] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        frames = bar.add_task("frames", total=sum(info.frames for _, info in found))
+    def each(advance: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
         for number, (job, info) in enumerate(found):
-            statement = run(number, job, info, lambda: bar.advance(frames))
-            text = statement.paragraph()
-            if text not in shown:  # one statement often holds for a whole folder
-                shown.append(text)
-                bar.console.print(text + "\n", highlight=False)
-            bar.console.print(
-                f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
-            )
+            yield job, run(number, job, info, advance)
+
+    tell_each(each, len(found), sum(info.frames for _, info in found), console)
+    if guaranteed:
+        say_sum(len(found), console)
+    output.say_names(names, console)

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dpose.cli.names import KeepNames, Rename, check_names, say_names
+from dpose.cli.options import unfolded
+from dpose.cli.release_options import Explain, OutputOptions, Seed, say_sum, tell_each
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.release.config import Regions, Setting
-    from dpose.release.files import Job
+    from dpose.release.config import Regions
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(
         epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --block 16 --out released/"
-    )(pixelize)
+    )(unfolded(pixelize))
     app.command(epilog="Example: dpose restore released/a.npz a.png")(restore)
 
 
@@ -33,9 +32,7 @@ def pixelize(
             help="Privacy budget of each picture or clip, as a whole. 0.5, 2 or 1/3: taken exactly."
         ),
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="A folder, or the name of one picture, archive or video.")
-    ] = None,
+    output: OutputOptions,
     neighbours: Annotated[
         str,
         typer.Option(
@@ -71,26 +68,18 @@ def pixelize(
     paper: Annotated[
         int | None, typer.Option(help="Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.")
     ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say what the setting means; release nothing.")
-    ] = False,
-    keep_audio: Annotated[
-        bool, typer.Option("--keep-audio", help="Copy a video's sound, unprotected.")
-    ] = False,
-    keep_names: KeepNames = False,
-    rename: Rename = False,
+    explain: Explain = False,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Pictures or frames in work at a time.")] = 1,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
-    ] = None,
+    seed: Seed = None,
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages."""
-    from dpose.release.config import Setting
-    from dpose.release.files import find_jobs, record_names
+    from dpose.release.config import ReleaseConfig
+    from dpose.release.explain import explain_plan
+    from dpose.release.files import find_jobs, plan_of, record_names, release_all
 
     console = Console()
-    chosen = Setting.of(
+    config = ReleaseConfig.of(
         epsilon,
         neighbours,
         block,
@@ -99,17 +88,25 @@ def pixelize(
         _regions(regions, quantile, threshold, segmenter, stage_one),
         paper,
     )
-    if out is None and not explain:
-        raise DposeError("releasing needs --out", fix="name a folder, or use --explain to release nothing")
-    check_names(keep_names, rename)
-    folder = out or Path("released")
-    jobs = find_jobs(paths, folder, keep_names=keep_names, suffix=".jpg" if jpeg else ".png")
+    folder = output.folder(explain=explain)
+    jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
     if explain:
-        _explain(jobs, chosen, console)
+        for job in jobs:
+            console.print(f"{job.source}:", highlight=False, soft_wrap=True)
+            for line in explain_plan(*plan_of(job.source, config)):
+                console.print(f"  {line}", highlight=False)
         return
     names = record_names(jobs, folder)
-    _release(jobs, chosen, console, seed=seed, workers=workers, keep_sound=keep_audio)
-    say_names(names, keep_names, console)
+    tell_each(
+        lambda advance: release_all(
+            jobs, config, seed=seed, workers=workers, keep_sound=output.keep_audio, progress=advance
+        ),
+        len(jobs),
+        None if any(job.video for job in jobs) else 0,
+        console,
+    )
+    say_sum(len(jobs), console)
+    output.say_names(names, console)
 
 
 def restore(
@@ -164,58 +161,3 @@ def _regions(
     if kind == "paper" and mask:
         return PaperRegions(PublicRegions.from_file(mask).pixels)
     raise DposeError(f"must be private, public:MASK or paper:MASK, not {text!r}", "regions")
-
-
-def _explain(jobs: list[Job], setting: Setting, console: Console) -> None:
-    from dpose.release.explain import explain_picture
-    from dpose.release.files import picture_plan
-    from dpose.release.video import video_plan
-
-    for job in jobs:
-        console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        if job.video:
-            info, plan = video_plan(job.source, setting)
-            lines = explain_picture(plan, info.rate)
-        else:
-            lines = explain_picture(picture_plan(job.source, setting))
-        for line in lines:
-            console.print(f"  {line}", highlight=False)
-
-
-def _release(
-    jobs: list[Job],
-    setting: Setting,
-    console: Console,
-    *,
-    seed: int | None,
-    workers: int,
-    keep_sound: bool,
-) -> None:
-    from dpose.release.files import release_all
-
-    shown: list[str] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("files", total=len(jobs))
-        frames = bar.add_task("frames", total=None, visible=any(job.video for job in jobs))
-        for job, statement in release_all(
-            jobs,
-            setting,
-            seed=seed,
-            workers=workers,
-            keep_sound=keep_sound,
-            progress=lambda: bar.advance(frames),
-        ):
-            bar.advance(task)
-            text = statement.paragraph()
-            if text not in shown:  # one statement often holds for a whole folder
-                shown.append(text)
-                bar.console.print(text + "\n", highlight=False)
-            bar.console.print(
-                f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
-            )
-    if len(jobs) > 1:
-        console.print(
-            "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
-            highlight=False,
-        )

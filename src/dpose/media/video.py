@@ -1,11 +1,14 @@
-"""Videos in and out, frame by frame: time stamps kept, everything else dropped unless asked for.
+"""Videos in and out, frame by frame (PyAV): time stamps kept, everything else dropped unless asked for.
 
     info = probe("clip.mp4")
-    with open_writer(Path("out.mp4"), info) as writer:
-        for frame in read_frames("clip.mp4", info):
+    with open_writer(Path("out.mp4"), info) as (writer, temporary):
+        for frame in read_frames(info):
             writer.add(frame.pixels, frame.pts, frame.duration)
+    settle(temporary, Path("out.mp4"))
 
-Nothing is held but the frames in work, so memory does not depend on the length.
+Nothing is held but the frames in work, so memory does not depend on the length. A video that is not whole is refused,
+since what is released or learnt from must be what the statement counts. `VideoReader` reads one as far as it goes, for
+who only wants to see it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpe
 
 WRITABLE = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
-MAX_PIXELS = 100_000_000
+MAX_FRAME_PIXELS = 100_000_000
 """Larger frames are refused before they are decoded."""
 
 
@@ -52,6 +55,8 @@ class VideoInfo:
         sound: Whether it has sound.
         stamped: Whether frames have time stamps of their own; an AVI's follow from their number.
         rotation: Degrees that a player turns the picture by, counter-clockwise: 0, 90, 180 or 270.
+        length: How long its pictures are declared to last, in seconds; None where nothing says.
+        whole_length: As `length`, of all that the container holds.
     """
 
     path: Path
@@ -64,6 +69,8 @@ class VideoInfo:
     sound: bool
     stamped: bool
     rotation: int
+    length: Fraction | None = None
+    whole_length: Fraction | None = None
 
     @property
     def channels(self) -> int:
@@ -86,43 +93,77 @@ class Frame:
     duration: int
 
 
-def probe(path: str | Path) -> VideoInfo:
+def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
     """What a video says about itself. Decodes one frame; reads packets where frames may be trimmed or not declared.
+
+    Args:
+        path: The file.
+        lenient: Take one that is damaged or ends early too; `frames` is 0 then where none are declared.
 
     Raises:
         DposeError: the file is missing, no video, damaged, or ends before its declared length.
     """
     path = Path(path)
+    damage = Damage() if lenient else None
     with _opened(path) as container:
         stream = _stream(container, path)
         size = stream.codec_context
-        if size.width * size.height > MAX_PIXELS:
+        if size.width * size.height > MAX_FRAME_PIXELS:
             raise DposeError(f"frames of {size.width} x {size.height} are larger than allowed", str(path))
-        first = next(iter(container.decode(stream)), None)
+        first = next(
+            (
+                frame
+                for packet in _packets_of(container, [stream], damage)
+                for frame in _decoded(packet, damage)
+            ),
+            None,
+        )
         if first is None:
             raise DposeError("has no frame that can be decoded", str(path))
         rotation = int(round(getattr(first, "rotation", 0) / 90) * 90) % 360
         turned = rotation in (90, 270)
         rate = stream.average_rate or stream.guessed_rate or Fraction(25)
-        base = stream.time_base or 1 / rate
+        base = Fraction(stream.time_base or 1 / rate)
         grey = str(first.format.name).startswith("gray")
         frames, sound = int(stream.frames), bool(container.streams.audio)
         stamped, edited = container.format.name != "avi", "mp4" in container.format.name
-    if frames < 1:
-        frames = _counted(path)
-    elif edited:
-        frames = shown_frames(path, frames)
+        length = None if stream.duration is None else stream.duration * base
+        whole = None if container.duration is None else Fraction(container.duration, av.time_base)
+    with contextlib.suppress(DposeError) if lenient else contextlib.nullcontext():
+        if frames < 1:
+            frames = 0 if lenient else _counted(path)
+        elif edited:
+            frames = shown_frames(path, frames)
     width, height = (first.height, first.width) if turned else (first.width, first.height)
     return VideoInfo(
-        path, width, height, frames, Fraction(rate), Fraction(base), grey, sound, stamped, rotation
+        path, width, height, frames, Fraction(rate), base, grey, sound, stamped, rotation, length, whole
     )
 
 
-def read_frames(info: VideoInfo, writer: VideoWriter | None = None) -> Iterator[Frame]:
+@dataclass
+class Damage:
+    """What was passed over of a video that is not whole.
+
+    Attributes:
+        packets: That could not be read or decoded.
+    """
+
+    packets: int = 0
+
+
+def read_frames(
+    info: VideoInfo, writer: VideoWriter | None = None, damage: Damage | None = None
+) -> Iterator[Frame]:
     """All frames in order; a `writer` that keeps sound is handed the sound's packets on the way.
 
+    Args:
+        info: The video.
+        writer: Takes the sound.
+        damage: Counts what cannot be decoded, which is passed over then. None refuses it.
+
     Raises:
-        DposeError: a frame cannot be decoded, or there are fewer or more of them than `info` says.
+        DposeError: a frame has another size than the first; without `damage` also if one cannot be decoded, or there
+            are fewer or more of them than `info` says.
     """
     with _opened(info.path) as container:
         stream = _stream(container, info.path)
@@ -130,7 +171,7 @@ def read_frames(info: VideoInfo, writer: VideoWriter | None = None) -> Iterator[
         sound = container.streams.audio[0] if writer is not None and writer.keeps_sound else None
         count, last = 0, -1
         primer = None
-        for packet in container.demux([stream, *([sound] if sound else [])]):
+        for packet in _packets_of(container, [stream, *([sound] if sound else [])], damage):
             if sound is not None and packet.stream.type == "audio":
                 assert writer is not None
                 # what an edit list cuts away is not heard and stays behind, but for the one packet that a decoder of
@@ -143,17 +184,17 @@ def read_frames(info: VideoInfo, writer: VideoWriter | None = None) -> Iterator[
                         primer = None
                     writer.add_sound(packet)
                 continue
-            for picture in packet.decode():
+            for picture in _decoded(packet, damage):
                 if (picture.height, picture.width) != (first_size := _stored_size(info)):
                     raise DposeError(
                         f"frame {count + 1} is {picture.width} x {picture.height}, not {first_size[1]} x "
                         f"{first_size[0]} as the first",
                         str(info.path),
                     )
-                pts = _stamp(picture, info, count, last)
+                pts = _stamp(picture, info, count, last, damage is not None)
                 yield Frame(_pixels(picture, info), pts, int(picture.duration or 0))
                 count, last = count + 1, pts
-    if count != info.frames:
+    if count != info.frames and damage is None:
         raise DposeError(
             f"the video {'ends early' if count < info.frames else 'is longer than it says'}: {count} of "
             f"{info.frames} frames could be decoded",
@@ -162,16 +203,61 @@ def read_frames(info: VideoInfo, writer: VideoWriter | None = None) -> Iterator[
         )
 
 
+class VideoReader:
+    """A video as far as it can be read, once.
+
+    Iterating yields (frame, time): uint8 (H, W, 3) RGB, turned upright, and the time since the first frame in seconds,
+    an exact fraction. Frames that cannot be decoded are passed over; when the iteration is over, `whole` says whether
+    there were none, `damage` how many packets were, and `missing` how many frames fewer came out than the file
+    announces.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DposeError: the file is missing, no video, cut off before its index, or its pictures are too large.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.info = probe(path, lenient=True)
+        self.damage = Damage()
+        self.read = 0
+        self._latest = Fraction(0)
+
+    @property
+    def missing(self) -> int:
+        """How many frames fewer were read than the file announces; 0 where it announces none."""
+        return max(0, self.info.frames - self.read)
+
+    @property
+    def whole(self) -> bool:
+        """After the iteration: whether all came out that the file announces, by number or by length."""
+        length = self.info.length or self.info.whole_length
+        short = length is not None and self._latest + 2 / self.info.rate < length
+        return not (self.damage.packets or self.missing or short)
+
+    def __iter__(self) -> Iterator[tuple[NDArray[np.uint8], Fraction]]:
+        first = 0
+        for frame in read_frames(self.info, damage=self.damage):
+            first = first if self.read else frame.pts
+            self._latest = (frame.pts - first) * self.info.time_base
+            self.read += 1
+            yield frame.pixels.repeat(3, 2) if self.info.grey else frame.pixels, self._latest
+
+
 class VideoWriter:
     """Encodes frames (H.264) with the time stamps they are given; made by `open_writer`."""
 
-    def __init__(self, container: Any, info: VideoInfo, quality: int, sound: Any) -> None:
-        self._container = container
+    def __init__(
+        self, path: Path, container: Any, info: VideoInfo, quality: int, sound: Any, pad: bool
+    ) -> None:
+        self._path, self._container = path, container
         self._sound = container.add_stream_from_template(sound) if sound is not None else None
         stream = container.add_stream("libx264", rate=info.rate)
-        stream.width, stream.height = info.width, info.height
+        grown = (info.height % 2, info.width % 2) if pad else (0, 0)
+        stream.height, stream.width = info.height + grown[0], info.width + grown[1]
         # half-size chroma needs even sides
-        even = info.width % 2 == 0 and info.height % 2 == 0
+        even = stream.width % 2 == 0 and stream.height % 2 == 0
         stream.pix_fmt = "yuv420p" if even else "yuv444p"
         stream.codec_context.time_base = info.time_base
         stream.time_base = info.time_base
@@ -179,7 +265,9 @@ class VideoWriter:
         stream.codec_context.max_b_frames = 0
         stream.options = {"crf": str(quality), "preset": "veryfast"}
         stream.thread_type = "AUTO"
-        self._stream, self._base = stream, info.time_base
+        self._stream, self._info, self._grown = stream, info, grown
+        self._last: int | None = None
+        self._held: Any = None
         self._durations: dict[int, int] = {}
 
     @property
@@ -187,20 +275,35 @@ class VideoWriter:
         """Whether sound is copied."""
         return self._sound is not None
 
-    def add(self, pixels: NDArray[np.uint8], pts: int, duration: int) -> None:
+    def add(self, pixels: NDArray[np.uint8], pts: int, duration: int | None = None) -> None:
         """Encode one frame.
 
         Args:
             pixels: uint8, (H, W, C).
-            pts: Time stamp, in ticks.
-            duration: In ticks.
+            pts: Time stamp, in ticks; later than the frame's before.
+            duration: In ticks; 0 where nobody knows. None for as long as the next frame begins, and for the last one as
+                the original's length says, or its rate.
+
+        Raises:
+            ValueError: another size than the video's, or a time that is not later.
         """
+        size = (self._info.height, self._info.width)
+        if pixels.shape[:2] != size:
+            raise ValueError(f"a frame of {pixels.shape[:2]} in a video of {size}")
+        if self._last is not None and pts <= self._last:
+            raise ValueError(f"the time stamp {pts} is not later than the one before, {self._last}")
+        self._release(pts)
+        self._last = pts
+        if any(self._grown):
+            pixels = np.pad(pixels, ((0, self._grown[0]), (0, self._grown[1]), (0, 0)), mode="edge")
         grey = pixels.shape[2] == 1
         array = np.ascontiguousarray(pixels[:, :, 0] if grey else pixels)
-        picture = av.VideoFrame.from_ndarray(array, format="gray" if grey else "rgb24")
-        picture.pts, picture.time_base = pts, self._base
-        self._durations[pts] = duration
-        self._write(self._stream.encode(picture))
+        picture: Any = av.VideoFrame.from_ndarray(array, format="gray" if grey else "rgb24")
+        picture.pts, picture.time_base = pts, self._info.time_base
+        if duration is None:
+            self._held = picture
+        else:
+            self._encode(picture, duration)
 
     def add_sound(self, packet: Any) -> None:
         """Copy one packet of the original's sound."""
@@ -208,8 +311,27 @@ class VideoWriter:
         self._container.mux(packet)
 
     def finish(self) -> None:
-        """Write what the encoder still holds."""
+        """Write what the encoder still holds.
+
+        Raises:
+            DposeError: there was no frame.
+        """
+        if self._last is None:
+            raise DposeError("not one frame to write", str(self._path))
+        tick, length = self._info.time_base, self._info.length
+        end = 0 if length is None else round(length / tick)
+        self._release(end if end > self._last else self._last + max(1, round(1 / (self._info.rate * tick))))
         self._write(self._stream.encode(None))
+
+    def _release(self, until: int) -> None:
+        """Encode the frame that waited to know how long it is shown."""
+        if self._held is not None:
+            self._encode(self._held, until - self._held.pts)
+            self._held = None
+
+    def _encode(self, picture: Any, duration: int) -> None:
+        self._durations[picture.pts] = duration
+        self._write(self._stream.encode(picture))
 
     def _write(self, packets: Any) -> None:
         for packet in packets:
@@ -222,7 +344,7 @@ class VideoWriter:
 
 @contextlib.contextmanager
 def open_writer(
-    path: Path, info: VideoInfo, *, keep_sound: bool = False, quality: int = 18
+    path: Path, info: VideoInfo, *, keep_sound: bool = False, quality: int = 18, pad: bool = False
 ) -> Iterator[tuple[VideoWriter, Path]]:
     """A writer for a video like `info`, and the temporary file beside `path` that it writes to.
 
@@ -233,6 +355,8 @@ def open_writer(
         info: The original.
         keep_sound: Copy the original's sound, unchanged.
         quality: x264's constant rate factor; 0 is lossless, 18 hardly visible.
+        pad: Where a side has an odd number of pixels repeat its last row or column, so that every player shows it, in
+            place of keeping the size with colours of full size.
 
     Raises:
         DposeError: another suffix, a sound that the container cannot hold, a full disk.
@@ -256,7 +380,7 @@ def open_writer(
             # global_header etc. follow from the format; the original's metadata is not copied
             with av.open(str(temporary), "w", format=WRITABLE[path.suffix.lower()]) as container:
                 try:
-                    writer = VideoWriter(container, info, quality, sound)
+                    writer = VideoWriter(path, container, info, quality, sound, pad)
                 except (av.error.FFmpegError, ValueError) as error:
                     raise DposeError("this format cannot be written: " + _told(error), str(path)) from error
                 yield writer, temporary
@@ -293,9 +417,18 @@ def settle(temporary: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
+def video_file(path: Path, info: VideoInfo, *, pad: bool = False) -> Iterator[VideoWriter]:
+    """`open_writer` and `settle`: the video stands under its name where the block ends well, and not at all else."""
+    with open_writer(path, info, pad=pad) as (writer, temporary):
+        yield writer
+    settle(temporary, path)
+
+
+@contextlib.contextmanager
 def _opened(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
     try:
-        with av.open(str(path), options=options or {}) as container:
+        # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
+        with av.open(os.fspath(path.resolve()), options=options or {}) as container:
             yield container
     except FileNotFoundError as error:
         raise DposeError("there is no such file", str(path)) from error
@@ -306,7 +439,33 @@ def _opened(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
 def _stream(container: Any, path: Path) -> Any:
     if not container.streams.video:
         raise DposeError("has no video in it", str(path))
+    if getattr(container.streams.video[0], "codec_context", None) is None:
+        raise DposeError("the video cannot be decoded: nothing here knows how", str(path))
     return container.streams.video[0]
+
+
+def _packets_of(container: Any, streams: list[Any], damage: Damage | None) -> Iterator[Any]:
+    packets = container.demux(streams)
+    while True:
+        try:
+            packet = next(packets)
+        except StopIteration:
+            return
+        except (av.error.FFmpegError, OSError):  # the file ends in the middle of a packet
+            if damage is None:
+                raise
+            damage.packets += 1
+            return
+        yield packet
+
+
+def _decoded(packet: Any, damage: Damage | None) -> Iterator[Any]:
+    try:
+        yield from packet.decode()
+    except av.error.FFmpegError:
+        if damage is None:
+            raise
+        damage.packets += 1
 
 
 def shown_frames(path: Path, declared: int) -> int:
@@ -367,9 +526,11 @@ def _stored_size(info: VideoInfo) -> tuple[int, int]:
     return (info.width, info.height) if info.rotation in (90, 270) else (info.height, info.width)
 
 
-def _stamp(picture: Any, info: VideoInfo, count: int, last: int) -> int:
-    if info.stamped and picture.pts is not None and (count == 0 or picture.pts > last):
-        return int(picture.pts)
+def _stamp(picture: Any, info: VideoInfo, count: int, last: int, lenient: bool) -> int:
+    # an AVI has decoding times alone, which are of use where frames were passed over
+    stamp = picture.pts if info.stamped else picture.dts if lenient else None
+    if stamp is not None and (count == 0 or stamp > last):
+        return int(stamp)
     # no usable stamp: one frame after the last
     return last + max(1, round(1 / (info.rate * info.time_base))) if count else 0
 

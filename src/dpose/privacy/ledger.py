@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -30,8 +29,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from filelock import FileLock
+
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder, write_private
+from dpose.files import explain_os_error, fsync_folder, take_lock, write_private
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
@@ -50,10 +51,10 @@ __all__ = [
 class Ledger:
     """The one writer of a ledger file. Open it with `create` or `append_to`; it stays locked until closed."""
 
-    def __init__(self, path: Path, descriptor: int, entries: Sequence[Entry], state_dir: Path | None) -> None:
+    def __init__(self, path: Path, flags: int, state_dir: Path | None) -> None:
         self.path = path
-        self._descriptor = descriptor
-        self._entries = list(entries)
+        self._descriptor, self._lock = _open_locked(path, flags)
+        self._entries: list[Entry] = []
         self._state_dir = state_dir
 
     @classmethod
@@ -77,7 +78,7 @@ class Ledger:
         Raises:
             DposeError: the file exists or cannot be written.
         """
-        ledger = cls(path, _open_locked(path, os.O_CREAT | os.O_EXCL), [], state_dir)
+        ledger = cls(path, os.O_CREAT | os.O_EXCL, state_dir)
         with ledger._closing_on_error():
             with _explained(path):
                 fsync_folder(path.parent)
@@ -93,7 +94,7 @@ class Ledger:
         Raises:
             DposeError: the file is missing, damaged, shorter than the head kept apart says, or in use.
         """
-        ledger = cls(path, _open_locked(path, 0), [], state_dir)
+        ledger = cls(path, 0, state_dir)
         with ledger._closing_on_error():
             entries = read_ledger(path)
             whole = [entry for entry in entries if not entry.torn]
@@ -197,6 +198,7 @@ class Ledger:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+            self._lock.release()
 
     def __enter__(self) -> Ledger:
         return self
@@ -291,17 +293,18 @@ def verify_ledger(path: Path, expected_head: str, state_dir: Path | None = None)
     return entries
 
 
-def _open_locked(path: Path, flags: int) -> int:
+def _open_locked(path: Path, flags: int) -> tuple[int, FileLock]:
     with _explained(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | flags, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        # not the ledger itself: where locks bind, as on Windows, a locked file cannot be read
+        lock = take_lock(path.with_name(f".{path.name}.lock"))
+        if lock is None:
+            raise DposeError("another process is writing this ledger", str(path), "wait for it, or end it")
+    except DposeError:
         os.close(descriptor)
-        raise DposeError(
-            "another process is writing this ledger", str(path), "wait for it, or end it"
-        ) from error
-    return descriptor
+        raise
+    return descriptor, lock
 
 
 @contextlib.contextmanager

@@ -15,10 +15,8 @@ copy or another order of the same pictures is the same data.
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, write_private
+from dpose.files import explain_os_error, locked_folder, write_private
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.keys import state_folder
 from dpose.privacy.rounding import as_given, upper
@@ -392,14 +390,10 @@ def _locked(state_dir: Path | None) -> Iterator[None]:
     folder = state_folder(state_dir) / "account"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise explain_os_error(error, folder) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked_folder(folder, wait=True):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def groups(entries: Sequence[Charge]) -> list[list[Charge]]:

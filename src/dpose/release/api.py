@@ -1,27 +1,41 @@
-"""The front door for arrays and tensors: one picture or clip in, one private picture or clip and its statement out.
+"""The front door: a picture, clip or video in, a private one and its statement out.
 
-release = dpose.pixelize(image, epsilon=2, neighbours="pixels:16", block=16)
-release.picture, release.statement.paragraph()
+    release = dpose.pixelize(image, epsilon=2, neighbours="pixels:16", block=16)
+    release.picture, release.statement.paragraph()
+    statement = dpose.release_video("ward.mp4", "ward-private.mp4", epsilon=8, delta=1e-5)
+
+`release_array` and `release_file` take a whole `ReleaseConfig`, with any operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError
-from dpose.privacy.noise import AesNoise, Key, NoiseSource
+from dpose.errors import DposeError, naming
+from dpose.files import write_atomic
+from dpose.media.video import VideoInfo, open_writer, probe, read_frames, settle
+from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import Neighbours, PrivacyStatement
-from dpose.release.config import Number, Regions, Setting
-from dpose.release.mechanism import Plan, Released
+from dpose.release.archive import pack_archive
+from dpose.release.config import CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
+from dpose.release.embed import stamped_picture, write_sidecar
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan, ReleasedValues
+from dpose.release.mechanism import Released
 from dpose.release.once import spend
+from dpose.release.operators import OPERATORS
+from dpose.release.pixelization import PixelizationPlan
+from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
-from dpose.release.statements import release_statement
+from dpose.release.statements import DECODED_VIDEO, SOUND, AnyPlan, release_statement
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -37,12 +51,30 @@ class Release:
     Attributes:
         picture: Of the original's shape and type, and on its device if it was a tensor.
         statement: What is guaranteed.
-        frames: What was released, frame by frame; one for a picture.
+        frames: What was released: one for a picture; for a clip frame by frame, where frames are released one by one.
     """
 
     picture: Any
     statement: PrivacyStatement
-    frames: tuple[Released, ...]
+    frames: tuple[Released | ReleasedValues, ...] = ()
+
+    def save(self, path: str | Path) -> None:
+        """Write a picture with its statement, for `dpose verify`.
+
+        Args:
+            path: .png (lossless), .jpg or .jpeg; for cells also .npz, the released values.
+
+        Raises:
+            DposeError: it is a clip, the suffix is another one, or the file cannot be written.
+        """
+        path = Path(path)
+        if len(self.frames) != 1 or self.statement.neighbours is None:
+            raise DposeError("a clip is released to a file by release_video", str(path))
+        (released,) = self.frames
+        if path.suffix.lower() == ".npz" and isinstance(released, Released):
+            write_atomic(path, pack_archive(released, self.statement))
+        else:
+            write_atomic(path, stamped_picture(released, path.suffix, self.statement))
 
 
 def pixelize(
@@ -51,13 +83,11 @@ def pixelize(
     neighbours: str | int | Neighbours = "pixels:16",
     block: int = 16,
     *,
-    delta: Number = 0,
-    subdivide: int = 1,
     regions: Regions | NDArray[Any] | str | None = None,
-    paper: int | None = None,
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
+    **options: Unpack[CellOptions],
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
 
@@ -81,22 +111,47 @@ def pixelize(
         epsilon: Total for the picture or clip. Text ("0.5", "1/3") is taken exactly.
         neighbours: "pixels:M" or "pixels:M/frame".
         block: Side b of a block, pixels.
-        delta: 0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise.
-        subdivide: n: complex blocks are divided into n x n parts.
         regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
             *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
-        paper: 1, 2 or 3 runs seed 002's algorithm of that number as printed, with floating-point noise and no
-            guarantee; the statement says what does not hold.
+        seed: Makes the noise repeatable and takes the guarantee away.
+        source: As for `release_array`.
+        caveats: What the statement tells its reader besides.
+        options: delta (0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise), subdivide (n:
+            complex blocks are divided into n x n parts) and paper (1, 2 or 3 runs seed 002's algorithm of that number
+            as printed, with floating-point noise and no guarantee; the statement says what does not hold).
+
+    Raises:
+        DposeError: the picture or a setting is out of range.
+        RuntimeError: the source's key was used for a release before.
+    """
+    config = ReleaseConfig.of(epsilon, neighbours, block, regions=as_regions(regions), **options)
+    return release_array(image, config, seed=seed, source=source, caveats=caveats)
+
+
+def release_array(
+    image: NDArray[Any] | Tensor,
+    config: ReleaseConfig,
+    *,
+    seed: int | None = None,
+    source: NoiseSource | None = None,
+    caveats: Sequence[str] = (),
+) -> Release:
+    """Release a picture or clip that is held as an array or tensor.
+
+    **Guarantee.** As for `pixelize` or `release_video`, by the config's operator, if the array is released once.
+
+    Args:
+        image: As for `pixelize`; uint8 alone for operators other than cells.
+        config: What to release.
         seed: Makes the noise repeatable and takes the guarantee away.
         source: Where the noise comes from; a fresh key from the operating system by default. Any other key, and any
             source but `AesNoise`, takes the guarantee away; a fresh key serves one release.
         caveats: What the statement tells its reader besides.
 
     Raises:
-        DposeError: the picture or a setting is out of range.
+        DposeError: it is no picture or clip, or the config does not fit it.
         RuntimeError: the source's key was used for a release before.
     """
-    setting = Setting.of(epsilon, neighbours, block, delta, subdivide, as_regions(regions), paper)
     if seed is not None and source is not None:
         raise DposeError("a seed and a source of noise exclude each other", "seed")
     noise = source or AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
@@ -104,39 +159,194 @@ def pixelize(
     height, width = frames[0].shape[:2]
     channels = frames[0].shape[2] if frames[0].ndim == 3 else 1
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
-    plan = bind(setting, height, width, channels, peak, len(frames) if clip else None)
+    plan = bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)
     seeded, told = spend(noise)
-    released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
+    released: tuple[Released | ReleasedValues, ...] = ()
+    if isinstance(plan, PixelizationPlan | PaperPlan):
+        released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
+    elif isinstance(plan, LinearPlan) and not clip:
+        released = (plan.release(frames[0], noise),)
     if is_tensor(image):
         import torch
 
-        shown: Any = torch.stack([one.picture(image.device) for one in released])
+        pictures = [one.picture(image.device) for one in released] or [
+            torch.from_numpy(one).to(image.device)
+            for one in plan.run((frame.cpu().numpy() for frame in frames), noise)
+        ]
+        shown: Any = torch.stack(pictures)
     else:
-        shown = np.stack([one.picture() for one in released])
+        shown = np.stack([one.picture() for one in released] or list(plan.run(iter(frames), noise)))
     picture = shown.reshape(tuple(image.shape))
-    return Release(picture, claim_picture(plan, seeded=seeded, caveats=(*told, *caveats)), released)
+    return Release(picture, release_statement(plan, seeded=seeded, caveats=(*told, *caveats)), released)
 
 
-def bind(
-    setting: Setting, height: int, width: int, channels: int, peak: int, frames: int | None = None
-) -> Plan | PaperPlan:
-    """The plan for pictures of this size: the mechanism's, or paper mode's.
+def release_video(
+    path: str | Path,
+    out: str | Path,
+    epsilon: Number,
+    delta: Number,
+    neighbours: str | int | None = None,
+    operator: str = "block",
+    *,
+    seed: int | None = None,
+    keep_sound: bool = False,
+    progress: Callable[[], None] | None = None,
+    **options: Unpack[GridOptions],
+) -> PrivacyStatement:
+    """Release a video under differential privacy, by a public projection with exact Gaussian noise.
+
+    **Guarantee.** Neighbours: videos of the same size and length whose decoded frames differ in at most m pixels, of
+    any values (an RGB pixel is three): of the whole video together ("pixels:16"), of every frame ("pixels:16/frame"),
+    of any one frame ("frame"), or all of them ("clip"). Sensitivity: the operator's; with `clip_norm` C at most 2 C
+    for each part that can change. Noise: exact discrete Gaussian, calibrated analytically. Post-processing:
+    restoration, encoding. Public: size, number of frames, time stamps, operator. Sound is dropped unless asked for.
+    Seed 004, corrected; proved in docs/proofs/video.md. Memory does not depend on the video's length.
+
+    Args:
+        path: The original.
+        out: The released video (.mp4, .m4v, .mov, .mkv); its statement goes to FILE.privacy.json beside it.
+        epsilon: Total for the video. Text ("0.5", "1/3") is taken exactly.
+        delta: As epsilon, in (0, 1).
+        neighbours: What is hidden; by default pixels:16.
+        operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
+            of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
+        seed: Makes the noise repeatable and takes the guarantee away.
+        keep_sound: Copy the original's sound, unprotected.
+        progress: Called after each frame.
+        options: k (the most values to keep of a group of frames) and pool (frames of a group), each chosen by the noise
+            where it is left out; clip_norm (bound on the L2 norm of a group's projected values, in gray levels times
+            the root of pixels) and clip_segment (the bound is on 64 frames' values together instead); paper (run
+            seed 004's algorithm as printed, which guarantees nothing; the statement says what does not hold) and split
+            (b of that algorithm, the share of its budget that goes to the projection).
+
+    Returns:
+        The statement.
 
     Raises:
-        DposeError: the picture is too small, or a mask has another size.
+        DposeError: a setting is out of range or does not fit the video, or the video cannot be read, ends early, or
+            cannot be written; then nothing is left under `out`.
     """
-    kind = Plan if setting.paper is None else PaperPlan
-    return kind.of(setting, height, width, channels, peak, frames)
+    config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options)
+    return release_file(probe(path), Path(out), config, seed=seed, keep_sound=keep_sound, progress=progress)
 
 
-def claim_picture(
-    plan: Plan | PaperPlan, *, seeded: bool, caveats: Sequence[str] = (), conditional_on: Sequence[str] = ()
+def release_file(
+    info: VideoInfo,
+    out: Path,
+    config: ReleaseConfig,
+    *,
+    seed: int | None = None,
+    workers: int = 1,
+    keep_sound: bool = False,
+    progress: Callable[[], None] | None = None,
 ) -> PrivacyStatement:
-    """The statement of what `plan` releases."""
-    if isinstance(plan, PaperPlan):
-        made = plan.statement()
-        return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
-    return release_statement(plan, seeded=seeded, caveats=caveats, conditional_on=conditional_on)
+    """Release a video that was probed: duration, frame rate and time stamps kept, sound and metadata dropped.
+
+    **Guarantee.** As for `release_video`, or with cells for `pixelize`, for the decoded frames. With cells each frame's
+    noise has a key of its own, derived from one fresh key in the order of the frames, so that the number of workers
+    changes nothing. Encoding is post-processing. Public: size, number of frames and their time stamps. Sound that is
+    kept is not protected, and the statement says so.
+
+    Args:
+        info: The original.
+        out: The released video; its statement goes to FILE.privacy.json beside it.
+        config: What to release.
+        seed: Makes the noise repeatable and takes the guarantee away.
+        workers: Frames in work at a time, with cells.
+        keep_sound: Copy the original's sound.
+        progress: Called after each frame.
+
+    Returns:
+        The statement.
+
+    Raises:
+        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
+    """
+    source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
+    with naming(info.path):
+        plan = bind(config, shape_of(info), source)
+        seeded, _ = spend(source)
+        return write_video(
+            info,
+            out,
+            lambda frames: plan.run(frames, source, workers),
+            lambda caveats, given: release_statement(
+                plan, seeded=seeded, caveats=caveats, conditional_on=given
+            ),
+            keep_sound=keep_sound,
+            progress=progress,
+        )
+
+
+def write_video(
+    info: VideoInfo,
+    out: Path,
+    run: Callable[[Iterator[NDArray[np.uint8]]], Iterator[NDArray[np.uint8]]],
+    state: Callable[[tuple[str, ...], tuple[str, ...]], PrivacyStatement],
+    *,
+    keep_sound: bool = False,
+    progress: Callable[[], None] | None = None,
+) -> PrivacyStatement:
+    """Read a video, run its frames through something, and write the result with its statement beside it.
+
+    Args:
+        info: The original.
+        out: The new video.
+        run: From frames to as many frames.
+        state: Makes the statement, from caveats and from what is taken as given.
+        keep_sound: Copy the original's sound.
+        progress: Called after each frame.
+
+    Raises:
+        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
+    """
+    with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
+        kept = writer.keeps_sound
+        stamps: deque[tuple[int, int]] = deque()
+
+        def frames() -> Iterator[NDArray[np.uint8]]:
+            for frame in read_frames(info, writer):
+                stamps.append((frame.pts, frame.duration))
+                yield frame.pixels
+
+        for picture in run(frames()):
+            writer.add(picture, *stamps.popleft())
+            if progress is not None:
+                progress()
+    statement = state((DECODED_VIDEO,), (SOUND,) if kept else ())
+    # the statement first: a video without one must never stand there
+    statement = write_sidecar(out, temporary, statement)
+    settle(temporary, out)
+    return statement
+
+
+def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None) -> AnyPlan:
+    """The plan for pictures or clips of this shape: the mechanism's, or a published algorithm's.
+
+    Args:
+        config: What to release.
+        shape: The picture's or clip's sizes.
+        source: Of the public text that an operator follows from that is drawn anew for every release.
+
+    Raises:
+        DposeError: the config does not fit the shape.
+        ValueError: such an operator has no source.
+    """
+    if config.operator == CELLS:
+        return (PixelizationPlan if config.paper is None else PaperPlan).of(config, shape)
+    if config.paper is not None:
+        return DensePlan.of(config, shape)
+    if not OPERATORS[config.operator].drawn:
+        return LinearPlan.of(config, shape)
+    if source is None:
+        raise ValueError(f"the operator {config.operator} is drawn anew for every release: give a source")
+    # published with the clip, and so from a stream that no noise is drawn from
+    return LinearPlan.of(config, shape, source.stream(Purpose.INIT, 0, b"projection").bytes(16).hex())
+
+
+def shape_of(info: VideoInfo) -> Shape:
+    """The sizes of a video."""
+    return Shape(info.frames, info.height, info.width, info.channels)
 
 
 def as_regions(regions: Regions | NDArray[Any] | str | None) -> Regions | None:

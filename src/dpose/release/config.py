@@ -1,4 +1,4 @@
-"""What a user asks of a pixelization, checked: epsilon, neighbours, block, regions."""
+"""What a user asks of a release, checked: a budget, neighbours, an operator and its numbers."""
 
 from __future__ import annotations
 
@@ -7,48 +7,102 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import TypedDict
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
 from dpose.privacy.exact import parse_exact
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
+from dpose.release import projections
+from dpose.release.grid import Shape
+from dpose.release.operators import ONE_FRAME, OPERATORS
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 
 MAX_BUDGET = 10**6
-"""No picture is released for a larger epsilon: it would protect nobody."""
+"""Nothing is released for a larger epsilon: it would protect nobody."""
+CELLS = "pixelization"
+"""The operator of pixelization: sums of blocks, of one size or finer in regions. No `GridOperator`: its second stage
+may follow from what the first released."""
+PAPER_K = 32 * 32 * 3
+"""k in seed 004."""
+SPLIT = 0.8
+"""b in seed 004: the share of the budget that goes to the projection."""
+SEGMENT = 64
+"""Frames that are clipped together where a norm of a whole clip is clipped."""
 
 Number = str | int | float | Fraction | Decimal
 Regions = PublicRegions | PrivateRegions | PaperRegions
 
 
+class CellOptions(TypedDict, total=False):
+    """What pixelization takes besides epsilon, neighbours, block and regions; `ReleaseConfig` says what each is."""
+
+    delta: Number
+    subdivide: int
+    paper: int | None
+
+
+class GridOptions(TypedDict, total=False):
+    """What a named operator takes besides epsilon, delta and neighbours; `ReleaseConfig` says what each is."""
+
+    k: int | None
+    pool: int | None
+    clip_norm: Number | None
+    clip_segment: bool
+    paper: bool
+    split: float
+
+
 @dataclass(frozen=True)
-class Setting:
-    """What to release, and for which budget.
+class ReleaseConfig:
+    """What to release, and for which budget. `of` makes one for pixelization, `of_grid` one for any other operator.
+
+    A release says what it protects by its neighbours (`neighbours`), and takes no `privacy.protected.Protected`. That
+    is for data of many units, where a selection can make one unit count for several, copies of one can count twice, and
+    a digest of contents says later which data an odometer has charged. Here the unit is always a pixel of the one
+    artefact at hand; all of its pixels go in, each in one place, so that the stability is 1 by the operator's own
+    sensitivity; and the number of pixels is public. A digest of an original would be a function of private pixels
+    without noise, and two pictures of one person have different ones anyhow: whoever is in several releases is told
+    that epsilons add up. So `Neighbours` alone, whose relation is always `REPLACE`, carries all that a `Protected`
+    would.
 
     Attributes:
         epsilon: The total for the whole picture or clip.
-        m: How many pixels neighbours may differ in.
-        per_frame: Whether m pixels may differ in every frame of a clip, rather than in the whole clip.
-        block: b, pixels.
         delta: 0 for discrete Laplace noise and pure differential privacy; above 0 for discrete Gaussian noise.
-        subdivide: n, parts along each side of a block in a complex region.
-        regions: Where regions are complex; None for blocks of one size.
-        paper: 1, 2 or 3 for seed 002's algorithm of that number as printed, which guarantees nothing; None for the
-            mechanism that does.
+        m: How many pixels neighbours may differ in; None for all there are.
+        scope: Of a clip: "clip" for m pixels of all frames together, "frame" for m pixels of every frame, `ONE_FRAME`
+            for m pixels of any one frame. A picture has one frame.
+        operator: `CELLS`, or one of `OPERATORS`.
+        block: Cells: b, pixels.
+        subdivide: Cells: n, parts along each side of a block in a complex region.
+        regions: Cells: where regions are complex; None for blocks of one size.
+        k: Others: the most values kept of a group of frames; None to have it chosen.
+        pool: Others: frames of a group; None to have it chosen.
+        clip_norm: Others: bound on the L2 norm of the values; None for no clipping.
+        clip_segment: Others: whether the bound is on all values of `SEGMENT` frames together, not on each group's.
+        paper: The number of a published algorithm to run as printed, which guarantees nothing: with cells 1, 2 or 3 of
+            seed 002, else 1 of seed 004. None for the mechanism that guarantees.
+        split: b of seed 004's algorithm, the share of its budget that goes to the projection.
 
     Raises:
         DposeError: a value is out of range, or two do not go together.
     """
 
     epsilon: Fraction
-    m: int
-    per_frame: bool
-    block: int
     delta: float = 0.0
+    m: int | None = 16
+    scope: str = "clip"
+    operator: str = CELLS
+    block: int = 16
     subdivide: int = 1
     regions: Regions | None = None
+    k: int | None = None
+    pool: int | None = None
+    clip_norm: float | None = None
+    clip_segment: bool = False
     paper: int | None = None
+    split: float = SPLIT
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MAX_BUDGET:
@@ -56,8 +110,18 @@ class Setting:
                 f"epsilon must lie between 0 and {MAX_BUDGET:,}, not {as_given(self.epsilon)}",
                 fix="1 is strong; above 10 little is protected",
             )
-        if self.m < 1:
+        if self.delta:
+            check_delta(self.delta)
+        if self.m is not None and self.m < 1:
             raise DposeError(f"m must be at least 1 pixel, not {self.m}", "neighbours")
+        if self.operator == CELLS:
+            self._check_cells()
+        else:
+            self._check_grid()
+
+    def _check_cells(self) -> None:
+        if self.m is None:
+            raise DposeError("pixelization hides a number of pixels", "neighbours", "say pixels:16")
         if self.block < 1:
             raise DposeError(f"the block must be at least 1 pixel, not {self.block}", "block")
         if self.subdivide < 1:
@@ -72,11 +136,6 @@ class Setting:
             raise DposeError(
                 "regions and a subdivision of at least 2 go together", "subdivide", "give both or neither"
             )
-        if self.delta:
-            check_delta(self.delta)
-        self._check_paper()
-
-    def _check_paper(self) -> None:
         if self.paper not in (None, 1, 2, 3):
             raise DposeError(f"must be 1, 2 or 3, not {self.paper}", "paper")
         own = isinstance(self.regions, PaperRegions)
@@ -89,18 +148,42 @@ class Setting:
         if self.paper is not None and self.delta:
             raise DposeError("the paper's algorithms have no delta", "delta")
 
+    def _check_grid(self) -> None:
+        if self.operator not in OPERATORS:
+            raise DposeError(f"must be {', '.join(OPERATORS)}, not {self.operator!r}", "operator")
+        for name in ("k", "pool"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise DposeError(f"must be a whole number of at least 1, not {value!r}", name)
+        if self.clip_norm is not None and not 0 < self.clip_norm < 1e9:
+            raise DposeError(f"must be a positive number, not {self.clip_norm:g}", "clip-norm")
+        if self.clip_segment and self.clip_norm is None:
+            raise DposeError("there is no norm to clip to", "clip-norm", "give one")
+        if self.paper and (self.scope, self.m) != (ONE_FRAME, None):
+            raise DposeError(
+                "the paper's algorithm claims to protect one frame",
+                "neighbours",
+                "leave them out, or say frame",
+            )
+        if not 0 < self.split < 1:
+            raise DposeError(f"b must lie between 0 and 1, not {self.split:g}", "split")
+        if self.split != SPLIT and not self.paper:
+            raise DposeError("only the paper's algorithm splits its budget", "split", "leave it out")
+        if self.paper and (self.pool is not None or self.clip_norm is not None or self.operator != "block"):
+            raise DposeError("the paper's algorithm has its own operator, and no clipping", "paper")
+
     @classmethod
     def of(
         cls,
         epsilon: Number,
         neighbours: str | int | Neighbours,
-        block: int,
+        block: int = 16,
         delta: Number = 0,
         subdivide: int = 1,
         regions: Regions | None = None,
         paper: int | None = None,
-    ) -> Setting:
-        """A setting from what a caller or the command line gives.
+    ) -> ReleaseConfig:
+        """Pixelization, from what a caller or the command line gives.
 
         Args:
             epsilon: A number, or a string with a decimal or rational number ("0.5", "1/3"), which is taken exactly. A
@@ -115,62 +198,138 @@ class Setting:
         Raises:
             DposeError: a value is out of range or not a number.
         """
-        m, per_frame = parse_neighbours(neighbours)
+        scope, m = parse_neighbours(neighbours)
         for name, value in (("block", block), ("subdivide", subdivide)):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise DposeError(f"must be a whole number of pixels, not {value!r}", name)
-        return cls(
-            exact(epsilon, "epsilon"),
-            m,
-            per_frame,
-            block,
-            float(exact(delta, "delta")),
-            subdivide,
-            regions,
-            paper,
-        )
+        given, small = exact(epsilon, "epsilon"), float(exact(delta, "delta"))
+        return cls(given, small, m, scope, block=block, subdivide=subdivide, regions=regions, paper=paper)
 
-    def check_picture(self, height: int, width: int, frames: int = 1) -> None:
-        """Refuse a picture that is too small for the block or for m.
+    @classmethod
+    def of_grid(
+        cls,
+        epsilon: Number,
+        delta: Number,
+        neighbours: str | int | Neighbours | None = None,
+        operator: str = "block",
+        *,
+        k: int | None = None,
+        pool: int | None = None,
+        clip_norm: Number | None = None,
+        clip_segment: bool = False,
+        paper: bool = False,
+        split: float = SPLIT,
+    ) -> ReleaseConfig:
+        """One of `OPERATORS`, from what a caller or the command line gives.
+
+        Args:
+            epsilon: A number, or text with a decimal or rational number, which is taken exactly.
+            delta: As epsilon. 0 for Laplace noise, which an operator must have bounded its L1 norm for.
+            neighbours: "pixels:16", "pixels:16/frame", 16, `Neighbours`, "frame" (any one) or "clip" (all of it).
+                Default: pixels:16, or for the paper's algorithm what it claims, a frame.
+            operator: One of `OPERATORS`.
+            k: The most values kept of a group.
+            pool: Frames of a group.
+            clip_norm: Bound on the norm of the values.
+            clip_segment: Whether it is one of `SEGMENT` frames together.
+            paper: Whether to run seed 004's algorithm.
+            split: b of that algorithm.
 
         Raises:
-            DposeError: it is.
+            DposeError: a value is out of range or not a number.
         """
-        if self.block > min(height, width):
+        scope, m = parse_neighbours(neighbours or ("frame" if paper else "pixels:16"), wholes=True)
+        norm = None if clip_norm is None else float(exact(clip_norm, "clip-norm"))
+        small = float(exact(delta, "delta"))
+        return cls(
+            exact(epsilon, "epsilon"),
+            small,
+            m,
+            scope,
+            operator,
+            k=k,
+            pool=pool,
+            clip_norm=norm,
+            clip_segment=clip_segment,
+            paper=1 if paper else None,
+            split=split,
+        )
+
+    @property
+    def pixels(self) -> int:
+        """m, where it is a number: always so with cells."""
+        assert self.m is not None
+        return self.m
+
+    def neighbours(self, shape: Shape) -> Neighbours:
+        """The neighbouring relation for a picture or clip of this shape.
+
+        Raises:
+            DposeError: m is larger than it.
+        """
+        most = shape.pixels * (shape.frames if self.scope == "clip" else 1)
+        m = most if self.m is None else self.m
+        if m > most:
             raise DposeError(
-                f"a block of {self.block} is larger than the picture of {width} x {height} pixels",
-                "block",
-                f"choose at most {min(height, width)}",
+                f"m is {m:,}, but there are only {most:,} pixels", "neighbours", "choose a smaller m"
             )
-        pixels = height * width * (1 if self.per_frame else frames)
-        if self.m > pixels:
+        return Neighbours(Relation.REPLACE, m, "picture" if shape.still else self.scope)
+
+    def check_shape(self, shape: Shape) -> None:
+        """Refuse a picture or clip that is too small for the block, for m or for k, or that has too many bits.
+
+        Raises:
+            DposeError: it is, or has.
+        """
+        if self.operator == CELLS:
+            side = min(shape.height, shape.width)
+            if self.block > side:
+                raise DposeError(
+                    f"a block of {self.block} is larger than the picture of {shape.width} x {shape.height} pixels",
+                    "block",
+                    f"choose at most {side}",
+                )
+            self.neighbours(shape)
+            return
+        if shape.peak != projections.PEAK:
+            raise DposeError("only pixelization takes 16-bit values", "image", "scale it to 0..255 before")
+        k = PAPER_K if self.paper and self.k is None else self.k
+        if k is not None and k > shape.values:
             raise DposeError(
-                f"m is {self.m:,}, but there are only {pixels:,} pixels", "neighbours", "choose a smaller m"
+                f"{k:,} values cannot be kept of a frame that has {shape.values:,} ({shape.width} x {shape.height} x "
+                f"{shape.channels})",
+                "k",
+                f"choose at most {shape.values:,}",
             )
-
-    def neighbours(self, clip: bool) -> Neighbours:
-        """The neighbouring relation, for a clip or for a picture."""
-        scope = ("frame" if self.per_frame else "clip") if clip else "picture"
-        return Neighbours(Relation.REPLACE, self.m, scope)
+        if k is not None and k < shape.channels:
+            raise DposeError(f"must be at least {shape.channels}, one value a channel, not {k}", "k")
 
 
-def parse_neighbours(value: str | int | Neighbours) -> tuple[int, bool]:
-    """m, and whether it is counted in every frame.
+def parse_neighbours(value: str | int | Neighbours, *, wholes: bool = False) -> tuple[str, int | None]:
+    """The scope, and m; None for all there are.
+
+    Args:
+        value: "pixels:M", "pixels:M/frame", M or `Neighbours`.
+        wholes: Whether "frame" and "clip" will do, for all pixels of any one frame and of the clip.
 
     >>> parse_neighbours("pixels:16"), parse_neighbours("pixels:16/frame"), parse_neighbours(9)
-    ((16, False), (16, True), (9, False))
+    (('clip', 16), ('frame', 16), ('clip', 9))
 
     Raises:
-        DposeError: it is none of "pixels:M", "pixels:M/frame", M.
+        DposeError: it is none of these.
     """
     if isinstance(value, Neighbours):
-        if value.relation is not Relation.REPLACE or value.scope not in ("picture", "clip", "frame"):
+        scopes = ("picture", "clip", "frame", *((ONE_FRAME,) if wholes else ()))
+        if value.relation is not Relation.REPLACE or value.scope not in scopes:
             raise DposeError("a release protects pixels that are replaced", "neighbours", 'say "pixels:16"')
-        return value.m, value.scope == "frame"
+        return "clip" if value.scope == "picture" else value.scope, value.m
+    if wholes and value in ("frame", "clip"):
+        return ONE_FRAME if value == "frame" else "clip", None
     found = re.fullmatch(r"(?:pixels:)?(-?\d{1,12})(/frame)?", str(value))
     if not found or isinstance(value, bool):
-        raise DposeError(f"{value!r} is not of the form pixels:M or pixels:M/frame", "neighbours")
-    return int(found[1]), bool(found[2])
+        forms = "pixels:M, pixels:M/frame, frame or clip" if wholes else "pixels:M or pixels:M/frame"
+        raise DposeError(f"{value!r} is not of the form {forms}", "neighbours")
+    return "frame" if found[2] else "clip", int(found[1])
 
 
 def exact(value: Number, name: str) -> Fraction:

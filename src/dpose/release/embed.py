@@ -17,6 +17,7 @@ from dpose.files import file_digest, write_atomic
 from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
 from dpose.privacy.statement import PrivacyStatement
+from dpose.release.linear import ReleasedValues
 from dpose.release.mechanism import Released
 from dpose.release.sealing import sealed, sealed_video
 
@@ -28,11 +29,11 @@ LINE = "sealed"
 """The seal's name in a sidecar and in an archive."""
 
 
-def stamped_picture(released: Released, suffix: str, statement: PrivacyStatement) -> bytes:
+def stamped_picture(released: Released | ReleasedValues, suffix: str, statement: PrivacyStatement) -> bytes:
     """A released picture's file with its statement and its seal.
 
     Args:
-        released: The picture, as its cells.
+        released: The picture, as its values.
         suffix: ".png", ".jpg" or ".jpeg".
         statement: What is guaranteed about it.
 
@@ -43,7 +44,7 @@ def stamped_picture(released: Released, suffix: str, statement: PrivacyStatement
     return stamp(encoded(released, suffix), made, line)
 
 
-def encoded(released: Released, suffix: str) -> bytes:
+def encoded(released: Released | ReleasedValues, suffix: str) -> bytes:
     """A released picture's file, without statement.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a setting means before anything is released: noise in gray levels, epsilon for a face, a picture, a minute."""
+"""What a config means before anything is released: noise in gray levels, epsilon for a face, a picture, a minute."""
 
 from __future__ import annotations
 
@@ -7,36 +7,53 @@ from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.release.mechanism import Plan
+from dpose.release.linear import LinearPlan
+from dpose.release.operators import ONE_FRAME, OPERATORS
+from dpose.release.pixelization import PixelizationPlan
+from dpose.release.projections import PEAK
+from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions
-from dpose.release.statements import FACE, face_in
+from dpose.release.statements import FACE, AnyPlan, face_in, object_lines
+
+MOSTLY_NOISE = PEAK / 4
+"""Gray levels a pixel; above, little but noise is left."""
 
 
-def explain_picture(plan: Plan | PaperPlan, rate: Fraction | None = None) -> list[str]:
-    """Lines of text, for a person.
+def explain_plan(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
+    """What a config will do, before a pixel is looked at: lines of text, for a person.
 
     Args:
-        plan: A setting bound to a size.
+        plan: A config bound to a shape.
         rate: Frames a second, for a clip.
     """
     if isinstance(plan, PaperPlan):
         return plan.statement().paragraph().splitlines()
-    setting, blocks = plan.setting, plan.blocks
+    if isinstance(plan, DensePlan):
+        return [
+            f"clip of {plan.shape.frames:,} frames, {plan.shape.width} x {plan.shape.height}",
+            f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
+            *plan.faults(),
+        ]
+    return _operator_lines(plan) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
+
+
+def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
+    config, blocks = plan.config, plan.blocks
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
     colour = "grey" if blocks.channels == 1 else "colour"
-    delta = f" and delta {as_given(setting.delta)}" if setting.delta else ""
-    each = " in every frame" if setting.per_frame and plan.frames else ""
+    delta = f" and delta {as_given(config.delta)}" if config.delta else ""
+    each = " in every frame" if config.scope == "frame" and plan.frames else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
     lines = [
         f"{what}, {blocks.width} x {blocks.height}, {colour}, blocks of {blocks.block}: {cells}",
-        f"epsilon {exact_text(setting.epsilon)}{delta} for any {setting.m:,} pixels{each}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for any {config.pixels:,} pixels{each}",
     ]
     for stage in plan.stages:
-        side = setting.block if stage.name == b"coarse" else setting.block // setting.subdivide
+        side = config.block if stage.name == b"coarse" else config.block // config.subdivide
         lines.append(_noise_line(stage.event, side, blocks.peak, _stage_name(plan, stage.name)))
-        if plan.mask is not None and setting.subdivide > 1:
-            side = setting.block // setting.subdivide
+        if plan.mask is not None and config.subdivide > 1:
+            side = config.block // config.subdivide
             lines.append(_noise_line(stage.event, side, blocks.peak, f"in complex regions ({side} x {side})"))
     face, size = face_in(blocks.height, blocks.width)
     thing = "a face" if face == FACE * FACE else "an object"
@@ -51,6 +68,39 @@ def explain_picture(plan: Plan | PaperPlan, rate: Fraction | None = None) -> lis
     return lines
 
 
+def _operator_lines(plan: LinearPlan) -> list[str]:
+    config, shape, operator = plan.config, plan.shape, plan.operator
+    colour = "grey" if shape.channels == 1 else "colour"
+    m = config.neighbours(shape).m
+    where = {"clip": " of the clip", "frame": " of every frame at once", ONE_FRAME: " of any one frame"}
+    what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
+    delta = f" and delta {as_given(config.delta)}" if config.delta else ""
+    groups = f" for {operator.groups:,} groups of {shape.frames / operator.groups:.3g} frames"
+    lines = [
+        f"{what}, {shape.width} x {shape.height}, {colour}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for any {m:,} pixels{'' if shape.still else where[config.scope]}",
+        f"operator: {OPERATORS[config.operator].about}; {operator.columns} x {operator.rows}"
+        f"{'' if shape.still else groups}",
+        f"noise: {lower(plan.noise, 3)} gray levels a pixel; from noise alone a PSNR of "
+        f"{noise_psnr(plan.noise):.1f} dB",
+    ]
+    if plan.clipping is not None:
+        lines.append(
+            f"clipping: norms above {plan.clipping.norm:g} lose contrast (a frame of contrast s has a norm of up to "
+            f"{math.sqrt(shape.values):.0f} s)"
+        )
+    if plan.noise > MOSTLY_NOISE:
+        lines.append(
+            "WARNING: this will be mostly noise. A larger epsilon, fewer pixels m, a smaller k or a larger pool help"
+        )
+    return [*lines, *object_lines(plan)]
+
+
+def noise_psnr(noise: float) -> float:
+    """PSNR in dB of a picture that noise of so many gray levels is added to."""
+    return 20 * math.log10(PEAK / noise)
+
+
 def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name: str) -> str:
     if isinstance(event, LaplaceEvent):
         spread = math.sqrt(2) * float(event.scale)
@@ -63,15 +113,15 @@ def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name:
     return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's average{lost}"
 
 
-def _stage_name(plan: Plan, name: bytes) -> str:
-    setting = plan.setting
-    if not isinstance(setting.regions, PrivateRegions):
-        return f"in blocks of {setting.block} x {setting.block}"
+def _stage_name(plan: PixelizationPlan, name: bytes) -> str:
+    config = plan.config
+    if not isinstance(config.regions, PrivateRegions):
+        return f"in blocks of {config.block} x {config.block}"
     if name == b"coarse":
-        return f"of stage one, all blocks of {setting.block} x {setting.block}"
-    side = setting.block // setting.subdivide
+        return f"of stage one, all blocks of {config.block} x {config.block}"
+    side = config.block // config.subdivide
     return f"of stage two, complex parts of {side} x {side}"
 
 
-def _a_frame(plan: Plan) -> str:
+def _a_frame(plan: PixelizationPlan) -> str:
     return " a frame" if plan.frames else ""

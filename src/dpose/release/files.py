@@ -6,24 +6,24 @@ import glob
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from dpose.errors import DposeError, naming
 from dpose.files import write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, picture_header, read_pixels
-from dpose.media.video import VIDEO_SUFFIXES, WRITABLE
+from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import PEAKS, bind, pixelize
+from dpose.release.api import PEAKS, bind, release_array, release_file, shape_of
 from dpose.release.archive import pack_archive, unpack
-from dpose.release.config import Setting
+from dpose.release.config import ReleaseConfig
 from dpose.release.embed import encoded, sidecar_of, stamp, stamped_picture
-from dpose.release.mechanism import Plan
+from dpose.release.grid import Shape
+from dpose.release.mechanism import Released
 from dpose.release.names import first_number, numbered, remember_names
-from dpose.release.published_pixelization import PaperPlan
+from dpose.release.statements import DECODED, AnyPlan
 from dpose.release.verify import PICTURES
-from dpose.release.video import pixelize_video
 
-DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
 TOLD = 20
 """Of files that could not be released, so many are named."""
 READABLE = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
@@ -106,6 +106,21 @@ def find_jobs(
     return jobs
 
 
+def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) -> list[tuple[Job, VideoInfo]]:
+    """Which videos to release, and where to. Each is opened, so that a broken one is told before the first is released.
+
+    Args:
+        paths: Videos, folders (with what is below them; files that are no videos are passed over) and globs.
+        out: A folder; for one video also its name.
+        keep_names: Give them their originals' names instead of numbers.
+
+    Raises:
+        DposeError: nothing is found, a file is no video, two would get one name, or an original would be overwritten.
+    """
+    jobs = find_jobs(paths, out, keep_names=keep_names, readable=VIDEO_SUFFIXES)
+    return [(job, probe(job.source)) for job in jobs]
+
+
 def record_names(jobs: Sequence[Job], out: Path) -> Path | None:
     """Write down, in the user's state folder, which original each number stands for: before they are released.
 
@@ -119,32 +134,24 @@ def record_names(jobs: Sequence[Job], out: Path) -> Path | None:
     return remember_names(out, names) if names else None
 
 
-def release_picture(job: Job, setting: Setting, seed: int | None = None) -> PrivacyStatement:
+def release_picture(job: Job, config: ReleaseConfig, seed: int | None = None) -> PrivacyStatement:
     """Release one picture file: the picture with its statement, and the archive.
 
     Metadata (EXIF, thumbnails, profiles) is not copied: the file is encoded anew from the released cells.
 
     Raises:
-        DposeError: the file cannot be read or written, or the setting does not fit it.
+        DposeError: the file cannot be read or written, or the config does not fit it.
     """
     header, pixels = picture_header(job.source), read_pixels(job.source)
     with naming(job.source):
-        release = pixelize(
-            pixels,
-            setting.epsilon,
-            setting.neighbours(False),
-            setting.block,
-            delta=setting.delta,
-            subdivide=setting.subdivide,
-            regions=setting.regions,
-            paper=setting.paper,
-            seed=seed,
-            caveats=(DECODED,) if header.lossy else (),
-        )
-    archive = pack_archive(release.frames[0], release.statement)
+        release = release_array(pixels, config, seed=seed, caveats=(DECODED,) if header.lossy else ())
+    (released,) = release.frames
+    if not isinstance(released, Released):
+        raise DposeError("pictures are released to files by pixelization", str(job.source))
+    archive = pack_archive(released, release.statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":
-        picture = stamped_picture(release.frames[0], job.target.suffix, release.statement)
+        picture = stamped_picture(released, job.target.suffix, release.statement)
     if job.archive is not None:
         write_atomic(job.archive, archive)
     try:
@@ -158,7 +165,7 @@ def release_picture(job: Job, setting: Setting, seed: int | None = None) -> Priv
 
 def release_all(
     jobs: Sequence[Job],
-    setting: Setting,
+    config: ReleaseConfig,
     *,
     seed: int | None = None,
     workers: int = 1,
@@ -169,7 +176,7 @@ def release_all(
 
     Args:
         jobs: What to release.
-        setting: How.
+        config: How.
         seed: Makes the noise repeatable and takes the guarantee away; each file has another seed.
         workers: How many pictures or frames are in work at a time.
         keep_sound: Copy the sound of videos.
@@ -189,7 +196,7 @@ def release_all(
     pictures = [(number, job) for number, job in enumerate(jobs) if not job.video]
     with ThreadPoolExecutor(max(1, workers)) as pool:
         futures = {
-            number: pool.submit(release_picture, job, setting, own_seed(number)) for number, job in pictures
+            number: pool.submit(release_picture, job, config, own_seed(number)) for number, job in pictures
         }
         try:
             for number, job in enumerate(jobs):
@@ -198,10 +205,10 @@ def release_all(
                         statement = futures.pop(number).result()
                     else:
                         with naming(job.source):
-                            statement = pixelize_video(
-                                job.source,
+                            statement = release_file(
+                                probe(job.source),
                                 job.target,
-                                setting,
+                                config,
                                 seed=own_seed(number),
                                 workers=workers,
                                 keep_sound=keep_sound,
@@ -236,16 +243,20 @@ def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
     raise DposeError(f"{error.line()}; {left}", "" if str(job.source) in error.line() else str(job.source))
 
 
-def picture_plan(path: Path, setting: Setting) -> Plan | PaperPlan:
-    """What releasing a picture file would cost; releases nothing.
+def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None]:
+    """What releasing a picture or video would cost, and a video's frames a second; releases nothing.
 
     Raises:
-        DposeError: the file cannot be read, or the setting does not fit it.
+        DposeError: the file cannot be read, or the config does not fit it.
     """
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        info = probe(path)
+        return bind(config, shape_of(info)), info.rate
     pixels = read_pixels(path)
+    height, width = pixels.shape[:2]
     channels = 1 if pixels.ndim == 2 else 3
     with naming(path):
-        return bind(setting, pixels.shape[0], pixels.shape[1], channels, PEAKS[str(pixels.dtype)])
+        return bind(config, Shape.of(height, width, channels, PEAKS[str(pixels.dtype)])), None
 
 
 def restore(archive: Path, out: Path) -> PrivacyStatement:

@@ -1,4 +1,4 @@
-"""The two loops that touch every pixel: sums of blocks, and blocks painted back. Integers only."""
+"""The loops that touch every pixel: sums of blocks and of cells, and blocks painted back. Integers only."""
 
 from __future__ import annotations
 
@@ -100,3 +100,27 @@ def _paint(values: NDArray[Any], block: int, out: NDArray[Any]) -> None:
                         first[x + channel] = values[row, cell, channel]
         for y in range(top + 1, min(top + block, height)):
             out[y] = first
+
+
+@kernel
+def sum_cells(
+    flat: NDArray[Any],
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    channels: int,
+    out: NDArray[np.int64],
+) -> None:
+    """Add sums of cells to `out`, (rows, columns, channels), from the pixels of a frame, (H, W * channels)."""
+    width = flat.shape[1]
+    line = np.zeros(width, np.int64)
+    for row in range(out.shape[0]):
+        line[:] = 0
+        for y in range(rows[row], rows[row + 1]):
+            for x in range(width):
+                line[x] += flat[y, x]
+        for column in range(out.shape[1]):
+            for channel in range(channels):
+                total = np.int64(0)
+                for x in range(columns[column] + channel, columns[column + 1], channels):
+                    total += line[x]
+                out[row, column, channel] = total

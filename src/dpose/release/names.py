@@ -8,15 +8,14 @@ from command to command in one output folder, so nothing is ever overwritten.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, private_folder, write_private
+from dpose.files import locked_folder, private_folder, write_private
 from dpose.privacy.keys import state_folder
 
 DIGITS = 6
@@ -62,7 +61,8 @@ def remember_names(out: Path, names: Mapping[str, Path]) -> Path:
         DposeError: the state folder cannot be written, or another command gave one of the numbers away meanwhile.
     """
     file = names_file(out)
-    with _alone(file):
+    private_folder(file.parent)
+    with locked_folder(file.parent, wait=True):
         known = known_names(out)
         if taken := sorted(set(known) & set(names)):
             raise DposeError(
@@ -80,14 +80,3 @@ def names_file(out: Path) -> Path:
     """Where the names of an output folder's originals stand."""
     digest = hashlib.sha256(str(out.resolve()).encode(errors="surrogateescape")).hexdigest()
     return state_folder() / "names" / f"{digest[:32]}.json"
-
-
-@contextlib.contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    try:
-        private_folder(file.parent)
-        with (file.parent / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-    except OSError as error:
-        raise explain_os_error(error, file) from error

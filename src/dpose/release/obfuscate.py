@@ -1,6 +1,6 @@
 """Ways to obscure a video that guarantee nothing: what private releases are compared with.
 
-    picture_after = Obfuscator("blur", ClipShape(frames=1, height=240, width=320, channels=3)).apply(frame)
+    picture_after = Obfuscator("blur", Shape(frames=1, height=240, width=320, channels=3)).apply(frame)
 
 Seed 004, section 4.2: inverse super-resolution (Ryoo et al. 2017), face blurring, and beside them a plain blur and
 pixelation. A reader may recover from such a video much of what it was to hide; the statement is of kind `none`.
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError, naming
 from dpose.media.video import VideoInfo
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clips import shape_of, write_video
+from dpose.release.api import shape_of, write_video
+from dpose.release.grid import Shape
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
 KERNEL, SIGMA = 21, 10.0
@@ -57,7 +57,7 @@ class Obfuscator:
         DposeError: unknown method, a video smaller than isr's grid, or scikit-image is missing.
     """
 
-    def __init__(self, method: str, shape: ClipShape, seed: int | None = None) -> None:
+    def __init__(self, method: str, shape: Shape, seed: int | None = None) -> None:
         check_method(method)
         self.method, self.shape = method, shape
         self.faces = 0

@@ -1,28 +1,36 @@
-"""Public linear operators on pictures, and how much a neighbouring picture can change what they give.
+"""Public linear operators, and how much a neighbouring picture or clip can change what they give.
 
     operator = BlockSums(height=1080, width=1920, block=16)
     sums = operator.apply(picture)                      # (8160, 1) integers
     bound = operator.sensitivity(Neighbours(Relation.REPLACE, m=16, scope="picture"))
-    picture = operator.restore(means)
+    picture = operator.adjoint(means)
 
-An operator sums pixels over the cells of a public partition. Cells at the right and lower edges are smaller where the
-block does not divide the picture; nothing is padded, so every pixel is counted exactly once. That is the whole proof:
-a pixel lies in one cell, and a neighbour that changes m pixels changes the sums by at most `peak` for each of their
-values (docs/proofs/pixelization.md). How large the cells are does not matter for the L1 norm.
+There are two families. Cells (`BlockSums`, `RegionSums`) sum pixels of each frame over a public partition: this is
+pixelization, whose second stage may choose the partition from what the first released. A `GridOperator` acts on
+groups of frames, has a name, and stands in `OPERATORS`; a new one is one class and one call of `register_operator`.
+
+Cells at the right and lower edges are smaller where the block does not divide the picture; nothing is padded, so every
+pixel is counted exactly once. That is the whole proof: a pixel lies in one cell, and a neighbour that changes m pixels
+changes the sums by at most `peak` for each of their values (docs/proofs/pixelization.md). How large the cells are does
+not matter for the L1 norm.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.errors import DposeError
 from dpose.privacy.statement import Neighbours
+from dpose.release.grid import Shape, largest_fill
 from dpose.release.kernels import block_sums, paint_blocks
 from dpose.tensors import is_tensor
 
@@ -31,6 +39,10 @@ if TYPE_CHECKING:
 
 Picture = TypeVar("Picture", NDArray[Any], "Tensor")
 Mask = NDArray[np.bool_]
+Values = NDArray[Any]
+
+ONE_FRAME = "one frame"
+"""The scope of neighbours that differ in m pixels of one frame; m is all of them where a whole frame is replaced."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +50,210 @@ class Sensitivity:
     """The most that an operator's output changes between neighbours, over all channels together.
 
     Attributes:
-        l1: In L1 norm.
-        l2_squared: The square of the most in L2 norm.
+        l1: In L1 norm, from above; None where nobody has bounded it, and Laplace noise cannot be had.
+        l2_squared: The square of the most in L2 norm, from above.
     """
 
-    l1: int
-    l2_squared: int
+    l1: Fraction | None
+    l2_squared: Fraction
+
+    def in_l1(self) -> Fraction:
+        """`l1`.
+
+        Raises:
+            DposeError: nobody has bounded it.
+        """
+        if self.l1 is None:
+            raise DposeError("this operator takes Gaussian noise alone", "delta", "give a delta above 0")
+        return self.l1
 
 
-class Operator(Protocol):
-    """What a release needs of its operator. A new one is a class with these."""
+class GridOperator(ABC):
+    """A linear operator on groups of consecutive frames (often of one frame); a picture is a clip of one frame.
 
-    def apply(self, picture: Picture) -> Picture:
-        """The operator's output, exact."""
+    It acts on the *sum* of a group's frames, and on every group alike, so that a clip of any length is released group
+    by group. Everything about it is public. What a new one must have are `apply`, `adjoint` and `sensitivity`; the rest
+    is restoration, post-processing of what was released, and bounds on rounding for values that are not whole.
 
-    def adjoint(self, values: Picture) -> Picture:
-        """The transposed operator: from outputs to a picture."""
+    Attributes:
+        shape: The clip's sizes.
+        rows: Of its grid: cells, cosines or whatever it has down a frame.
+        columns: Across a frame.
+        groups: How many groups the frames are divided into (`grid.even_edges`).
+    """
 
+    if (
+        TYPE_CHECKING
+    ):  # fields or properties of the classes below; seen at run time, they would be fields' defaults
+
+        @property
+        def shape(self) -> Shape:
+            """The clip's sizes."""
+
+        @property
+        def rows(self) -> int:
+            """Down a frame."""
+
+        @property
+        def columns(self) -> int:
+            """Across a frame."""
+
+        @property
+        def groups(self) -> int:
+            """Of frames."""
+
+    @abstractmethod
+    def apply(self, total: Values, frames: int) -> Values:
+        """Values of a group, (outputs,).
+
+        Args:
+            total: The sum of the group's frames, whole numbers, (H, W, C).
+            frames: How many they are.
+        """
+
+    @abstractmethod
+    def adjoint(self, values: Values, frames: int) -> Values:
+        """The transposed operator: what each frame of the group gets, (H, W, C)."""
+
+    @abstractmethod
     def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
-        """The most that `apply` changes between neighbours."""
+        """The most that all groups' values together change between neighbours.
+
+        Their scope is "clip" (m pixels of all frames together; also a picture's), "frame" (of every frame) or
+        `ONE_FRAME` (of any one frame).
+        """
+
+    @property
+    def outputs(self) -> int:
+        """Values that `apply` gives for a group."""
+        return self.rows * self.columns * self.shape.channels
+
+    @property
+    def whole(self) -> bool:
+        """Whether `apply` gives whole numbers, int64, so that whole-number noise needs no rounding."""
+        return True
+
+    @property
+    def unit(self) -> float:
+        """What `apply`'s values are divided by to give an operator of norm at most 1."""
+        return 1.0
+
+    def centred(self, values: Values, frames: int) -> Values:
+        """The same values over `unit`; what a norm is measured on."""
+        return np.asarray(values / self.unit)
+
+    def uncentred(self, values: Values, frames: int) -> Values:
+        """The inverse of `centred`."""
+        return np.asarray(values * self.unit)
+
+    def level(self, values: Values, frames: int) -> Values:
+        """The values of a frame that stands for the group, so that groups can be blended."""
+        return np.asarray(values / frames)
+
+    def picture(self, level: Values) -> NDArray[np.float32]:
+        """A frame in gray levels, (H, W, C), from what `level` gave. Post-processing.
+
+        Every pixel takes the mean of the cell that it lies in: exact for sums over a partition.
+        """
+        return np.asarray(self.adjoint(level / self._weights, 1), np.float32)
+
+    def noise(self, sigma: float) -> float:
+        """Gray levels that noise of `sigma` on each value puts on a pixel of `picture`, root mean square.
+
+        Before values are cut off at black and white. Drawn once, with noise that has nothing to do with any release.
+        """
+        frames = max(1, self.shape.frames // self.groups)
+        drawn = np.random.default_rng(0).normal(0, sigma, self.outputs)
+        nothing = self.picture(self.level(np.zeros(self.outputs), frames))
+        return float(np.sqrt(np.mean((self.picture(self.level(drawn, frames)) - nothing) ** 2)))
+
+    def blur(self, frames: int) -> float:
+        """How far a value of `centred` may lie from the true one; asked for where values are rounded or clipped.
+
+        Raises:
+            NotImplementedError: nobody has bounded it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no bound on what floating point rounds off")
+
+    @cached_property
+    def _weights(self) -> Values:
+        shape = self.shape
+        white = np.ones((shape.height, shape.width, shape.channels), np.int64)
+        return np.maximum(self.apply(white, 1), 1)
+
+
+MakeOperator = Callable[[Shape, int, int, int, str], GridOperator]
+"""From a shape, rows, columns, groups and public text to the operator. Given an operator's own rows, columns and
+groups, it makes the same operator again: they stand in the statement, and `dpose verify` makes it from them."""
+
+
+@dataclass(frozen=True)
+class OperatorEntry:
+    """An operator in the registry.
+
+    Attributes:
+        make: Makes it.
+        about: What it keeps, in words.
+        drawn: Whether it follows from public text that is drawn anew for every release.
+    """
+
+    make: MakeOperator
+    about: str
+    drawn: bool = False
+
+
+OPERATORS: dict[str, OperatorEntry] = {}
+"""Operators by the name that `ReleaseConfig.operator` and the statement have for them."""
+
+
+def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool = False) -> None:
+    """Put an operator into `OPERATORS`: from then on it is released, told, and verified by this name.
+
+    Args:
+        name: A new name.
+        make: As `MakeOperator` says.
+        about: What it keeps, in words.
+        drawn: Whether it follows from public text that is drawn anew for every release.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if name in OPERATORS:
+        raise ValueError(f"there is an operator {name!r} already")
+    OPERATORS[name] = OperatorEntry(make, about, drawn)
+
+
+def make_operator(
+    name: str, shape: Shape, rows: int, columns: int, groups: int, choice: str = ""
+) -> GridOperator:
+    """The operator of this name.
+
+    Args:
+        name: Of `OPERATORS`.
+        shape: The clip's sizes.
+        rows: Cells or cosines down the frame.
+        columns: Cells or cosines across the frame.
+        groups: Of frames.
+        choice: Public text that a drawn operator follows from.
+
+    Raises:
+        ValueError: unknown name, or a grid that does not fit.
+    """
+    check_grid(shape, rows, columns, groups)
+    if name not in OPERATORS:
+        raise ValueError(f"no operator {name!r}")
+    return OPERATORS[name].make(shape, rows, columns, groups, choice)
+
+
+def check_grid(shape: Shape, rows: int, columns: int, groups: int) -> None:
+    """Refuse a grid that is finer than the clip.
+
+    Raises:
+        ValueError: it is.
+    """
+    for count, most in ((rows, shape.height), (columns, shape.width), (groups, shape.frames)):
+        if not 1 <= count <= most:
+            raise ValueError(f"a grid of {rows} x {columns} in {groups} groups does not fit {shape}")
 
 
 @dataclass(frozen=True)
@@ -256,20 +453,12 @@ class RegionSums:
 Cells = BlockSums | RegionSums
 
 
-def _fill(areas: Mapping[int, int], neighbours: Neighbours, channels: int, peak: int) -> Sensitivity:
+def _fill(areas: Counter[int], neighbours: Neighbours, channels: int, peak: int) -> Sensitivity:
     """`areas` counts the cells by their size; under scope "clip" there are as many of each as anyone needs."""
-    total = sum(area * count for area, count in areas.items())
-    clip = neighbours.scope == "clip"
-    left = changed = neighbours.m if clip else min(neighbours.m, total)
-    squares = 0
-    for area in sorted(areas, reverse=True):
-        whole = left // area if clip else min(areas[area], left // area)
-        squares += whole * area * area
-        left -= whole * area
-        if left < area and (clip or whole < areas[area]):
-            squares += left * left
-            break
-    return Sensitivity(l1=peak * channels * changed, l2_squared=peak * peak * channels * squares)
+    clip, m = neighbours.scope == "clip", neighbours.m
+    changed = m if clip else min(m, sum(area * count for area, count in areas.items()))
+    squares = largest_fill(dict.fromkeys(areas, m) if clip else areas, changed)
+    return Sensitivity(Fraction(peak * channels * changed), Fraction(peak * peak * channels * squares))
 
 
 def _sides(length: int, block: int) -> NDArray[np.int64]:

@@ -1,13 +1,11 @@
-"""Linear operators on clips: block means, a low-pass, a randomised projection; and how much neighbours change them.
+"""The operators that dpose names: block means, a low-pass, a randomised projection; how much neighbours change them.
 
-    shape = ClipShape(frames=64, height=240, width=320, channels=3)
+    shape = Shape(frames=64, height=240, width=320, channels=3)
     operator = make_operator("block", shape, rows=32, columns=32, groups=64)
     values = operator.apply(frame, 1)
-    bound = operator.sensitivity(Neighbours(Relation.REPLACE, 16, "clip"))         # squared, in L2 norm
+    bound = operator.sensitivity(Neighbours(Relation.REPLACE, 16, "clip")).l2_squared
 
-A clip's frames are divided into groups of consecutive frames (often of one frame). An operator acts on the *sum* of a
-group's frames, on each channel alone and on every group alike, so that a clip of any length is released group by group.
-Everything about an operator is public. docs/proofs/video.md derives every bound.
+They act on each channel alone. docs/proofs/video.md derives every bound.
 """
 
 from __future__ import annotations
@@ -18,15 +16,14 @@ from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.statement import Neighbours
-from dpose.release.clip_cells import (
-    ClipShape,
+from dpose.release.grid import (
+    Shape,
     blend_gain,
     count_lengths,
     even_edges,
@@ -34,7 +31,15 @@ from dpose.release.clip_cells import (
     largest_fill,
     products,
     squares_of,
-    sum_cells,
+)
+from dpose.release.kernels import sum_cells
+from dpose.release.operators import (
+    ONE_FRAME,
+    GridOperator,
+    Sensitivity,
+    Values,
+    check_grid,
+    register_operator,
 )
 
 PEAK = 255
@@ -42,65 +47,10 @@ MIDDLE = PEAK / 2
 """Subtracted from every pixel by the projections: a public constant, so that grey becomes nothing."""
 ROUNDING = Fraction(1, 10**6)
 """Relative. What is added to a bound that was computed in floating point, far more than its error."""
-ONE_FRAME = "one frame"
-"""The scope of neighbours that differ in m pixels of one frame; m is all of them where a whole frame is replaced."""
-
-Values = NDArray[Any]
-
-
-class ClipOperator(Protocol):
-    """What the release of a clip needs of its operator. A new one is a class with these."""
-
-    @property
-    def shape(self) -> ClipShape:
-        """The clip's sizes."""
-
-    @property
-    def groups(self) -> int:
-        """How many groups the frames are divided into."""
-
-    @property
-    def outputs(self) -> int:
-        """Values that `apply` gives for a group."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether `apply` gives whole numbers."""
-
-    @property
-    def unit(self) -> float:
-        """What `apply`'s values are divided by to give an operator of norm at most 1."""
-
-    def apply(self, total: Values, frames: int) -> Values:
-        """Values of a group, (outputs,), from the sum of its frames."""
-
-    def centred(self, values: Values, frames: int) -> Values:
-        """The same values over `unit`, with grey at 0; what a norm is measured on."""
-
-    def uncentred(self, values: Values, frames: int) -> Values:
-        """The inverse of `centred`."""
-
-    def adjoint(self, values: Values, frames: int) -> Values:
-        """The transposed operator: what each frame of the group gets, (H, W, C)."""
-
-    def level(self, values: Values, frames: int) -> Values:
-        """The values of a frame that stands for the group, so that groups can be blended."""
-
-    def picture(self, level: Values) -> NDArray[np.float32]:
-        """A frame in gray levels, (H, W, C), from what `level` gave."""
-
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """The square of the most that all groups' values together change between neighbours, in L2 norm."""
-
-    def noise(self, sigma: float) -> float:
-        """Gray levels that noise of `sigma` on each value puts on a pixel of `picture`, root mean square."""
-
-    def blur(self, frames: int) -> float:
-        """How far a computed value may lie from the true one."""
 
 
 @dataclass(frozen=True)
-class BlockMeans:
+class BlockMeans(GridOperator):
     """Sums over cells of a grid in height, width and time; restored as their means, smoothly enlarged.
 
     Cells differ by at most one pixel or frame a side; nothing is padded, so that every pixel lies in exactly one cell.
@@ -116,23 +66,13 @@ class BlockMeans:
         ValueError: there are fewer pixels or frames than cells.
     """
 
-    shape: ClipShape
+    shape: Shape
     rows: int
     columns: int
     groups: int
 
     def __post_init__(self) -> None:
-        _check_grid(self.shape, self.rows, self.columns, self.groups)
-
-    @property
-    def outputs(self) -> int:
-        """Cells times channels."""
-        return self.rows * self.columns * self.shape.channels
-
-    @property
-    def whole(self) -> bool:
-        """Sums are whole numbers."""
-        return True
+        check_grid(self.shape, self.rows, self.columns, self.groups)
 
     @cached_property
     def unit(self) -> float:
@@ -200,24 +140,30 @@ class BlockMeans:
         grid = level.reshape(self.rows, self.columns, self.shape.channels).astype(np.float32)
         return _enlarged(grid, self.shape.height, self.shape.width)
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """The square of the most that all sums change between neighbours, exactly.
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all sums change between neighbours, exactly.
 
         **Guarantee.** Neighbours: clips of the same size that differ in m pixels of all frames together (scope "clip"),
         in m pixels of every frame ("frame"), or in m pixels of one frame ("one frame"). A pixel lies in one cell and
         moves each of its C sums by at most 255. The worst neighbour fills the largest cells first.
         """
-        scope, m = neighbours.scope, neighbours.m
+        scope, m, shape = neighbours.scope, neighbours.m, self.shape
         if scope == "clip":
-            squares = largest_fill(products(self._areas, self._times), m)
+            squares, moved = (
+                largest_fill(products(self._areas, self._times), m),
+                min(m, shape.pixels * shape.frames),
+            )
         elif scope == "frame":
             # the same pixels in every frame of a group: their changes add up in one sum
             squares = largest_fill(self._areas, m) * squares_of(self._times)
+            moved = min(m, shape.pixels) * shape.frames
         elif scope == ONE_FRAME:
-            squares = largest_fill(self._areas, m)
+            squares, moved = largest_fill(self._areas, m), min(m, shape.pixels)
         else:
             raise ValueError(f"no neighbours of a clip: {neighbours}")
-        return Fraction(PEAK**2 * self.shape.channels * squares)
+        return Sensitivity(
+            Fraction(PEAK * shape.channels * moved), Fraction(PEAK**2 * shape.channels * squares)
+        )
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""
@@ -236,7 +182,7 @@ class BlockMeans:
 
 
 @dataclass(frozen=True)
-class Separable:
+class Separable(GridOperator):
     """A projection with orthonormal rows: some cosines down the frame times some cosines across it, on every channel.
 
     The group's frames are added, over the root of their number, with 127.5 taken off each pixel.
@@ -249,14 +195,14 @@ class Separable:
         signs: +1 or -1 for every value of a frame, int8 (H, W, C), or None for +1 everywhere.
     """
 
-    shape: ClipShape
+    shape: Shape
     down: NDArray[np.float64]
     across: NDArray[np.float64]
     groups: int
     signs: NDArray[np.int8] | None = None
 
     def __post_init__(self) -> None:
-        _check_grid(self.shape, self.rows, self.columns, self.groups)
+        check_grid(self.shape, self.rows, self.columns, self.groups)
 
     @property
     def rows(self) -> int:
@@ -269,19 +215,9 @@ class Separable:
         return len(self.across)
 
     @property
-    def outputs(self) -> int:
-        """Products of two cosines, times channels."""
-        return self.rows * self.columns * self.shape.channels
-
-    @property
     def whole(self) -> bool:
         """Cosines are no whole numbers."""
         return False
-
-    @property
-    def unit(self) -> float:
-        """The rows are orthonormal as they are."""
-        return 1.0
 
     @cached_property
     def column_norm(self) -> float:
@@ -317,14 +253,6 @@ class Separable:
         flat = np.ascontiguousarray(tall.transpose(0, 2, 1)).reshape(-1, width)
         return np.asarray((flat @ self.across.T).reshape(-1) / math.sqrt(frames))
 
-    def centred(self, values: Values, frames: int) -> Values:
-        """The values as they are."""
-        return values
-
-    def uncentred(self, values: Values, frames: int) -> Values:
-        """The values as they are."""
-        return values
-
     def adjoint(self, values: Values, frames: int) -> Values:
         """The transposed projection, without the grey that `apply` takes off, (H, W, C)."""
         return self._spread(np.asarray(values, np.float32) / np.float32(math.sqrt(frames)))
@@ -347,8 +275,8 @@ class Separable:
             found *= self.signs
         return np.asarray(found)
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """The square of the most that all values change between neighbours, from above.
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all values change between neighbours, from above, in L2 norm.
 
         **Guarantee.** Neighbours: as for `BlockMeans.sensitivity`. The rows are orthonormal, so a change of a frame
         never grows, and c is the largest norm of a column. m pixels of a frame, changed by at most 255 in each of C
@@ -367,7 +295,7 @@ class Separable:
             change = _sparse(min(m, shape.pixels), self.column_norm) / min(self._times)
         else:
             raise ValueError(f"no neighbours of a clip: {neighbours}")
-        return rounded_up(PEAK**2 * shape.channels * change)
+        return Sensitivity(None, rounded_up(PEAK**2 * shape.channels * change))
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""
@@ -382,30 +310,14 @@ class Separable:
         return float(terms * np.finfo(np.float64).eps * reach * MIDDLE * math.sqrt(frames))
 
 
-def make_operator(
-    name: str, shape: ClipShape, rows: int, columns: int, groups: int, choice: str = ""
-) -> BlockMeans | Separable:
-    """The operator of this name.
+def low_pass(shape: Shape, rows: int, columns: int, groups: int, _: str = "") -> Separable:
+    """The lowest frequencies: `rows` cosines down the frame times `columns` across it."""
+    lowest = (cosines(shape.height, np.arange(rows)), cosines(shape.width, np.arange(columns)))
+    return Separable(shape, *lowest, groups)
 
-    Args:
-        name: "block", "low-pass" or "random".
-        shape: The clip's sizes.
-        rows: Cells or cosines down the frame.
-        columns: Cells or cosines across the frame.
-        groups: Of frames.
-        choice: random: public text that its signs and cosines follow from.
 
-    Raises:
-        ValueError: unknown name, or a grid that does not fit.
-    """
-    _check_grid(shape, rows, columns, groups)
-    if name == "block":
-        return BlockMeans(shape, rows, columns, groups)
-    if name == "low-pass":
-        lowest = (cosines(shape.height, np.arange(rows)), cosines(shape.width, np.arange(columns)))
-        return Separable(shape, *lowest, groups)
-    if name != "random":
-        raise ValueError(f"no operator {name!r}")
+def random_projection(shape: Shape, rows: int, columns: int, groups: int, choice: str) -> Separable:
+    """Random signs, then random frequencies, all of which follow from the public text `choice`."""
     seed = hashlib.sha256(choice.encode()).digest()
     rng = np.random.Generator(np.random.Philox(key=np.frombuffer(seed[:16], np.uint64)))
     chosen = [
@@ -449,14 +361,15 @@ def _enlarged(grid: NDArray[np.float32], height: int, width: int) -> NDArray[np.
     return np.asarray(large).reshape(height, width, grid.shape[2])
 
 
-def _check_grid(shape: ClipShape, rows: int, columns: int, groups: int) -> None:
-    for count, most in ((rows, shape.height), (columns, shape.width), (groups, shape.frames)):
-        if not 1 <= count <= most:
-            raise ValueError(f"a grid of {rows} x {columns} in {groups} groups does not fit {shape}")
-
-
-def _checked(shape: ClipShape, total: Values) -> Values:
+def _checked(shape: Shape, total: Values) -> Values:
     wanted = (shape.height, shape.width, shape.channels)
     if total.shape != wanted or total.dtype.kind not in "ui":
         raise ValueError(f"expected whole numbers {wanted}, got {total.dtype} {total.shape}")
     return total
+
+
+register_operator(
+    "block", lambda shape, *grid: BlockMeans(shape, *grid[:3]), "block means, enlarged smoothly"
+)
+register_operator("low-pass", low_pass, "the lowest frequencies")
+register_operator("random", random_projection, "random signs, then random frequencies", drawn=True)

@@ -1,6 +1,6 @@
 """Seed 004's algorithm as printed: a dense Gaussian projection, two noises, an SVD. Its claim does not hold.
 
-    plan = DensePlan.of(setting, shape)
+    plan = DensePlan.of(config, shape)
     for picture in plan.run(frames, source):
         ...
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 
@@ -30,9 +29,10 @@ from dpose.privacy.gaussian import gaussian_epsilon
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_config import PAPER_K, SPLIT, ClipSetting
-from dpose.release.projections import ONE_FRAME, PEAK, rounded_up
+from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.operators import ONE_FRAME, Sensitivity
+from dpose.release.projections import PEAK, rounded_up
 
 ROWS_AT_ONCE = 4096
 """Rows of R in work at a time."""
@@ -52,7 +52,7 @@ class GaussianProjection:
         key: Two 64-bit words that R follows from.
     """
 
-    shape: ClipShape
+    shape: Shape
     k: int
     key: tuple[int, int]
 
@@ -113,8 +113,8 @@ class GaussianProjection:
             found[:, where] = values @ part.T
         return found
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """The square of the most that all frames' projections together change between neighbours, from above.
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all frames' projections together change between neighbours, from above, in L2 norm.
 
         **Guarantee.** Neighbours: as for `BlockMeans.sensitivity`, R being known. R mixes channels, so m pixels are
         s = C m values of at most 255 each. They move P by at most 255 min(gain sqrt(s), c s): R lengthens a change by
@@ -126,7 +126,7 @@ class GaussianProjection:
         change = min(self.gain**2 * values, (self.column_norm * values) ** 2)
         if scope not in ("clip", "frame", ONE_FRAME):
             raise ValueError(f"no neighbours of a clip: {neighbours}")
-        return rounded_up(PEAK**2 * change * (shape.frames if scope == "frame" else 1))
+        return Sensitivity(None, rounded_up(PEAK**2 * change * (shape.frames if scope == "frame" else 1)))
 
 
 def sigma_1(k: int, epsilon: float, delta: float) -> float:
@@ -147,33 +147,33 @@ class DensePlan:
     """Algorithm 1 of seed 004 bound to a clip's shape. Guarantees nothing.
 
     Attributes:
-        setting: What was asked for.
+        config: What was asked for.
         shape: The clip's sizes.
         k: Values kept of a frame.
         split: b, the share of the budget that goes to P.
         kept: How many columns of V are kept; k, all of them, in the paper.
     """
 
-    setting: ClipSetting
-    shape: ClipShape
+    config: ReleaseConfig
+    shape: Shape
     k: int
     split: float = SPLIT
     kept: int | None = None
 
     @classmethod
-    def of(cls, setting: ClipSetting, shape: ClipShape) -> DensePlan:
+    def of(cls, config: ReleaseConfig, shape: Shape) -> DensePlan:
         """The plan for clips of this shape.
 
         Raises:
             DposeError: k is larger than d.
         """
-        setting.check_k(shape)
-        return cls(setting, shape, setting.k or PAPER_K, setting.split)
+        config.check_shape(shape)
+        return cls(config, shape, config.k or PAPER_K, config.split)
 
     @property
     def sigmas(self) -> tuple[float, float]:
         """The noise on P and on P^T P."""
-        epsilon, delta = float(self.setting.epsilon), self.setting.delta
+        epsilon, delta = float(self.config.epsilon), self.config.delta
         rest = 1 - self.split
         return (
             sigma_1(self.k, epsilon * self.split, delta * self.split),
@@ -185,12 +185,15 @@ class DensePlan:
         words = source.stream(Purpose.RELEASE, 0, b"paper projection").uint64(2)
         return GaussianProjection(self.shape, self.k, (int(words[0]), int(words[1])))
 
-    def run(self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource) -> Iterator[NDArray[np.uint8]]:
+    def run(
+        self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
+    ) -> Iterator[NDArray[np.uint8]]:
         """Algorithm 1 on one clip; nothing is guaranteed. Holds P, k numbers a frame.
 
         Args:
             frames: uint8, (H, W, C), in order.
             source: Where the generators' seeds come from.
+            workers: Not used: the algorithm needs all frames at once.
 
         Yields:
             uint8, (H, W, C), as many as there were.
@@ -236,12 +239,12 @@ class DensePlan:
 
     def statement(self) -> PrivacyStatement:
         """What was claimed, and what does not hold."""
-        shape, setting = self.shape, self.setting
+        shape, config = self.shape, self.config
         first, second = self.sigmas
         return PrivacyStatement(
             kind=Kind.PAPER,
             unit="pixel",
-            neighbours=setting.neighbours(shape),
+            neighbours=config.neighbours(shape),
             caveats=tuple(self.faults()),
             release={
                 "mechanism": "Video-DPRP as in Nken et al., Algorithm 1",
@@ -258,9 +261,9 @@ class DensePlan:
 
     def faults(self) -> list[str]:
         """What does not hold, in words, with this clip's numbers."""
-        setting, d, k = self.setting, self.shape.values, self.k
+        config, d, k = self.config, self.shape.values, self.k
         first, _ = self.sigmas
-        claim, delta = float(setting.epsilon), setting.delta
+        claim, delta = float(config.epsilon), config.delta
         frame = PEAK * math.sqrt(d)
         pixels = 16 * self.shape.channels
         small = PEAK * math.sqrt(min(pixels, d))

@@ -7,6 +7,7 @@ block (docs/proofs/pixelization.md, "What the papers' algorithms do instead").
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.config import Setting
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.operators import BlockSums, Cells, RegionSums
+from dpose.release.pixelization import blocks_of, released_frames
 from dpose.release.regions import PaperRegions, mirrored
 from dpose.tensors import is_tensor
 
@@ -32,28 +35,46 @@ class PaperPlan:
     """One of the paper's algorithms bound to a picture's size.
 
     Attributes:
-        setting: What was asked for; `paper` is 1, 2 or 3.
-        blocks: The partition into blocks.
-        frames: Number of frames; None for a single picture.
+        config: What was asked for; `paper` is 1, 2 or 3.
+        shape: The picture's or clip's sizes.
     """
 
-    setting: Setting
-    blocks: BlockSums
-    frames: int | None
+    config: ReleaseConfig
+    shape: Shape
 
     @classmethod
-    def of(
-        cls, setting: Setting, height: int, width: int, channels: int, peak: int, frames: int | None = None
-    ) -> PaperPlan:
-        """The plan for pictures of this size.
+    def of(cls, config: ReleaseConfig, shape: Shape) -> PaperPlan:
+        """The plan for pictures or clips of this shape.
 
         Raises:
             DposeError: the picture is too small, or a mask has another size.
         """
-        setting.check_picture(height, width, frames or 1)
-        if isinstance(setting.regions, PaperRegions) and setting.regions.pixels is not None:
-            setting.regions.blocks(np.zeros((height, width, 1), np.uint8), setting.block)
-        return cls(setting, BlockSums(height, width, setting.block, channels, peak), frames)
+        config.check_shape(shape)
+        if isinstance(config.regions, PaperRegions) and config.regions.pixels is not None:
+            config.regions.blocks(np.zeros((shape.height, shape.width, 1), np.uint8), config.block)
+        return cls(config, shape)
+
+    @property
+    def blocks(self) -> BlockSums:
+        """The partition into blocks."""
+        return blocks_of(self.shape, self.config.block)
+
+    @property
+    def frames(self) -> int | None:
+        """Number of frames; None for a picture."""
+        return None if self.shape.still else self.shape.frames
+
+    def run(
+        self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
+    ) -> Iterator[NDArray[np.uint8]]:
+        """The algorithm on every frame of a clip; nothing is guaranteed.
+
+        Args:
+            frames: uint8, (H, W, C), in order.
+            source: Where the generators' seeds come from.
+            workers: Frames in work at a time.
+        """
+        return released_frames(frames, self, source, workers)
 
     def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource, frame: int = 0) -> Released:
         """Run the algorithm on one picture; nothing is guaranteed.
@@ -66,46 +87,46 @@ class PaperPlan:
         array = picture.cpu().numpy() if is_tensor(picture) else picture
         pixels = array.reshape(self.blocks.height, self.blocks.width, self.blocks.channels)
         rng = source.stream(Purpose.RELEASE, frame, b"paper").generator()
-        run = {1: algorithm_1, 2: algorithm_2, 3: algorithm_3}[self.setting.paper or 0]
-        cells, means = run(pixels, self.setting, self.blocks, rng)
+        run = {1: algorithm_1, 2: algorithm_2, 3: algorithm_3}[self.config.paper or 0]
+        cells, means = run(pixels, self.config, self.blocks, rng)
         return Released(cells, np.rint(means).astype(TYPES[self.blocks.peak]))
 
     def statement(self) -> PrivacyStatement:
         """What was claimed, and what does not hold."""
-        setting, blocks = self.setting, self.blocks
+        config, blocks = self.config, self.blocks
         return PrivacyStatement(
             kind=Kind.PAPER,
             unit="pixel",
-            neighbours=setting.neighbours(self.frames is not None),
+            neighbours=config.neighbours(self.shape),
             caveats=tuple(self._faults()),
             release={
-                "mechanism": f"pixelization as in Liu's Algorithm {setting.paper}",
+                "mechanism": f"pixelization as in Liu's Algorithm {config.paper}",
                 "size": f"{blocks.width}x{blocks.height}",
                 "channels": str(blocks.channels),
                 "levels": str(blocks.peak),
                 "block": str(blocks.block),
-                "subdivide": str(setting.subdivide),
-                "regions": "none" if setting.regions is None else "paper",
+                "subdivide": str(config.subdivide),
+                "regions": "none" if config.regions is None else "paper",
                 **({} if self.frames is None else {"frames": str(self.frames)}),
             },
         )
 
     def _faults(self) -> list[str]:
-        setting, blocks = self.setting, self.blocks
-        claim = float(setting.epsilon)
-        one, many = multiplier(setting, blocks, 1), multiplier(setting, blocks, setting.m)
+        config, blocks = self.config, self.blocks
+        claim = float(config.epsilon)
+        one, many = multiplier(config, blocks, 1), multiplier(config, blocks, config.pixels)
         lines = [
-            f"Algorithm {setting.paper} of Liu, 'A Parallel Region-Adaptive Differential Privacy Framework for Image "
-            f"Pixelization', claims epsilon {as_given(claim)} for any {setting.m} pixels of a picture"
+            f"Algorithm {config.paper} of Liu, 'A Parallel Region-Adaptive Differential Privacy Framework for Image "
+            f"Pixelization', claims epsilon {as_given(claim)} for any {config.pixels} pixels of a picture"
         ]
-        if setting.paper == 3:
+        if config.paper == 3:
             lines.append(
                 "the mask of complex regions is stored without noise; unless it was made without the picture, no "
                 "(epsilon, delta) guarantee holds at all. What follows is for a public mask"
             )
         cause = (
             "the last cells are smaller than a block but get a whole block's noise"
-            if setting.paper == 1
+            if config.paper == 1
             else "pixels are mirrored to fill the last cells, so some are counted 2 or 4 times"
         )
         if max(one, many) > blocks.channels:
@@ -115,8 +136,8 @@ class PaperPlan:
                 f"a pixel has {blocks.channels} values, the noise is for one: {blocks.channels} times the claim"
             )
         lines.append(
-            f"together, at this size and block, the true epsilon for {setting.m} pixels is {upper(many)} times the "
-            f"claim, {upper(many * setting.epsilon)}"
+            f"together, at this size and block, the true epsilon for {config.pixels} pixels is {upper(many)} times the "
+            f"claim, {upper(many * config.epsilon)}"
         )
         if self.frames is not None:
             lines.append(
@@ -126,7 +147,7 @@ class PaperPlan:
             "Laplace noise in floating point leaks through its low bits, and its generator is not cryptographic"
         )
         area = min(10_000, blocks.height * blocks.width)
-        face = multiplier(setting, blocks, area) * setting.epsilon * area / setting.m
+        face = multiplier(config, blocks, area) * config.epsilon * area / config.pixels
         lines.append(
             f"an object of {area:,} pixels (100 x 100 is a face) has an epsilon of up to {upper(face)}"
         )
@@ -134,10 +155,10 @@ class PaperPlan:
 
 
 def algorithm_1(
-    pixels: NDArray[Any], setting: Setting, blocks: BlockSums, rng: np.random.Generator
+    pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 1: the loop over cells; partial cells are averaged over fewer pixels with the same noise."""
-    b, scale = setting.block, _scale(setting, blocks.peak, setting.block)
+    b, scale = config.block, _scale(config, blocks.peak, config.block)
     means = np.empty((blocks.rows, blocks.columns, blocks.channels))
     for row in range(blocks.rows):
         for column in range(blocks.columns):
@@ -148,26 +169,26 @@ def algorithm_1(
 
 
 def algorithm_2(
-    pixels: NDArray[Any], setting: Setting, blocks: BlockSums, rng: np.random.Generator
+    pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 2: mirror padding, then all cells at once."""
-    means = _cell_means(mirrored(pixels, setting.block), setting.block)
-    noisy = means + rng.laplace(0, _scale(setting, blocks.peak, setting.block), means.shape)
+    means = _cell_means(mirrored(pixels, config.block), config.block)
+    noisy = means + rng.laplace(0, _scale(config, blocks.peak, config.block), means.shape)
     return blocks, np.clip(noisy, 0, blocks.peak).reshape(-1, blocks.channels)
 
 
 def algorithm_3(
-    pixels: NDArray[Any], setting: Setting, blocks: BlockSums, rng: np.random.Generator
+    pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 3: mirror padding; blocks where the mask says simple, n x n parts of them where it says complex."""
-    assert isinstance(setting.regions, PaperRegions)
-    mask = setting.regions.blocks(pixels, setting.block)
-    padded, part = mirrored(pixels, setting.block), setting.block // setting.subdivide
-    coarse, fine = _cell_means(padded, setting.block), _cell_means(padded, part)
-    coarse = coarse + rng.laplace(0, _scale(setting, blocks.peak, setting.block), coarse.shape)
-    fine = fine + rng.laplace(0, _scale(setting, blocks.peak, part), fine.shape)
-    n = setting.subdivide
-    cells = RegionSums(blocks.height, blocks.width, setting.block, n, mask, blocks.channels, blocks.peak)
+    assert isinstance(config.regions, PaperRegions)
+    mask = config.regions.blocks(pixels, config.block)
+    padded, part = mirrored(pixels, config.block), config.block // config.subdivide
+    coarse, fine = _cell_means(padded, config.block), _cell_means(padded, part)
+    coarse = coarse + rng.laplace(0, _scale(config, blocks.peak, config.block), coarse.shape)
+    fine = fine + rng.laplace(0, _scale(config, blocks.peak, part), fine.shape)
+    n = config.subdivide
+    cells = RegionSums(blocks.height, blocks.width, config.block, n, mask, blocks.channels, blocks.peak)
     # parts that lie in the padding alone are cropped away
     shown = fine[: cells.fine.rows, : cells.fine.columns]
     complex_ = mask.repeat(n, 0).repeat(n, 1)[: cells.fine.rows, : cells.fine.columns]
@@ -175,19 +196,19 @@ def algorithm_3(
     return cells, np.clip(means, 0, blocks.peak)
 
 
-def multiplier(setting: Setting, blocks: BlockSums, m: int) -> Fraction:
+def multiplier(config: ReleaseConfig, blocks: BlockSums, m: int) -> Fraction:
     """How many times larger than claimed the true epsilon of m pixels is, at this size, exactly.
 
     The influence of a pixel on the L1 norm of averages over noise scale, relative to what the algorithm assumes, is a
     product of one factor for its row and one for its column. The m most influential pixels are added up.
 
     Args:
-        setting: What was asked for; `paper` is 1, 2 or 3.
+        config: What was asked for; `paper` is 1, 2 or 3.
         blocks: The partition.
         m: Number of pixels.
     """
-    rows = _factors(blocks.height, setting.block, setting.paper == 1)
-    columns = _factors(blocks.width, setting.block, setting.paper == 1)
+    rows = _factors(blocks.height, config.block, config.paper == 1)
+    columns = _factors(blocks.width, config.block, config.paper == 1)
     kinds = sorted(
         ((f * g, count * times) for f, count in rows for g, times in columns), key=lambda kind: -kind[0]
     )
@@ -209,8 +230,8 @@ def _factors(length: int, block: int, partial: bool) -> list[tuple[Fraction, int
     return [(Fraction(2), twice), (Fraction(1), length - twice)]
 
 
-def _scale(setting: Setting, peak: int, side: int) -> float:
-    return float(Fraction(peak * setting.m, side * side) / setting.epsilon)
+def _scale(config: ReleaseConfig, peak: int, side: int) -> float:
+    return float(Fraction(peak * config.pixels, side * side) / config.epsilon)
 
 
 def _cell_means(padded: NDArray[Any], side: int) -> NDArray[np.float64]:

@@ -19,16 +19,13 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_config import OPERATORS, ClipSetting
-from dpose.release.clip_plan import ClipPlan, together_of
-from dpose.release.clip_statements import MECHANISM, clip_statement
-from dpose.release.config import Regions, Setting
-from dpose.release.mechanism import Plan
-from dpose.release.operators import Mask
-from dpose.release.projections import ONE_FRAME, make_operator
+from dpose.release.config import CELLS, Regions, ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan, together_of
+from dpose.release.operators import ONE_FRAME, OPERATORS, Mask, make_operator
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.statements import release_statement
+from dpose.release.statements import PROJECTION, release_statement
 
 RULES = (
     r"the segmenter .+, run on stage one's released picture",
@@ -66,22 +63,22 @@ def expected(statement: PrivacyStatement, where: str) -> PrivacyStatement:
         DposeError: the record is incomplete, or no release has it.
     """
     plan = recorded_plan(statement, where)
-    seeded = statement.kind is Kind.SEEDED
-    if isinstance(plan, ClipPlan):
-        return clip_statement(plan, seeded=seeded)
-    return _with_record(release_statement(plan, seeded=seeded), statement)
+    made = release_statement(plan, seeded=statement.kind is Kind.SEEDED)
+    return made if isinstance(plan, LinearPlan) else _with_record(made, statement)
 
 
-def recorded_plan(statement: PrivacyStatement, where: str) -> Plan | ClipPlan:
+def recorded_plan(statement: PrivacyStatement, where: str) -> PixelizationPlan | LinearPlan:
     """The plan that a statement's record and budget belong to.
 
     Raises:
         DposeError: as `expected`.
     """
     try:
-        if statement.release.get("mechanism") == MECHANISM:
-            return _clip(statement, where)
-        return _pixelization(statement, where)
+        mechanism = statement.release["mechanism"]
+        if mechanism not in (CELLS, PROJECTION):
+            raise ValueError("another mechanism")
+        shape = _shape(statement, where)
+        return _cells(statement, shape, where) if mechanism == CELLS else _operator(statement, shape, where)
     except (KeyError, ValueError, ZeroDivisionError) as error:
         raise DposeError(MISSING, where) from error
     except DposeError as error:
@@ -90,36 +87,61 @@ def recorded_plan(statement: PrivacyStatement, where: str) -> Plan | ClipPlan:
         raise DposeError(f"{MISSING}: {error.line()}", where) from error
 
 
-def _pixelization(statement: PrivacyStatement, where: str) -> Plan:
+def _shape(statement: PrivacyStatement, where: str) -> Shape:
+    """The recorded sizes; the neighbours must be those of a picture or of a clip, whichever it is."""
     record, neighbours = statement.release, statement.neighbours
-    if record["mechanism"] != "pixelization":
-        raise ValueError("another mechanism")
+    linear = record["mechanism"] == PROJECTION
     width, height = whole_numbers(r"(\d{1,6})x(\d{1,6})", record["size"])
-    channels, peak, block, n = (
-        whole_numbers(r"(\d{1,6})", record[k])[0] for k in ("channels", "levels", "block", "subdivide")
-    )
+    (channels,) = whole_numbers(r"([13])", record["channels"])
+    # a projection's clips have 8 bits, which their records do not say
+    levels = "255" if linear and "frames" in record else record["levels"]
+    (peak,) = whole_numbers(r"(255|65535)", levels)
     frames = whole_numbers(r"(\d{1,9})", record["frames"])[0] if "frames" in record else None
-    if channels not in (1, 3) or peak not in (255, 65535) or min(width, height, block, n, frames or 1) < 1:
+    if min(width, height, 1 if frames is None else frames) < 1:
         raise ValueError("out of range")
-    if neighbours is None or neighbours.scope not in ("picture", "clip", "frame"):
-        raise DposeError("its statement has no neighbours of a release", where)
+    if neighbours is None or neighbours.scope not in ("picture", "clip", "frame", *((ONE_FRAME,) * linear)):
+        what = "a released clip" if linear else "a release"
+        raise DposeError(f"its statement has no neighbours of {what}", where)
     if (neighbours.scope == "picture") != (frames is None):
         raise DposeError("its statement mixes a picture's neighbours with a clip's", where)
+    return Shape.of(height, width, channels, peak, frames)
+
+
+def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, int, str]:
+    """Epsilon, delta, m and scope, as `ReleaseConfig` has them."""
+    near = statement.neighbours
+    assert near is not None
     assert statement.epsilon is not None
     assert statement.delta is not None
-    per_frame = neighbours.scope == "frame"
-    setting = Setting(
-        Fraction(statement.epsilon),
-        neighbours.m,
-        per_frame,
-        block,
-        statement.delta,
-        n,
-        _regions(record, where),
-    )
+    scope = "clip" if near.scope == "picture" else near.scope
+    return Fraction(statement.epsilon), statement.delta, near.m, scope
+
+
+def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> PixelizationPlan:
+    record = statement.release
+    block, n = (whole_numbers(r"(\d{1,6})", record[name])[0] for name in ("block", "subdivide"))
+    if min(block, n) < 1:
+        raise ValueError("out of range")
     if "complex" in record and not any(re.fullmatch(rule, record["complex"]) for rule in RULES):
         raise DposeError(f"its statement has an unknown rule for regions {record['complex']!r}", where)
-    return Plan.of(setting, height, width, channels, peak, frames)
+    config = ReleaseConfig(
+        *_budget(statement), CELLS, block=block, subdivide=n, regions=_regions(record, where)
+    )
+    return PixelizationPlan.of(config, shape)
+
+
+def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPlan:
+    record = statement.release
+    columns, rows, groups = whole_numbers(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"])
+    name, choice = record["operator"], record.get("choice", "")
+    if name not in OPERATORS:
+        raise DposeError(f"its statement names an operator that is not known here: {name!r}", where)
+    norm = float(record["clip norm"]) if "clip norm" in record else None
+    together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
+    if together != 1 and together != together_of(shape.frames, groups):
+        raise ValueError("another number of groups is clipped together")
+    config = ReleaseConfig(*_budget(statement), name, clip_norm=norm, clip_segment=together != 1)
+    return LinearPlan.around(make_operator(name, shape, rows, columns, groups, choice), config, choice)
 
 
 def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> PrivacyStatement:
@@ -146,39 +168,6 @@ def _regions(record: Mapping[str, str], where: str) -> Regions | None:
             raise ValueError("no share")
         return PrivateRegions(share=Fraction(share[1]))
     raise DposeError(f"its statement has unknown regions {kind!r}", where)
-
-
-def _clip(statement: PrivacyStatement, where: str) -> ClipPlan:
-    record, neighbours = statement.release, statement.neighbours
-    if neighbours is None or neighbours.scope not in ("clip", "frame", ONE_FRAME):
-        raise DposeError("its statement has no neighbours of a released clip", where)
-    width, height = whole_numbers(r"(\d{1,6})x(\d{1,6})", record["size"])
-    columns, rows, groups = whole_numbers(r"(\d{1,6})x(\d{1,6})x(\d{1,9})", record["grid"])
-    (channels,), (frames,) = (
-        whole_numbers(r"([13])", record["channels"]),
-        whole_numbers(r"(\d{1,9})", record["frames"]),
-    )
-    if min(width, height, frames) < 1 or record["operator"] not in OPERATORS:
-        raise ValueError("out of range")
-    shape = ClipShape(frames, height, width, channels)
-    norm = float(record["clip norm"]) if "clip norm" in record else None
-    together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
-    assert statement.epsilon is not None
-    assert statement.delta is not None
-    setting = ClipSetting(
-        Fraction(statement.epsilon),
-        statement.delta,
-        neighbours.scope,
-        neighbours.m,
-        record["operator"],
-        clip_norm=norm,
-        clip_segment=together != 1,
-    )
-    if together != 1 and together != together_of(frames, groups):
-        raise ValueError("another number of groups is clipped together")
-    choice = record.get("choice", "")
-    operator = make_operator(record["operator"], shape, rows, columns, groups, choice)
-    return ClipPlan.around(operator, setting, choice)
 
 
 def compare(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
+from dpose.release.linear import ReleasedValues
 from dpose.release.mechanism import Released
 from dpose.release.operators import Mask, RegionSums
 
@@ -26,11 +27,11 @@ SUMS, PIXELS, FILE = "released values", "pixels", "file"
 """What a seal has digests of: cells' values and mask; the picture that follows from them; a video's file."""
 
 
-def sealed(released: Released, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
+def sealed(released: Released | ReleasedValues, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
     """The statement with its seal's hash, and the seal as one line.
 
     Args:
-        released: The picture, as its cells.
+        released: The picture, as its values.
         statement: Of which an earlier seal is ignored.
     """
     return _sealed(statement, {SUMS: sums_digest(released), PIXELS: pixels_digest(released.picture())})
@@ -66,8 +67,12 @@ def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str
     return seal
 
 
-def sums_digest(released: Released) -> str:
-    """SHA-256 of the cells' values, their sizes and mask."""
+def sums_digest(released: Released | ReleasedValues) -> str:
+    """SHA-256 of the released values, with the sizes, mask or grid that they belong to."""
+    if isinstance(released, ReleasedValues):
+        operator = released.operator
+        grid = repr((operator.shape, operator.rows, operator.columns, operator.groups))
+        return hashlib.sha256(grid.encode() + b"\0" + _little(released.values)).hexdigest()
     cells, values = released.cells, released.values
     sizes = json.dumps({name: getattr(cells, name, 1) for name in SIZES}, sort_keys=True)
     digest = hashlib.sha256(sizes.encode() + b"\0" + _little(values))

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
-from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.mechanism import Plan
+from dpose.release.config import CELLS
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan
+from dpose.release.operators import ONE_FRAME
+from dpose.release.pixelization import PixelizationPlan
+from dpose.release.published_dprp import DensePlan
+from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.sealing import mask_digest
 
+AnyPlan = PixelizationPlan | LinearPlan | PaperPlan | DensePlan
+
+PROJECTION = "projection"
+"""The recorded mechanism of every `GridOperator`; the record names the operator beside it."""
 FACE = 100
 """Side of the square that stands for a face wherever a cost is explained, pixels."""
 HEADER = (
     "what the original's header says besides: format, bits, orientation; the size is that of what is shown"
 )
+DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
+DECODED_VIDEO = (
+    "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "
+    "from, may touch more of them"
+)
+SOUND = "the sound was copied unchanged and is not protected at all"
+DETAILS_ONLY = (
+    "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
+)
 
 
 def release_statement(
-    plan: Plan, *, seeded: bool, caveats: Sequence[str] = (), conditional_on: Sequence[str] = ()
+    plan: AnyPlan, *, seeded: bool, caveats: Sequence[str] = (), conditional_on: Sequence[str] = ()
 ) -> PrivacyStatement:
     """The statement of what `plan` releases.
 
@@ -30,28 +50,21 @@ def release_statement(
         caveats: What the reader must know besides.
         conditional_on: What the guarantee takes as given besides.
     """
-    setting, blocks = plan.setting, plan.blocks
-    clip = plan.frames is not None
-    public = [
-        f"the size, {blocks.width} x {blocks.height} pixels, and the number of channels, {blocks.channels}"
-    ]
-    if clip:
-        public.append(f"the number of frames, {plan.frames}, and when each is shown")
-    public.append(HEADER)
-    public.append("all settings of the release")
+    if isinstance(plan, PaperPlan | DensePlan):
+        made = plan.statement()
+        return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
+    config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
     given = list(conditional_on)
-    if isinstance(setting.regions, PublicRegions):
-        public.append(f"the mask of complex regions (sha256 {setting.regions.sha256[:16]})")
+    if isinstance(config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
-    pure = not setting.delta
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit="pixel",
-        neighbours=setting.neighbours(clip),
-        epsilon=setting.epsilon if pure else float(setting.epsilon),
-        delta=0.0 if pure else setting.delta,
-        accountant=ReleaseAccountant.PURE if pure else ReleaseAccountant.ZCDP,
-        public=tuple(public),
+        neighbours=config.neighbours(plan.shape),
+        epsilon=config.epsilon if pure else float(config.epsilon),
+        delta=0.0 if pure else config.delta,
+        accountant=plan.accountant,
+        public=public_facts(plan),
         conditional_on=tuple(given),
         events=plan.events,
         caveats=(*object_lines(plan), *caveats),
@@ -59,53 +72,97 @@ def release_statement(
     )
 
 
-def description(plan: Plan) -> dict[str, str]:
-    """How the picture was released, by name: what `dpose verify` computes sensitivities from."""
-    setting, blocks = plan.setting, plan.blocks
-    found = {
-        "mechanism": "pixelization",
-        "size": f"{blocks.width}x{blocks.height}",
-        "channels": str(blocks.channels),
-        "levels": str(blocks.peak),
-        "block": str(blocks.block),
-        "subdivide": str(setting.subdivide),
-        "regions": "none",
-    }
-    if plan.frames is not None:
-        found["frames"] = str(plan.frames)
-    if isinstance(setting.regions, PublicRegions):
-        found |= {"regions": "public", "mask_sha256": setting.regions.sha256}
+def public_facts(plan: PixelizationPlan | LinearPlan) -> tuple[str, ...]:
+    """What the guarantee does not hide."""
+    shape, regions = plan.shape, plan.config.regions
+    told = [f"the size, {shape.width} x {shape.height} pixels, and the number of channels, {shape.channels}"]
+    if not shape.still:
+        told.append(f"the number of frames, {shape.frames}, and when each is shown")
+    told.append(HEADER)
+    operator = ", and the operator" if isinstance(plan, LinearPlan) else ""
+    told.append(f"all settings of the release{operator}")
+    if isinstance(regions, PublicRegions):
+        told.append(f"the mask of complex regions (sha256 {regions.sha256[:16]})")
+    return tuple(told)
+
+
+def description(plan: PixelizationPlan | LinearPlan) -> dict[str, str]:
+    """How the picture or clip was released, by name: what `dpose verify` computes sensitivities from."""
+    return _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
+
+
+def _of_sizes(shape: Shape) -> dict[str, str]:
+    return {"size": f"{shape.width}x{shape.height}", "channels": str(shape.channels)}
+
+
+def _of_operator(plan: LinearPlan) -> dict[str, str]:
+    operator, shape = plan.operator, plan.shape
+    found = {"mechanism": PROJECTION, "operator": plan.config.operator, **_of_sizes(shape)}
+    found |= {"levels": str(shape.peak)} if shape.still else {"frames": str(shape.frames)}
+    found["grid"] = f"{operator.columns}x{operator.rows}x{operator.groups}"
+    found["step"] = exact_text(plan.grid)
+    if plan.choice:
+        found["choice"] = plan.choice
+    if plan.clipping is not None:
+        found["clip norm"] = repr(plan.clipping.norm)
+        found["clipped together"] = str(plan.clipping.groups)
+    return found
+
+
+def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
+    config, regions = plan.config, plan.config.regions
+    found = {"mechanism": CELLS, **_of_sizes(plan.shape), "levels": str(plan.shape.peak)}
+    found |= {"block": str(config.block), "subdivide": str(config.subdivide), "regions": "none"}
+    if not plan.shape.still:
+        found["frames"] = str(plan.shape.frames)
+    if isinstance(regions, PublicRegions):
+        found |= {"regions": "public", "mask_sha256": regions.sha256}
         if plan.mask is not None:
             found["blocks_sha256"] = mask_digest(plan.mask)
-    if isinstance(setting.regions, PrivateRegions):
+    if isinstance(regions, PrivateRegions):
         found |= {
             "regions": "private",
-            "complex": setting.regions.rule,
-            "stage one": f"{_share(setting.regions.share)} of the budget",
+            "complex": regions.rule,
+            "stage one": f"{_share(regions.share)} of the budget",
         }
     return found
 
 
-def object_lines(plan: Plan) -> tuple[str, ...]:
+def object_lines(plan: PixelizationPlan | LinearPlan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
-    blocks, frames = plan.blocks, plan.frames or 1
-    pixels = blocks.height * blocks.width
-    face, size = face_in(blocks.height, blocks.width)
+    shape, m = plan.shape, plan.config.m
+    face, size = face_in(shape.height, shape.width)
     name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
-    where = " for each frame it appears in" if plan.frames else ""
-    grows = "" if plan.setting.delta or not plan.frames else "; frames add up"
+    lines = (
+        _larger_cells(plan, name, face) if isinstance(plan, PixelizationPlan) else _larger(plan, name, face)
+    )
+    return (*lines, DETAILS_ONLY) if m is not None and m * 4 < face else tuple(lines)
+
+
+def _larger_cells(plan: PixelizationPlan, name: str, face: int) -> list[str]:
+    shape, clip = plan.shape, not plan.shape.still
+    where = " for each frame it appears in" if clip else ""
+    grows = "; frames add up" if clip and not plan.config.delta else ""
     lines = [f"{name} is protected with epsilon {upper(plan.object_epsilon(face))}{where}{grows}"]
-    if plan.frames:
-        lines.append(
-            f"in all {frames} frames that object has epsilon {upper(plan.object_epsilon(face, frames))}"
-        )
-    whole = "clip" if plan.frames else "picture"
-    lines.append(f"the {whole} as a whole has epsilon {upper(plan.object_epsilon(pixels, frames))}")
-    if plan.setting.m * 4 < face:
-        lines.append(
-            "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
-        )
-    return tuple(lines)
+    if clip:
+        cost = upper(plan.object_epsilon(face, shape.frames))
+        lines.append(f"in all {shape.frames} frames that object has epsilon {cost}")
+    whole = upper(plan.object_epsilon(shape.pixels, shape.frames))
+    lines.append(f"the {'clip' if clip else 'picture'} as a whole has epsilon {whole}")
+    return lines
+
+
+def _larger(plan: LinearPlan, name: str, face: int) -> list[str]:
+    shape = plan.shape
+    one = upper(plan.epsilon_for(face, ONE_FRAME))
+    whole = upper(plan.epsilon_for(shape.pixels * shape.frames, "clip"))
+    if shape.still:
+        return [f"{name} is protected with epsilon {one}", f"the picture as a whole has epsilon {whole}"]
+    return [
+        f"{name} is protected with epsilon {one} in one frame, and with "
+        f"{upper(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
+        f"a whole frame has epsilon {upper(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole {whole}",
+    ]
 
 
 def face_in(height: int, width: int) -> tuple[int, str]:

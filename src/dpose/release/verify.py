@@ -25,15 +25,15 @@ from dpose.privacy.exact import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import unpack
-from dpose.release.clip_statements import MECHANISM
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
-from dpose.release.mechanism import Plan, Released
+from dpose.release.mechanism import Released
 from dpose.release.once import GIVEN
 from dpose.release.operators import RegionSums
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
 from dpose.release.sealing import FILE, PIXELS, check_seal, mask_digest, pixels_digest
-from dpose.release.video import DECODED, SOUND
+from dpose.release.statements import DECODED_VIDEO, PROJECTION, SOUND
 
 PICTURES = (".png", ".jpg", ".jpeg")
 ARTEFACTS = (*PICTURES, ".npz", *VIDEO_SUFFIXES)
@@ -225,9 +225,9 @@ def _check_statement(found: OpenedRelease) -> None:
     if statement.software.get("dpose") != software_versions()["dpose"]:
         found.unchecked.append("the statement's words, which are another version's")
         return
-    caveats = (DECODED,) if found.video else ()
+    caveats = (DECODED_VIDEO,) if found.video else ()
     given = (SOUND,) if found.sound else ()
-    rough = record.get("mechanism") == MECHANISM and record.get("operator") != "block"
+    rough = record.get("mechanism") == PROJECTION and record.get("operator") != "block"
     compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
 
 
@@ -242,7 +242,7 @@ def _older_events(found: OpenedRelease) -> tuple[Any, ...]:
     if told is not None and told != mask_digest(cells.mask):
         raise DposeError("its mask is not the one that its statement is about", str(found.path))
     plan = recorded_plan(statement, str(found.path))
-    return plan.calibrated_to(cells) if isinstance(plan, Plan) else ()
+    return plan.calibrated_to(cells) if isinstance(plan, PixelizationPlan) else ()
 
 
 def _check_picture(found: OpenedRelease) -> None:
@@ -252,7 +252,7 @@ def _check_picture(found: OpenedRelease) -> None:
         check_restored(found.pixels, found.released, found.path.suffix.lower(), str(found.path))
         return
     record = found.statement.release
-    if found.lossless:
+    if found.lossless and record["mechanism"] != PROJECTION:
         ((block,), (n,)) = (whole_numbers(r"(\d{1,6})", record[name]) for name in ("block", "subdivide"))
         check_cells(found.pixels, block // n, str(found.path))
         return

@@ -16,8 +16,8 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.media.frames import VIDEO_SUFFIXES, WRITTEN, VideoReader, VideoWriter
 from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
+from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoReader, video_file
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.detections import Box
@@ -26,6 +26,9 @@ from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
 from dpose.pose.predict import Prediction, draw_prediction, predict_image, predict_people
 from dpose.pose.skeletons import SKELETONS, Skeleton
+
+ANIMATED = (*VIDEO_SUFFIXES, ".gif")
+"""What is drawn frame by frame."""
 
 
 @dataclass
@@ -76,9 +79,7 @@ def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
     for source in sources:
         path = Path(source).expanduser()
         if path.is_dir():
-            inside = sorted(
-                p for p in path.rglob("*") if p.suffix.lower() in (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
-            )
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in (*IMAGE_SUFFIXES, *ANIMATED))
             if not inside:
                 raise DposeError("holds no picture and no video", source)
             for p in inside:
@@ -134,7 +135,7 @@ def annotate(
         task = bar.add_task("predicting", total=len(files))
         for (path, _), target in zip(files, targets, strict=True):
             try:
-                if path.suffix.lower() in VIDEO_SUFFIXES:
+                if path.suffix.lower() in ANIMATED:
                     work.video(
                         path, target, lambda n, of: bar.update(task, description=f"frame {n} of {of or '?'}")
                     )
@@ -162,8 +163,8 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
         return [out]
     targets: list[Path] = []
     for path, relative in files:
-        video = path.suffix.lower() in VIDEO_SUFFIXES
-        kept = path.suffix.lower() in (WRITTEN if video else (".jpg", ".jpeg", ".png"))
+        video = path.suffix.lower() in ANIMATED
+        kept = path.suffix.lower() in (tuple(WRITABLE) if video else (".jpg", ".jpeg", ".png"))
         name = f"{path.stem}-pose{path.suffix if kept else '.mp4' if video else '.png'}"
         folder = path.parent if out is None else out / relative.parent
         target, count = folder / name, 1
@@ -199,17 +200,17 @@ class _Work:
         self.done.pictures += 1
 
     def video(self, path: Path, target: Path, shown: Callable[[int, int], None]) -> None:
-        with VideoReader(path) as reader:
-            base, length = reader.time_base, reader.duration
-            with VideoWriter(target, reader.rate, base, length) as writer:
-                for number, (image, time) in enumerate(reader):
-                    facts = {"frame": number, "time": float(time)}
-                    writer.write(self._drawn(path, number, image, facts), time)
-                    shown(number + 1, reader.announced)
+        reader = VideoReader(path)
+        info = reader.info
+        with video_file(target, info, pad=True) as writer:
+            for number, (image, time) in enumerate(reader):
+                facts = {"frame": number, "time": float(time)}
+                writer.add(self._drawn(path, number, image, facts), round(time / info.time_base))
+                shown(number + 1, info.frames)
         self.done.videos += 1
         self.done.frames += reader.read
         if not reader.whole:
-            of = f" of {reader.announced:,}" if reader.announced else ""
+            of = f" of {info.frames:,}" if info.frames else ""
             self.done.problems.append(f"not whole: {path}: {reader.read:,}{of} frames could be read")
 
     def _drawn(
@@ -258,4 +259,4 @@ class _Work:
 def names_several(sources: Sequence[str]) -> bool:
     """Whether sources may name more than one picture, or a video."""
     paths = [Path(s).expanduser() for s in sources]
-    return len(paths) != 1 or not paths[0].is_file() or paths[0].suffix.lower() in VIDEO_SUFFIXES
+    return len(paths) != 1 or not paths[0].is_file() or paths[0].suffix.lower() in ANIMATED

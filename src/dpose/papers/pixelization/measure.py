@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from dpose.papers.pixelization.segmenting import Segmenter
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
-from dpose.release.config import Regions, Setting
-from dpose.release.mechanism import Plan, Released
+from dpose.release.config import Regions, ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.mechanism import Released
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.published_pixelization import PaperPlan, multiplier
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 
@@ -57,7 +59,7 @@ class Point:
         """As JSON."""
         return asdict(self)
 
-    def setting(self, mask: NDArray[np.bool_] | None) -> Setting:
+    def setting(self, mask: NDArray[np.bool_] | None) -> ReleaseConfig:
         """What the release is asked for; without parts the paper's Algorithm 3 is its Algorithm 2.
 
         Args:
@@ -70,20 +72,22 @@ class Point:
             assert mask is not None
             regions = PaperRegions(mask) if self.mechanism == "paper" else PublicRegions(mask)
         paper = None if self.mechanism != "paper" else 2 if self.n == 1 else 3
-        return Setting.of(self.epsilon, self.m, self.b, 0, self.n, regions, paper)
+        return ReleaseConfig.of(self.epsilon, self.m, self.b, 0, self.n, regions, paper)
 
 
-def photo_plan(point: Point, photo: Photo) -> Plan | PaperPlan:
+def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:
     """The setting bound to a photo's size.
 
     Raises:
         DposeError: the photo is too small for it.
     """
     height, width = photo.pixels.shape
-    return bind(point.setting(photo.mask), height, width, 1, 255)
+    plan = bind(point.setting(photo.mask), Shape.of(height, width))
+    assert isinstance(plan, PixelizationPlan | PaperPlan)
+    return plan
 
 
-def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Released, Plan | PaperPlan]:
+def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Released, PixelizationPlan | PaperPlan]:
     """The release; the same for the same arguments, so it can be drawn again later, and protects nobody.
 
     Raises:
@@ -95,13 +99,13 @@ def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Released, Plan
     return plan.release(photo.pixels, source), plan
 
 
-def true_epsilon(point: Point, plan: Plan | PaperPlan) -> float | None:
+def true_epsilon(point: Point, plan: PixelizationPlan | PaperPlan) -> float | None:
     """What `point.m` pixels really cost: the claim, its true multiple in paper mode, None where nothing holds."""
-    if isinstance(plan, Plan):
+    if isinstance(plan, PixelizationPlan):
         return float(Fraction(point.epsilon))
     if point.n > 1:
         return None
-    return float(Fraction(point.epsilon) * multiplier(plan.setting, plan.blocks, point.m))
+    return float(Fraction(point.epsilon) * multiplier(plan.config, plan.blocks, point.m))
 
 
 def measure(point: Point, photo: Photo, seed: int, segmenter: Segmenter | None) -> dict[str, float | None]:

@@ -22,13 +22,13 @@ from dpose.papers.pixelization.data import (
     with_count,
 )
 from dpose.papers.pixelization.measure import Point, release_photo
-from dpose.release.api import claim_picture
 from dpose.release.archive import pack_archive
 from dpose.release.embed import PNG_LEVEL, stamped_picture
 from dpose.release.mechanism import Released
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.regions import mirrored
+from dpose.release.statements import release_statement
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 
@@ -126,7 +126,7 @@ def _paper(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:
 
 def _dpose(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:
     release, plan = release_photo(point, photo, seed)
-    statement = claim_picture(plan, seeded=True)
+    statement = release_statement(plan, seeded=True)
     return {
         "dpose_png": float(len(stamped_picture(release, ".png", statement))),
         "dpose_npz": float(len(pack_archive(release, statement))),

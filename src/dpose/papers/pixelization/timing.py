@@ -25,8 +25,11 @@ from dpose.papers.pixelization.data import (
 )
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
-from dpose.release.config import Setting
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
 from dpose.release.photos.photo import Photo
+from dpose.release.pixelization import PixelizationPlan
+from dpose.release.published_pixelization import PaperPlan
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 
@@ -132,12 +135,13 @@ def table_5(request: Request) -> Timing:
 
 
 def _method(name: str, block: int, seed: int) -> Callable[[Photo], Any]:
-    setting = Setting.of("0.5", 16, block, paper=METHODS[name][1])
+    config = ReleaseConfig.of("0.5", 16, block, paper=METHODS[name][1])
     source, number = AesNoise(Key.from_seed(seed)), itertools.count()
 
     def run(photo: Photo) -> Any:
         height, width = photo.pixels.shape
-        plan = bind(setting, height, width, 1, 255)
+        plan = bind(config, Shape.of(height, width))
+        assert isinstance(plan, PixelizationPlan | PaperPlan)
         return plan.release(photo.pixels, source, next(number)).picture()
 
     return run

@@ -17,9 +17,9 @@ from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.media.images import write_image
 from dpose.media.video import probe
-from dpose.release.clip_cells import ClipShape
-from dpose.release.clip_config import PAPER_K, SPLIT, ClipSetting
-from dpose.release.clips import release_clip, release_file
+from dpose.release.api import release_array, release_file
+from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
+from dpose.release.grid import Shape
 from dpose.release.obfuscate import Obfuscator, obfuscate_file
 
 DELTA = 1e-4
@@ -208,26 +208,26 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path) -> VideoS
     return Held(partial(_through, source, method, seed))
 
 
-def _setting(method: VideoMethod, values: int) -> ClipSetting:
+def _setting(method: VideoMethod, values: int) -> ReleaseConfig:
     """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
     if method.kind == "paper":
         k = max(3, round(method.k * values / PAPER_VALUES))
-        return ClipSetting.of(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
-    return ClipSetting.of(str(method.epsilon), str(DELTA))
+        return ReleaseConfig.of_grid(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
+    return ReleaseConfig.of_grid(str(method.epsilon), str(DELTA))
 
 
 def _through(source: VideoSource, method: VideoMethod, seed: int) -> NDArray[np.uint8]:
     frames = whole_clip(source)
     if method.kind == "obscure":
         return _obscured(frames, method.key, seed)
-    return release_clip(frames, _setting(method, frames[0].size), seed=seed).frames
+    return np.asarray(release_array(frames, _setting(method, frames[0].size), seed=seed).picture)
 
 
 def _obscured(frames: NDArray[np.uint8], method: str, seed: int) -> NDArray[np.uint8]:
     count, height, width, channels = frames.shape
     scale = max(1, round(ROWS_OF_OBFUSCATION / height))
     large = (width * scale, height * scale)
-    work = Obfuscator(method, ClipShape(count, large[1], large[0], channels), seed)
+    work = Obfuscator(method, Shape(count, large[1], large[0], channels), seed)
     shown = [
         work.apply(cv2.resize(f, large, interpolation=cv2.INTER_LINEAR).astype(np.uint8)) for f in frames
     ]

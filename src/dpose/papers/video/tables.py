@@ -26,7 +26,7 @@ from dpose.papers.video.methods import (
     available,
     parse_external,
 )
-from dpose.release.clip_config import SPLIT
+from dpose.release.config import SPLIT
 from dpose.report.results import Table
 
 RUNS = 3

@@ -1,6 +1,6 @@
-"""The mechanism for clips: project, clip, round, add exact noise; then restore. One group of frames at a time.
+"""Any linear operator: project, clip, round, add exact noise; then restore. One group of frames at a time.
 
-plan = ClipPlan.of(setting, ClipShape(frames=280, height=256, width=340, channels=3))
+plan = LinearPlan.of(config, Shape(frames=280, height=256, width=340, channels=3))
 for picture in plan.run(frames, source):
     ...
 """
@@ -11,21 +11,29 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian
-from dpose.privacy.exact import GaussianEvent
+from dpose.privacy.accounting import Relation, check_delta
+from dpose.privacy.discrete import MAX_SCALE
+from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, largest_mu, least_variance
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Neighbours
-from dpose.release.clip_cells import ClipShape, blend, edge
-from dpose.release.clip_config import SEGMENT, ClipSetting
-from dpose.release.projections import BlockMeans, Separable, Values, make_operator, rounded_up
+from dpose.release.config import SEGMENT, ReleaseConfig
+from dpose.release.grid import Shape, blend, edge
+from dpose.release.mechanism import NoiseStage, Plan, too_small
+from dpose.release.operators import OPERATORS, GridOperator, Sensitivity, Values, make_operator
+from dpose.release.projections import BlockMeans, rounded_up
+from dpose.tensors import is_tensor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 GOOD_NOISE = 10.0
 """Where the grid is not given it is as fine as noise of so many gray levels a pixel allows."""
@@ -37,6 +45,29 @@ FEWEST_CELLS = 8
 """Along the shorter side, where the grid is not given."""
 FINENESS = 256
 """Rounding may cost at most one part in so many of the sensitivity."""
+STREAM = b"projection"
+
+
+@dataclass(frozen=True)
+class ReleasedValues:
+    """A released picture as an operator's noisy values: public from here on.
+
+    Attributes:
+        operator: For one frame.
+        values: float64, (outputs,).
+    """
+
+    operator: GridOperator
+    values: NDArray[np.float64]
+
+    def picture(self, device: torch.device | None = None) -> Any:
+        """The picture, uint8, (H, W, C): an array, or a tensor where a device is named."""
+        shown = as_levels(self.operator.picture(self.operator.level(self.values, 1)))
+        if device is None:
+            return shown
+        import torch
+
+        return torch.from_numpy(shown).to(device)
 
 
 @dataclass(frozen=True)
@@ -64,94 +95,103 @@ class Clipping:
 
 
 @dataclass(frozen=True)
-class ClipPlan:
-    """A setting bound to a clip's shape: the operator, the noise and the cost.
+class LinearPlan(Plan):
+    """A `GridOperator`'s values with exact noise.
 
     Attributes:
-        setting: What was asked for.
+        config: What was asked for.
         operator: The public operator.
-        event: The noise's variance and the squared sensitivity, in units of the grid.
+        stage: The noise, and the sensitivity that it was calibrated to, in units of the grid.
         grid: What values are rounded to multiples of: a power of two, or 1 where they are whole.
         clipping: The bound on norms; None for none.
-        choice: Public text that a random operator follows from; empty for the others.
+        choice: Public text that a drawn operator follows from; empty for the others.
     """
 
-    setting: ClipSetting
-    operator: BlockMeans | Separable
-    event: GaussianEvent
+    config: ReleaseConfig
+    operator: GridOperator
+    stage: NoiseStage
     grid: Fraction
     clipping: Clipping | None = None
     choice: str = ""
 
     @classmethod
-    def of(cls, setting: ClipSetting, shape: ClipShape, choice: str = "") -> ClipPlan:
-        """The plan for clips of this shape.
+    def of(cls, config: ReleaseConfig, shape: Shape, choice: str = "") -> LinearPlan:
+        """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: clips of the same size and length that differ in at most m pixels of all frames
-        together, of every frame, or of any one frame, by any amount. Sensitivity: the operator's; with a clipping norm
-        C at most 2 C times the root of how many parts can change; and sqrt(outputs) grid steps for rounding. Noise:
-        exact discrete Gaussian on whole numbers, the same for every group of frames, calibrated to the Gaussian
-        mechanism's own curve. All groups are one release: groups do not add up, however long the clip. Post-processing:
-        scaling, blending, enlarging or the adjoint, cutting off at black and white. Public: the operator, the size, the
-        number of frames. Proved in docs/proofs/video.md.
+        together, of every frame, or of any one frame, by any amount; pictures are clips of one frame. Sensitivity: the
+        operator's; with a clipping norm C at most 2 C times the root of how many parts can change; and sqrt(outputs)
+        grid steps for rounding. Noise: exact discrete Gaussian on whole numbers, the same for every group of frames,
+        calibrated to the Gaussian mechanism's own curve; on a picture's whole values with delta 0 exact discrete
+        Laplace of scale L1 / epsilon. All groups are one release: groups do not add up, however long the clip.
+        Post-processing: scaling, blending, enlarging or the adjoint, cutting off at black and white. Public: the
+        operator, the size, the number of frames. Proved in docs/proofs/video.md.
 
         Args:
-            setting: What was asked for.
-            shape: The clip's sizes.
-            choice: random: public text, drawn without looking at the clip.
+            config: What was asked for.
+            shape: The picture's or clip's sizes.
+            choice: For a drawn operator: public text, drawn without looking at the clip.
 
         Raises:
-            DposeError: the setting does not fit the shape, or no noise meets the budget.
+            DposeError: the config does not fit the shape, or no noise meets the budget.
         """
-        if setting.paper:
+        if config.paper is not None:
             raise ValueError("the paper's algorithm has a plan of its own")
-        neighbours = setting.neighbours(shape)
-        setting.check_k(shape)
-        mu = largest_mu(float(setting.epsilon), setting.delta)
-        rows, columns, groups = choose_grid(setting, shape, neighbours, mu)
-        text = choice if setting.operator == "random" else ""
-        return cls.around(make_operator(setting.operator, shape, rows, columns, groups, text), setting, text)
+        neighbours = clip_neighbours(config, shape)
+        config.check_shape(shape)
+        rows, columns, groups = choose_grid(config, shape, neighbours)
+        text = choice if OPERATORS[config.operator].drawn else ""
+        return cls.around(make_operator(config.operator, shape, rows, columns, groups, text), config, text)
 
     @classmethod
-    def around(cls, operator: BlockMeans | Separable, setting: ClipSetting, choice: str = "") -> ClipPlan:
-        """The plan for an operator that is given; what a setting says of operator, k and pool is not looked at.
+    def around(cls, operator: GridOperator, config: ReleaseConfig, choice: str = "") -> LinearPlan:
+        """The plan for an operator that is given; what a config says of operator, k and pool is not looked at.
 
-        **Guarantee.** As `ClipPlan.of` says.
+        **Guarantee.** As `LinearPlan.of` says.
 
         Args:
             operator: Public, and chosen without looking at the clip.
-            setting: What was asked for.
-            choice: Public text that a random operator follows from.
+            config: What was asked for.
+            choice: Public text that a drawn operator follows from.
 
         Raises:
             DposeError: m is larger than the clip, or no noise meets the budget.
         """
         shape, groups = operator.shape, operator.groups
-        neighbours = setting.neighbours(shape)
+        neighbours = clip_neighbours(config, shape)
         clipping = None
-        if setting.clip_norm is not None:
-            together = together_of(shape.frames, groups) if setting.clip_segment else 1
-            clipping = Clipping(setting.clip_norm, together)
+        if config.clip_norm is not None:
+            together = together_of(shape.frames, groups) if config.clip_segment else 1
+            clipping = Clipping(config.clip_norm, together)
         grid = grid_for(operator, clipping, neighbours)
-        squared = squared_change(operator, clipping, grid, neighbours)
-        variance = Fraction(least_variance(squared, float(setting.epsilon), setting.delta))
-        if variance > MAX_SCALE**2:
-            raise DposeError(
-                f"epsilon {as_given(setting.epsilon)} asks for more noise than 64-bit numbers can hold",
-                fix="choose a larger epsilon",
-            )
-        return cls(setting, operator, GaussianEvent(variance, squared), grid, clipping, choice)
+        event = _event(config, operator, clipping, grid, neighbours)
+        return cls(config, operator, NoiseStage(event, STREAM), grid, clipping, choice)
 
     @property
-    def shape(self) -> ClipShape:
-        """The clip's sizes."""
+    def shape(self) -> Shape:
+        """The picture's or clip's sizes."""
         return self.operator.shape
+
+    @property
+    def event(self) -> ExactEvent:
+        """What the accountant sees, however many groups there are."""
+        return self.stage.event
+
+    @property
+    def events(self) -> tuple[ExactEvent, ...]:
+        """As `Plan.events` says."""
+        return (self.event,)
+
+    @property
+    def accountant(self) -> ReleaseAccountant:
+        """Pure where delta is 0, else the Gaussian mechanism's own curve."""
+        return ReleaseAccountant.GAUSSIAN if self.config.delta else ReleaseAccountant.PURE
 
     @property
     def sigma(self) -> float:
         """The noise's standard deviation on the operator's values."""
         return (
-            math.sqrt(self.event.variance) * float(self.grid) * (self.operator.unit if self.clipping else 1.0)
+            math.sqrt(self.stage.variance) * float(self.grid) * (self.operator.unit if self.clipping else 1.0)
         )
 
     @property
@@ -161,25 +201,32 @@ class ClipPlan:
 
     def epsilon_for(self, m: int, scope: str) -> float:
         """Epsilon, at the same delta and noise, for neighbours that differ in m pixels."""
-        relation = self.setting.neighbours(self.shape).relation
-        squared = squared_change(self.operator, self.clipping, self.grid, Neighbours(relation, m, scope))
-        return discrete_epsilon(discrete_mu([(squared, self.event.variance, 1)]), self.setting.delta)
+        event, near = self.event, Neighbours(Relation.REPLACE, m, scope)
+        if isinstance(event, LaplaceEvent):
+            bound = self.operator.sensitivity(near).in_l1()
+            return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps)]))
+        squared = squared_change(self.operator, self.clipping, self.grid, near)
+        return discrete_epsilon(discrete_mu([(squared, event.variance, 1)]), self.config.delta)
 
-    def run(self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource) -> Iterator[NDArray[np.uint8]]:
-        """Release a clip, frame by frame; memory does not depend on its length.
+    def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource) -> ReleasedValues:
+        """Release one picture.
 
-        **Guarantee.** As `ClipPlan.of` says, if each clip is released once.
+        **Guarantee.** As `LinearPlan.of` says, if the picture is released once.
 
         Args:
-            frames: uint8, (H, W, C), in order.
+            picture: uint8, (H, W) or (H, W, C).
             source: Where the noise comes from.
-
-        Yields:
-            uint8, (H, W, C), as many as there were.
-
-        Raises:
-            DposeError: there are more or fewer frames than the plan was made for.
         """
+        array = picture.cpu().numpy() if is_tensor(picture) else picture
+        shape = self.shape
+        measured = self.measured([array.reshape(shape.height, shape.width, shape.channels)])
+        (values,) = self.released(measured, source)
+        return ReleasedValues(self.operator, values)
+
+    def run(
+        self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
+    ) -> Iterator[NDArray[np.uint8]]:
+        """As `Plan.run` says."""
         return self.pictures(self.released(self.measured(frames), source))
 
     def measured(self, frames: Iterable[NDArray[np.uint8]]) -> Iterator[Values]:
@@ -208,7 +255,7 @@ class ClipPlan:
     def released(self, measured: Iterable[Values], source: NoiseSource) -> Iterator[Values]:
         """Values with noise: public from here on.
 
-        **Guarantee.** As `ClipPlan.of` says, if each clip is released once.
+        **Guarantee.** As `LinearPlan.of` says, if each clip is released once.
 
         Args:
             measured: The operator's values, group by group.
@@ -237,9 +284,8 @@ class ClipPlan:
                 [operator.centred(values, t) for values, t in zip(waiting, lengths, strict=True)]
             )
         for number, (values, t) in enumerate(zip(waiting, lengths, strict=True), first):
-            stream = source.stream(Purpose.RELEASE, number, b"projection")
-            noisy = on_grid(values, self.grid) + discrete_gaussian(self.event.variance, values.size, stream)
-            shown = noisy.astype(np.float64) * step
+            stream = source.stream(Purpose.RELEASE, number, STREAM)
+            shown = self.stage.noised(on_grid(values, self.grid), stream).astype(np.float64) * step
             yield operator.uncentred(shown, t) if clipping is not None else shown
 
     def pictures(self, released: Iterable[Values]) -> Iterator[NDArray[np.uint8]]:
@@ -280,30 +326,46 @@ class ClipPlan:
         return ((frame + 1) * self.operator.groups - 1) // self.shape.frames
 
 
-def choose_grid(
-    setting: ClipSetting, shape: ClipShape, neighbours: Neighbours, mu: float
-) -> tuple[int, int, int]:
+def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
+    """The neighbouring relation as operators know it: a picture is a clip of one frame.
+
+    Raises:
+        DposeError: m is larger than the clip, or a clip is to have pure differential privacy.
+    """
+    if not shape.still:
+        check_delta(config.delta)
+    near = config.neighbours(shape)
+    return Neighbours(near.relation, near.m, "clip") if shape.still else near
+
+
+def choose_grid(config: ReleaseConfig, shape: Shape, neighbours: Neighbours) -> tuple[int, int, int]:
     """Rows, columns and groups: as asked for, or as fine as the noise allows. A function of public numbers alone.
 
     Args:
-        setting: What was asked for.
+        config: What was asked for.
         shape: The clip's sizes.
         neighbours: The neighbouring relation.
-        mu: Sensitivity over noise that the budget allows.
     """
-    if setting.k is not None and setting.pool is not None:
-        return (*_grid_of(setting.k, shape), _groups_of(setting.pool, shape))
+    if config.k is not None and config.pool is not None:
+        return (*_grid_of(config.k, shape), _groups_of(config.pool, shape))
     largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
     found = (1, 1, 1)
     for side in [side for side in SIDES if side <= largest]:
-        pool = setting.pool or min(LONGEST_POOL, max(1, side // PIXELS_A_FRAME))
+        pool = config.pool or min(LONGEST_POOL, max(1, side // PIXELS_A_FRAME))
         cells = (max(1, round(shape.height / side)), max(1, round(shape.width / side)))
-        rows, columns = cells if setting.k is None else _grid_of(setting.k, shape)
+        rows, columns = cells if config.k is None else _grid_of(config.k, shape)
         found = (rows, columns, _groups_of(pool, shape))
         blocks = BlockMeans(shape, *found)
-        if blocks.noise(math.sqrt(blocks.sensitivity(neighbours)) / mu) <= GOOD_NOISE:
+        if blocks.noise(_spread(config, blocks.sensitivity(neighbours))) <= GOOD_NOISE:
             break
     return found
+
+
+def _spread(config: ReleaseConfig, bound: Sensitivity) -> float:
+    """The standard deviation of the noise that the budget asks for."""
+    if not config.delta:
+        return math.sqrt(2) * float(bound.in_l1() / config.epsilon)
+    return math.sqrt(bound.l2_squared) / largest_mu(float(config.epsilon), config.delta)
 
 
 def together_of(frames: int, groups: int) -> int:
@@ -311,7 +373,7 @@ def together_of(frames: int, groups: int) -> int:
     return max(1, round(SEGMENT * groups / frames))
 
 
-def grid_for(operator: BlockMeans | Separable, clipping: Clipping | None, neighbours: Neighbours) -> Fraction:
+def grid_for(operator: GridOperator, clipping: Clipping | None, neighbours: Neighbours) -> Fraction:
     """The grid that values are rounded to: a power of two so fine that rounding costs next to nothing."""
     if operator.whole and clipping is None:
         return Fraction(1)
@@ -321,7 +383,7 @@ def grid_for(operator: BlockMeans | Separable, clipping: Clipping | None, neighb
 
 
 def squared_change(
-    operator: BlockMeans | Separable, clipping: Clipping | None, grid: Fraction, neighbours: Neighbours
+    operator: GridOperator, clipping: Clipping | None, grid: Fraction, neighbours: Neighbours
 ) -> Fraction:
     """The square of the most that the rounded values change between neighbours, in L2 norm and units of the grid.
 
@@ -330,7 +392,7 @@ def squared_change(
     their true distance plus one step plus twice that, and n of them by sqrt(n) times as much.
     """
     if operator.whole and clipping is None:
-        return operator.sensitivity(neighbours) / grid**2
+        return operator.sensitivity(neighbours).l2_squared / grid**2
     count = operator.outputs * operator.groups
     longest = -(-operator.shape.frames // operator.groups)
     off = operator.blur(longest)
@@ -356,12 +418,34 @@ def as_levels(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.asarray(cv2.convertScaleAbs(np.maximum(picture, 0))).reshape(picture.shape)
 
 
-def _change(operator: BlockMeans | Separable, clipping: Clipping | None, neighbours: Neighbours) -> float:
-    free = math.sqrt(operator.sensitivity(neighbours)) / (operator.unit if clipping else 1.0)
+def _change(operator: GridOperator, clipping: Clipping | None, neighbours: Neighbours) -> float:
+    free = math.sqrt(operator.sensitivity(neighbours).l2_squared) / (operator.unit if clipping else 1.0)
     return free if clipping is None else min(free, clipping.changed(neighbours, operator.groups))
 
 
-def _grid_of(k: int, shape: ClipShape) -> tuple[int, int]:
+def _event(
+    config: ReleaseConfig,
+    operator: GridOperator,
+    clipping: Clipping | None,
+    grid: Fraction,
+    neighbours: Neighbours,
+) -> ExactEvent:
+    if not config.delta:
+        if clipping is not None or not operator.whole:
+            raise DposeError("this takes Gaussian noise alone", "delta", "give a delta above 0")
+        bound = operator.sensitivity(neighbours).in_l1()
+        scale = bound / config.epsilon
+        if scale > MAX_SCALE:
+            raise too_small(config, "numbers")
+        return LaplaceEvent(scale, bound)
+    squared = squared_change(operator, clipping, grid, neighbours)
+    variance = Fraction(least_variance(squared, float(config.epsilon), config.delta))
+    if variance > MAX_SCALE**2:
+        raise too_small(config, "numbers")
+    return GaussianEvent(variance, squared)
+
+
+def _grid_of(k: int, shape: Shape) -> tuple[int, int]:
     """Rows and columns of nearly square cells, at most k values with all channels."""
     cells = k // shape.channels
     ideal = math.sqrt(cells * shape.height / shape.width)
@@ -372,5 +456,5 @@ def _grid_of(k: int, shape: ClipShape) -> tuple[int, int]:
     return max(choices, key=lambda grid: grid[0] * grid[1])
 
 
-def _groups_of(pool: int, shape: ClipShape) -> int:
+def _groups_of(pool: int, shape: Shape) -> int:
     return max(1, round(shape.frames / pool))

@@ -1,40 +1,50 @@
-"""Sizes of clips, the cells that they are divided into, and how groups of frames are blended."""
+"""Sizes of pictures and clips, the cells that they are divided into, and how groups of frames are blended."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.jit import kernel
-
 
 @dataclass(frozen=True)
-class ClipShape:
-    """The public sizes of a clip.
+class Shape:
+    """The public sizes of a picture or a clip. A picture is a clip of one frame that is shown still.
 
     Attributes:
         frames: T.
         height: Pixels.
         width: Pixels.
         channels: C, values a pixel has.
+        peak: The largest value, 255 or 65535; the smallest is 0.
+        still: Whether it is a picture.
 
     Raises:
-        ValueError: a number is below 1.
+        ValueError: a number is below 1, or a picture has several frames.
     """
 
     frames: int
     height: int
     width: int
     channels: int
+    peak: int = 255
+    still: bool = False
 
     def __post_init__(self) -> None:
-        if min(self.frames, self.height, self.width, self.channels) < 1:
+        if min(self.frames, self.height, self.width, self.channels, self.peak) < 1:
             raise ValueError(f"sizes must be at least 1: {self}")
+        if self.still and self.frames != 1:
+            raise ValueError(f"a picture has one frame: {self}")
+
+    @classmethod
+    def of(
+        cls, height: int, width: int, channels: int = 1, peak: int = 255, frames: int | None = None
+    ) -> Shape:
+        """The shape of a clip, or of a picture where `frames` is None."""
+        return cls(frames or 1, height, width, channels, peak, still=frames is None)
 
     @property
     def pixels(self) -> int:
@@ -137,27 +147,3 @@ def blend(frame: int, group: int, frames: int, groups: int) -> tuple[int, float]
         return first, 0.0
     left, right = centre(first, frames, groups), centre(first + 1, frames, groups)
     return first, (frame - left) / (right - left)
-
-
-@kernel
-def sum_cells(
-    flat: NDArray[Any],
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    channels: int,
-    out: NDArray[np.int64],
-) -> None:
-    """Add sums of cells to `out`, (rows, columns, channels), from the pixels of a frame, (H, W * channels)."""
-    width = flat.shape[1]
-    line = np.zeros(width, np.int64)
-    for row in range(out.shape[0]):
-        line[:] = 0
-        for y in range(rows[row], rows[row + 1]):
-            for x in range(width):
-                line[x] += flat[y, x]
-        for column in range(out.shape[1]):
-            for channel in range(channels):
-                total = np.int64(0)
-                for x in range(columns[column] + channel, columns[column + 1], channels):
-                    total += line[x]
-                out[row, column, channel] = total

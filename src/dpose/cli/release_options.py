@@ -1,0 +1,108 @@
+"""What the commands that release files share: options for what they write, and how they tell what they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from dpose.privacy.statement import PrivacyStatement
+    from dpose.release.files import Job
+
+Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
+]
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """The options for what is written."""
+
+    out: Annotated[
+        Path | None, typer.Option(help="A folder, or the name of one file: a picture, archive or video.")
+    ] = None
+    keep_audio: Annotated[bool, typer.Option("--keep-audio", help="Copy a video's sound, unprotected.")] = (
+        False
+    )
+    keep_names: Annotated[
+        bool,
+        typer.Option(
+            "--keep-names",
+            help="Keep the files' names. They are numbered otherwise: names may tell something.",
+        ),
+    ] = False
+    rename: Annotated[
+        bool, typer.Option("--rename", hidden=True, help="What is done anyhow: number the files.")
+    ] = False
+
+    def folder(self, *, explain: bool = False) -> Path:
+        """Where to write.
+
+        Raises:
+            DposeError: it is not said, and something is to be written; or names are to be both kept and replaced.
+        """
+        if self.out is None and not explain:
+            raise DposeError("releasing needs --out", fix="name a folder or a file")
+        if self.keep_names and self.rename:
+            raise DposeError("--keep-names and --rename exclude each other")
+        return self.out or Path("released")
+
+    def say_names(self, names: Path | None, console: Console) -> None:
+        """Say where the originals' names are written down, or that they travel."""
+        if names is not None:
+            console.print(
+                "The files are numbered in the order of their names; which is which stands in "
+                f"{names}, for you alone.",
+                highlight=False,
+                soft_wrap=True,
+            )
+        if self.keep_names:
+            console.print("File names were kept; they are public with the files.", highlight=False)
+
+
+def tell_each(
+    run: Callable[[Callable[[], None]], Iterator[tuple[Job, PrivacyStatement]]],
+    files: int,
+    frames: int | None,
+    console: Console,
+) -> None:
+    """Show how far a command is, each statement once, and where each file went.
+
+    Args:
+        run: Called with what advances the frames; yields each file with its statement, once it is written.
+        files: How many files there are.
+        frames: How many frames they have together; None where nobody has counted.
+        console: Where to.
+    """
+    shown: list[str] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("files", total=files)
+        of_frames = bar.add_task("frames", total=frames, visible=frames != 0)
+        for job, statement in run(lambda: bar.advance(of_frames)):
+            bar.advance(task)
+            text = statement.paragraph()
+            if text not in shown:  # one statement often holds for a whole folder
+                shown.append(text)
+                bar.console.print(text + "\n", highlight=False)
+            bar.console.print(
+                f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
+            )
+
+
+def say_sum(files: int, console: Console) -> None:
+    """Say that epsilons add up, where there are several files."""
+    if files > 1:
+        console.print(
+            "Each file has this epsilon for itself; for whoever or whatever is in several of them, epsilons add up.",
+            highlight=False,
+        )
