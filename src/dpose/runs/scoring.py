@@ -9,13 +9,15 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
-from dpose.pose.data import SOURCES, DataSpec, open_labels
+from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
 from dpose.pose.data.coco import CocoSet, report_lines
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.metrics import PCKhResult
-from dpose.pose.model import PoseModel
+from dpose.pose.model import PoseConfig, PoseModel
+from dpose.runs.build import shown_spec
+from dpose.runs.scored import reserve_reading
 
 
 def score_boxes(
@@ -68,16 +70,22 @@ def score_boxes(
 def score_file(predictions: Path, data: str, console: Console) -> APResult | PCKhResult:
     """The score of a file of predictions by itself: COCO's results format, or MPII's order as `.mat` or JSON.
 
+    A score of labels that need protection tells of them whoever predicted, and is charged to their account.
+
     Args:
         predictions: The file.
         data: A data spec; the split defaults to validation.
         console: Where counts go.
 
     Raises:
-        DposeError: a file cannot be read, or the data are of another kind.
+        DposeError: a file cannot be read, the data are of another kind, or a budget stands for some of the pictures.
     """
     spec = DataSpec.parse(data).for_purpose("evaluate")
     labels = open_labels(spec)
+    if labels is not None and not spec.public:
+        size = PoseConfig(preset="nano").input_size  # of no matter: files are told apart by their own content
+        units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
+        reserve_reading(predictions, units, name=shown_spec(spec), unit="image", console=console)
     if isinstance(labels, MpiiSet):
         for line in labels.notes:
             console.print(line, highlight=False)
