@@ -1,6 +1,8 @@
 """An attack is one class and one line of the registry: nothing else knows more of it."""
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -93,6 +95,16 @@ def test_an_attack_from_elsewhere_is_a_command_with_its_options_and_a_report(mon
     assert main(["attack", "toy", "--help"]) == 0
     assert "The brightest there is." in capsys.readouterr().out
     assert main(["attack", "toy", *small, "--most", "0", "--out", "u"]) == 2
+
+
+def test_help_needs_no_torch():
+    code = (
+        "import sys, dpose.cli; code = dpose.cli.main(['attack', '--help']); "
+        "sys.exit(code or ('torch' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in ATTACKS)
 
 
 def test_the_stronger_attacker_of_each_release_counts():
