@@ -69,7 +69,7 @@ GUARDED = {
                 f"LinearPlan.{name}"
                 for name in ("of", "around", "sigma", "epsilon_for", "release", "measured", "released")
             ),
-            *("LinearPlan._noised", "LinearPlan.run", "LinearPlan.length"),
+            *("LinearPlan._checked", "LinearPlan._noised", "LinearPlan.run", "LinearPlan.length"),
         ),
     ),
     "release/projections.py": Guarded(
@@ -85,7 +85,7 @@ GUARDED = {
     ),
     "release/kernels.py": Guarded(("release/test_operators.py",), ("block_sums", "_sum_blocks")),
     "release/api.py": Guarded(
-        ("release/test_api.py", "release/test_clips.py", "release/test_repeated.py", "release/test_files.py"),
+        (*CLIPS, "release/test_api.py", "release/test_files.py"),
         ("pixelize", "release_array", "release_video", "release_file", "write_video", "bind"),
     ),
     "release/files.py": Guarded(

@@ -152,6 +152,19 @@ def test_a_forged_release_of_it_is_refused(row_sums, tmp_path, monkeypatch):
         verify_release(file)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda values: values / 2, lambda values: values[1:]], ids=["halves", "fewer"]
+)
+def test_values_that_were_not_announced_get_no_noise(row_sums, monkeypatch, change):
+    """Rounding would cost something that the sensitivity does not count."""
+    real = row_sums.RowSums.apply
+    monkeypatch.setattr(
+        row_sums.RowSums, "apply", lambda self, total, frames: change(real(self, total, frames))
+    )
+    with pytest.raises(ValueError, match=r"announced 72 whole numbers"):
+        release_array(PICTURE, ReleaseConfig.of_grid(**PURE))
+
+
 def test_a_video_through_it(row_sums, tmp_path):
     from clips import write
     from dpose.media.video import probe

@@ -237,6 +237,7 @@ class LinearPlan(Plan):
 
         Raises:
             DposeError: there are more or fewer frames than the plan was made for.
+            ValueError: the operator gives other values than it announces.
         """
         groups, length = self.operator.groups, self.shape.frames
         group, held, number = 0, 0, 0
@@ -247,10 +248,20 @@ class LinearPlan(Plan):
             total = frame if held == 0 else np.add(total, frame, dtype=np.int64)
             held += 1
             if number == edge(group + 1, length, groups):
-                yield self.operator.apply(total, held)
+                yield self._checked(self.operator.apply(total, held))
                 group, held = group + 1, 0
         if number != length:
             raise DposeError(f"the video has {number} frames, not the {length} it declares")
+
+    def _checked(self, values: Values) -> Values:
+        """Refuse what the operator did not announce: rounding is paid for by number, and not at all for whole ones."""
+        operator = self.operator
+        if values.shape != (operator.outputs,) or (operator.whole and values.dtype.kind != "i"):
+            raise ValueError(
+                f"{type(operator).__name__} gave {values.dtype} {values.shape}, and announced {operator.outputs} "
+                f"{'whole' if operator.whole else 'real'} numbers"
+            )
+        return values
 
     def released(self, measured: Iterable[Values], source: NoiseSource) -> Iterator[Values]:
         """Values with noise: public from here on.

@@ -90,9 +90,8 @@ class Released:
 class Plan(ABC):
     """A config bound to a picture's or clip's shape: what is released, what noise it gets and what it costs."""
 
-    if (
-        TYPE_CHECKING
-    ):  # fields or properties of the classes below; seen at run time, they would be fields' defaults
+    if TYPE_CHECKING:
+        # fields or properties of the classes below; a property here would be the default of a field there
 
         @property
         def config(self) -> ReleaseConfig:

@@ -82,9 +82,8 @@ class GridOperator(ABC):
         groups: How many groups the frames are divided into (`grid.even_edges`).
     """
 
-    if (
-        TYPE_CHECKING
-    ):  # fields or properties of the classes below; seen at run time, they would be fields' defaults
+    if TYPE_CHECKING:
+        # fields or properties of the classes below; a property here would be the default of a field there
 
         @property
         def shape(self) -> Shape:
@@ -130,7 +129,7 @@ class GridOperator(ABC):
 
     @property
     def whole(self) -> bool:
-        """Whether `apply` gives whole numbers, int64, so that whole-number noise needs no rounding."""
+        """Whether `apply` gives whole numbers, int64, so that nothing is rounded before whole-number noise is added."""
         return True
 
     @property
