@@ -8,6 +8,7 @@ to that axis' bins.
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpose.errors import DposeError, did_you_mean
+from dpose.errors import DposeError
 from dpose.pose.backbones import backbone_named
 from dpose.pose.simcc import bins
 from dpose.pose.skeletons import SKELETONS
@@ -104,7 +105,8 @@ class PoseConfig:
         known = {field.name: field.default for field in fields(cls)}
         for key, value in values.items():
             if key not in known:
-                hint = did_you_mean(str(key), known) or f"known: {', '.join(known)}"
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
                 raise DposeError(f"unknown key {key}", where, hint)
             if not _same_kind(value, known[key]):
                 raise DposeError(f"{key} cannot be {value!r}", where)

@@ -13,7 +13,8 @@ from dpose.pose.folder import shipped_weights
 from dpose.runs.build import IMAGENET, settled
 from dpose.runs.config import RunConfig, without_none
 from dpose.runs.recipes import filled_in
-from dpose.runs.specs import any_spec, in_a_folder
+from dpose.runs.specs import any_spec
+from dpose.runs.specs import in_a_folder as in_a_folder
 from dpose.training.kept import Places, kept_places, run_id_of
 
 

@@ -12,10 +12,9 @@ from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.skeletons import SKELETONS
 from dpose.runs.build import shown_spec, watched
-from dpose.runs.places import places_known, run_config
+from dpose.runs.places import in_a_folder, places_known, run_config
 from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import PosePair, pose_tiles
-from dpose.runs.specs import in_a_folder
 from dpose.runs.tasks import task_entry
 
 PICTURES = 12
