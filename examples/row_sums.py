@@ -64,7 +64,6 @@ def main(path: str) -> None:
     """Release a picture into private.png beside where this runs, and verify it."""
     from pathlib import Path
 
-    import dpose
     from dpose.media.images import read_pixels
     from dpose.release.api import release_array
     from dpose.release.config import ReleaseConfig
@@ -74,7 +73,7 @@ def main(path: str) -> None:
     release = release_array(read_pixels(path), config)
     release.save("private.png")
     print(release.statement.paragraph())
-    print(verify_release(Path("private.png"))[1], f"(dpose {dpose.__version__})")
+    print(verify_release(Path("private.png"))[1])
 
 
 if __name__ == "__main__":

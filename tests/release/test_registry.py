@@ -13,6 +13,7 @@ import pytest
 import dpose
 from dpose.cli import main
 from dpose.errors import DposeError
+from dpose.media.images import encode_image
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
 from dpose.privacy.statement import Kind, Neighbours
@@ -115,6 +116,13 @@ def test_a_picture_through_an_operator_from_outside(row_sums, tmp_path, capsys, 
         rows = image.astype(float).reshape(24, 32, -1).mean(1)
         shown = release.picture.astype(float).reshape(24, 32, -1).mean(1)
         assert np.abs(rows - shown).mean() < 12
+
+
+def test_the_example_runs(row_sums, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.png").write_bytes(encode_image(PICTURE, ".png"))
+    row_sums.main("in.png")
+    assert "private.png: the recorded noise costs epsilon 1, 1 is claimed" in capsys.readouterr().out
 
 
 def test_pure_privacy_is_exact(row_sums):
