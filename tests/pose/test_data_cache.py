@@ -191,7 +191,7 @@ def test_the_switch(monkeypatch):
         picture_cache()
 
 
-def test_views_are_the_same_with_the_cache_and_without(pose_fixtures, monkeypatch):
+def test_views_are_the_same_with_the_cache_and_without(pose_fixtures, monkeypatch, own_cache):
     from dpose.pose.data import Augment, open_data
 
     def views():

@@ -27,7 +27,7 @@ from dpose.release import api, linear, mechanism
 from dpose.release.api import bind, release_array, release_file, shape_of
 from dpose.release.config import ReleaseConfig, parse_neighbours
 from dpose.release.embed import bound_to, read_sidecar, sidecar_of, write_sidecar
-from dpose.release.explain import explain_plan, noise_psnr
+from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.files import find_videos
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, on_grid
@@ -311,7 +311,7 @@ class TestSettings:
 
 class TestWords:
     def test_noise_is_told_beforehand(self):
-        text = "\n".join(explain_plan(LinearPlan.of(SETTING, Shape(64, 240, 320, 3))))
+        text = "\n".join(explain_release(LinearPlan.of(SETTING, Shape(64, 240, 320, 3))))
         for words in ("64 frames, 320 x 240", "any 4 pixels of the clip", "gray levels a pixel", "PSNR of"):
             assert words in text
         assert "a face" in text
@@ -321,7 +321,7 @@ class TestWords:
 
     def test_mostly_noise_is_warned_of(self):
         hopeless = ReleaseConfig.of_grid(8, "1e-5", "frame")
-        text = "\n".join(explain_plan(LinearPlan.of(hopeless, Shape(64, 240, 320, 3))))
+        text = "\n".join(explain_release(LinearPlan.of(hopeless, Shape(64, 240, 320, 3))))
         assert "WARNING: this will be mostly noise" in text
         assert "of any one frame" in text
 
@@ -646,7 +646,7 @@ class TestFiles:
         assert "NOTHING IS GUARANTEED" in statement.paragraph()
         assert "nothing is claimed" in verify_release(target)[1]
         plan = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True, k=60), shape_of(probe(target)))
-        assert any("takes minutes" in line for line in explain_plan(plan))
+        assert any("takes minutes" in line for line in explain_release(plan))
         with pytest.raises(DposeError, match=r"a\.mp4: .*4,608"):
             dpose.release_video(tmp_path / "a.mp4", tmp_path / "c.mp4", 8, "1e-4", paper=True, k=4609)
 

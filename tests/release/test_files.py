@@ -21,7 +21,7 @@ from dpose.release.api import release_file
 from dpose.release.archive import unpack
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar
-from dpose.release.explain import explain_plan
+from dpose.release.explain import explain_release
 from dpose.release.files import Job, find_jobs, plan_of, record_names, release_all, restore
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan, released_frames
@@ -417,7 +417,7 @@ class TestVideos:
 class TestExplain:
     def test_noise_in_gray_levels_and_epsilon_for_things(self):
         plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255))
-        text = "\n".join(explain_plan(plan))
+        text = "\n".join(explain_release(plan))
         assert "8,160 cells" in text
         assert "scale 2040" in text
         assert "11.2 gray levels" in text  # sqrt(2) * 2040 / 256 = 11.27: noise is rounded down
@@ -426,14 +426,14 @@ class TestExplain:
 
     def test_a_minute_of_a_clip(self):
         plan = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 3000))
-        text = "\n".join(explain_plan(plan, Fraction(25)))
+        text = "\n".join(explain_release(plan, Fraction(25)))
         assert "a face seen for a minute: 1,875,000" in text
         short = PixelizationPlan.of(ReleaseConfig.of(2, 16, 16), Shape.of(1080, 1920, 1, 255, 50))
-        assert "all 2.0 seconds" in "\n".join(explain_plan(short, Fraction(25)))
+        assert "all 2.0 seconds" in "\n".join(explain_release(short, Fraction(25)))
 
     def test_both_stages_and_both_cells_are_told(self):
         private = ReleaseConfig.of(2, 16, 32, subdivide=4, regions=PrivateRegions())
-        text = "\n".join(explain_plan(PixelizationPlan.of(private, Shape.of(200, 300, 3, 255))))
+        text = "\n".join(explain_release(PixelizationPlan.of(private, Shape.of(200, 300, 3, 255))))
         assert "stage one, all blocks of 32 x 32" in text
         assert "stage two, complex parts of 8 x 8" in text
         assert "little but noise is left" in text

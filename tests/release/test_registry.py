@@ -19,7 +19,7 @@ from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
 from dpose.privacy.statement import Kind, Neighbours
 from dpose.release.api import bind, release_array, release_file
 from dpose.release.config import ReleaseConfig
-from dpose.release.explain import explain_plan
+from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import ONE_FRAME, OPERATORS, make_operator, register_operator
@@ -132,7 +132,7 @@ def test_pure_privacy_is_exact(row_sums):
     assert plan.event == LaplaceEvent(Fraction(255 * 3 * 2, 50), Fraction(255 * 3 * 2))
     statement = release_statement(plan, seeded=False)
     assert (statement.epsilon, statement.delta) == (Fraction(50), 0)
-    text = "\n".join(explain_plan(plan))
+    text = "\n".join(explain_release(plan))
     assert "the mean of each row; 1 x 24\n" in text
     assert "picture, 32 x 24, colour" in text
     assert f"the picture as a whole has epsilon {50 * 24 * 32 // 2:,}" in text

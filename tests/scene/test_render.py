@@ -16,7 +16,7 @@ SMALL = (64, 48)
 R_SHOULDER, L_SHOULDER, R_HIP, L_HIP, NECK, TOP = 12, 13, 2, 3, 8, 9
 DIGEST = """
 import hashlib
-from dpose.scene import render
+from dpose.scene import render_person as render
 scenes = [render(look, seed, (96, 72), frame=2) for look in ("studio", "ward") for seed in range(20)]
 print(hashlib.sha256(b"".join(s.image.tobytes() + s.keypoints.tobytes() for s in scenes)).hexdigest())
 """

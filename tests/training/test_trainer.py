@@ -62,6 +62,8 @@ def test_a_private_run_learns_and_adds_up(dots, tmp_path, quiet):
         "ledger.jsonl",
         "log.jsonl",
         "checkpoints",
+        ".lock",
+        ".ledger.jsonl.lock",
     }
 
 

@@ -79,7 +79,7 @@ def release_video(
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.api import bind, release_file, shape_of
     from dpose.release.config import SPLIT, ReleaseConfig
-    from dpose.release.explain import explain_plan
+    from dpose.release.explain import explain_release
     from dpose.release.files import find_videos
 
     config = ReleaseConfig.of_grid(
@@ -100,7 +100,7 @@ def release_video(
         with naming(info.path):
             plan = bind(config, shape_of(info), AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_plan(plan):
+        for line in explain_release(plan):
             console.print(f"  {line}", highlight=False)
     if explain:
         return

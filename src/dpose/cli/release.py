@@ -75,7 +75,7 @@ def pixelize(
 ) -> None:
     """Release pictures and videos under differential privacy, as blocks of noisy averages."""
     from dpose.release.config import ReleaseConfig
-    from dpose.release.explain import explain_plan
+    from dpose.release.explain import explain_release
     from dpose.release.files import find_jobs, plan_of, record_names, release_all
 
     console = Console()
@@ -93,7 +93,7 @@ def pixelize(
     if explain:
         for job in jobs:
             console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-            for line in explain_plan(*plan_of(job.source, config)):
+            for line in explain_release(*plan_of(job.source, config)):
                 console.print(f"  {line}", highlight=False)
         return
     names = record_names(jobs, folder)

@@ -20,7 +20,7 @@ MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""
 
 
-def explain_plan(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
+def explain_release(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
     """What a config will do, before a pixel is looked at: lines of text, for a person.
 
     Args:

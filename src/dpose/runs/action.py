@@ -22,9 +22,9 @@ from dpose.action.model import (
 )
 from dpose.action.task import ActionTask
 from dpose.errors import DposeError
-from dpose.runs.build import only_source, selection
+from dpose.runs.build import counted, only_source, selection
 from dpose.runs.config import RunConfig
-from dpose.runs.explain import counted, explain_plan
+from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, on_device
 from dpose.training.first_weights import FirstWeights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
@@ -231,6 +232,20 @@ def told_count(config: RunConfig, count: int) -> int:
     """The number of units that may be told: `count`, or under add-or-remove the constant that stands for it."""
     nominal = config.plan.nominal_units
     return count if nominal is None else min(nominal, config.data.limit or nominal)
+
+
+def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
+    """How many units a run has, and how that is known; where the data are not at hand, as many as the config says.
+
+    Raises:
+        DposeError: as `count` does, where the config gives no number of units.
+    """
+    try:
+        return told_count(config, count()), "counted" if config.plan.nominal_units is None else "nominal"
+    except DposeError as error:
+        if config.data.units is None:
+            raise
+        return config.data.units, f"as configured; the data are not at hand ({error.what})"
 
 
 def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Relation
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.runs.build import told_count
-from dpose.runs.config import RunConfig
 from dpose.training.plan import BoundPlan, TrainingPlan
 
 RELATIONS = {
@@ -21,20 +17,6 @@ RELATIONS = {
     Relation.ADD_REMOVE: "one unit is there or not; how many there really are is protected too",
     Relation.REPLACE: "one unit is exchanged for any other; how many units there are is public",
 }
-
-
-def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
-    """How many units a run has, and how that is known; where the data are not at hand, as many as the config says.
-
-    Raises:
-        DposeError: as `count` does, where the config gives no number of units.
-    """
-    try:
-        return told_count(config, count()), "counted" if config.plan.nominal_units is None else "nominal"
-    except DposeError as error:
-        if config.data.units is None:
-            raise
-        return config.data.units, f"as configured; the data are not at hand ({error.what})"
 
 
 def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 192)) -> RenderableType:

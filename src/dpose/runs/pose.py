@@ -16,6 +16,7 @@ from dpose.pose.task import PoseTask
 from dpose.runs.build import (
     build_model,
     conditions,
+    counted,
     first_weights,
     open_public,
     open_units,
@@ -26,7 +27,7 @@ from dpose.runs.build import (
     watched,
 )
 from dpose.runs.config import RunConfig
-from dpose.runs.explain import counted, explain_plan
+from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.pretraining import public_stage, stage_data
 from dpose.runs.reporting import WATCHED

@@ -150,7 +150,9 @@ def train(
         tell_composed(known, bound, console)
     model.train()
     inputs = RunInputs(task, model, own.data, used, bound, threads, place)
-    rehearse(inputs, optimizer)
+    exact = exact_arithmetic(inputs.device) if kind.private else contextlib.nullcontext()
+    with exact:  # as the steps will be computed, and what that refuses is refused here too
+        rehearse(inputs, optimizer)
 
     with contextlib.ExitStack() as held:
         if place.first:

@@ -24,6 +24,7 @@ from dpose.papers.pose.notes import grid_notes
 from dpose.papers.pose.pictures import side_by_side
 from dpose.papers.pose.run import run_training
 from dpose.papers.pose.tables import grid_tables
+from dpose.pose.backbones import backbone_named
 from dpose.pose.data import DataSpec
 from dpose.pose.folder import find_model, weights_digest
 from dpose.privacy.rounding import upper
@@ -80,7 +81,7 @@ class TrainingGrid:
             data=str(own),
             public=public,
             evaluate=evaluate,
-            preset=asked.preset or own.dataset.preset,
+            preset=backbone_named(asked.preset or own.dataset.preset).name,
             init=asked.init,
             pretrain=pretrain,
             epochs=scale.epochs,
