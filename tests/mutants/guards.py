@@ -73,7 +73,7 @@ GUARDED = {
         ),
     ),
     "release/projections.py": Guarded(
-        ("release/test_projections.py",),
+        ("release/test_projections.py", "release/test_registry.py"),
         ("BlockMeans.sensitivity", "Separable.sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
     ),
     "release/grid.py": Guarded(

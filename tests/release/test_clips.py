@@ -202,6 +202,26 @@ def test_without_noise_the_picture_comes_back_as_fine_as_the_grid():
         assert off <= (1 if k > 144 else 12)
 
 
+def test_clipped_and_without_noise_it_comes_back_too():
+    """Groups of two and of three frames: what is subtracted before clipping is added behind it."""
+    shape = Shape(5, 12, 16, 1)
+    clip = (
+        np.broadcast_to(np.linspace(40, 200, 16)[None, None, :, None], (5, 12, 16, 1))
+        .round()
+        .astype(np.uint8)
+    )
+    config = ReleaseConfig.of_grid(
+        8, "1e-5", 1, "block", k=12 * 16, pool=3, clip_norm=10**6, clip_segment=True
+    )
+    plan = LinearPlan.of(config, shape)
+    assert sorted(plan.length(group) for group in range(plan.operator.groups)) == [2, 3]
+    assert plan.clipping.groups >= 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mechanism, "discrete_gaussian", lambda v, count, stream: np.zeros(count, np.int64))
+        shown = np.stack(list(plan.run(iter(clip), AesNoise(Key.fresh()))))
+    assert np.abs(shown.astype(int) - clip).max() <= 1
+
+
 def test_groups_are_blended_in_time():
     shape = Shape(10, 4, 4, 1)
     plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 1, k=1, pool=4), shape)
@@ -232,10 +252,51 @@ def test_every_frame_is_shown_once_and_few_are_held(frames, pool):
 
 
 def test_other_numbers_of_frames_are_refused():
-    plan = LinearPlan.of(SETTING, Shape(4, 8, 8, 1))
-    for count in (3, 5, 0):
+    for declared, count in ((4, 3), (4, 5), (4, 0), (1, 0), (4, 40)):
+        plan = LinearPlan.of(SETTING, Shape(declared, 8, 8, 1))
         with pytest.raises(DposeError, match=r"frames"):
             list(plan.run(iter(np.zeros((count, 8, 8, 1), np.uint8)), AesNoise(Key.fresh())))
+
+
+def test_no_frame_beyond_those_declared_is_measured():
+    """Each group of frames is paid for; a file that goes on gets no more of them."""
+    plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 4, k=4, pool=2), Shape(4, 8, 8, 1))
+    measured = plan.measured(iter(np.zeros((40, 8, 8, 1), np.uint8)))
+    assert plan.operator.groups == 2
+    assert all(len(next(measured)) == plan.operator.outputs for _ in range(2))
+    with pytest.raises(DposeError, match="more frames"):
+        next(measured)
+
+
+def test_a_segment_is_64_frames_however_many_groups_they_make():
+    config = ReleaseConfig.of_grid(8, "1e-5", 4, k=4, pool=4, clip_norm=100, clip_segment=True)
+    plan = LinearPlan.of(config, Shape(128, 8, 8, 1))
+    assert (plan.operator.groups, plan.clipping.groups) == (32, 16)
+
+
+@pytest.mark.parametrize(
+    ("operator", "more"),
+    [("random", {}), ("low-pass", {}), ("block", {"clip_norm": 100}), ("random", {"clip_norm": 9})],
+)
+def test_pure_privacy_is_for_whole_numbers_that_are_not_clipped(operator, more):
+    """Their change in L1 norm is known; that of rounded or of clipped values is bounded in L2 norm alone."""
+    still = Shape.of(32, 32, 1, 255)
+    with pytest.raises(DposeError, match="Gaussian noise alone"):
+        LinearPlan.of(ReleaseConfig.of_grid(8, 0, 4, operator, k=4, **more), still, "a")
+    LinearPlan.of(ReleaseConfig.of_grid(8, 0, 4, "block", k=4), still)
+
+
+def test_more_noise_than_the_sampler_draws_is_refused_beforehand():
+    with pytest.raises(DposeError, match="more noise"):
+        LinearPlan.of(ReleaseConfig.of_grid("1e-16", 0, 4, "block", k=4), Shape.of(32, 32, 1, 255))
+
+
+def test_a_plan_says_what_it_is_of():
+    assert LinearPlan.of(SETTING, Shape(4, 8, 8, 1)).frames == 4
+    assert bind(ReleaseConfig.of(1, 1, 16), Shape.of(32, 32, 1, 255)).frames is None
+    assert LinearPlan.of(SETTING, Shape(4, 8, 8, 1), "unheeded").choice == ""
+    with pytest.raises(ValueError, match="plan of its own"):
+        LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", "frame", paper=True), Shape(4, 8, 8, 1))
 
 
 def test_frames_and_groups_have_noise_of_their_own():

@@ -126,6 +126,12 @@ def test_no_neighbouring_clip_changes_more(operator, m):
     assert most == [bound.l1, bound.l2_squared]
 
 
+def test_a_picture_has_as_many_cells_of_each_size_as_it_has():
+    """Of 3x3 pixels in blocks of 2x2 there are cells of 4, 2, 2 and 1: seven pixels fill the first two and one more."""
+    bound = BlockSums(3, 3, 2).sensitivity(Neighbours(Relation.REPLACE, 7, "picture"))
+    assert (bound.l1, bound.l2_squared) == (255 * 7, 255**2 * (16 + 4 + 1))
+
+
 def test_pixels_of_every_frame_are_counted_a_frame_at_a_time():
     operator = BlockSums(6, 6, 4)
     for scope in ("picture", "frame"):

@@ -407,3 +407,12 @@ def test_another_scope_is_refused():
     for name in NAMES:
         with pytest.raises(ValueError, match="no neighbours of a clip"):
             make_operator(name, Shape(2, 2, 2, 1), 1, 1, 1, choice="a").sensitivity(near(1, "picture"))
+
+
+@pytest.mark.parametrize("m", [1, 5, 12, 40])
+def test_sums_change_in_l1_norm_by_all_that_all_pixels_change(m):
+    """However large the cells are; on this hangs the scale of Laplace noise."""
+    shape = Shape(3, 4, 3, 3)
+    operator = make_operator("block", shape, 2, 2, 2)
+    for scope, pixels in (("clip", min(m, 36)), ("frame", 3 * min(m, 12)), (ONE_FRAME, min(m, 12))):
+        assert operator.sensitivity(near(m, scope)).l1 == 255 * 3 * pixels
