@@ -1,5 +1,6 @@
 """Files, folders and videos: what is written, what is left out, and that nothing half-written stays."""
 
+import inspect
 import json
 from fractions import Fraction
 from types import SimpleNamespace
@@ -217,6 +218,12 @@ class TestPictures:
         with pytest.raises(DposeError, match=r"b\.png: .*larger than the picture"):
             release([small], tmp_path / "out")
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("door", [api.release_video, api.release_file, api.write_video])
+def test_sound_is_dropped_unless_asked_for(door):
+    """Nothing protects it."""
+    assert inspect.signature(door).parameters["keep_sound"].default is False
 
 
 class TestWhatIsPassedOn:
