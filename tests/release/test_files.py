@@ -220,6 +220,12 @@ class TestPictures:
         assert not (tmp_path / "out").exists()
 
 
+def test_an_operator_of_clips_is_refused_for_picture_files_before_anything_is_read(tmp_path):
+    job = batch.Job(tmp_path / "there-is-none.png", tmp_path / "out.png")
+    with pytest.raises(DposeError, match="by pixelization"):
+        batch.release_picture(job, ReleaseConfig.of_grid(8, "1e-5", 4, "block"))
+
+
 @pytest.mark.parametrize("door", [api.release_video, api.release_file, api.write_video])
 def test_sound_is_dropped_unless_asked_for(door):
     """Nothing protects it."""

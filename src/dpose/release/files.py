@@ -16,7 +16,7 @@ from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import PEAKS, bind, release_array, release_file, shape_of
 from dpose.release.archive import pack_archive, unpack
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import CELLS, ReleaseConfig
 from dpose.release.embed import encoded, sidecar_of, stamp, stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.mechanism import Released
@@ -140,14 +140,15 @@ def release_picture(job: Job, config: ReleaseConfig, seed: int | None = None) ->
     Metadata (EXIF, thumbnails, profiles) is not copied: the file is encoded anew from the released cells.
 
     Raises:
-        DposeError: the file cannot be read or written, or the config does not fit it.
+        DposeError: the file cannot be read or written, or the config is not of pixelization or does not fit it.
     """
+    if config.operator != CELLS:
+        raise DposeError("pictures are released to files by pixelization", str(job.source))
     header, pixels = picture_header(job.source), read_pixels(job.source)
     with naming(job.source):
         release = release_array(pixels, config, seed=seed, caveats=(DECODED,) if header.lossy else ())
     (released,) = release.frames
-    if not isinstance(released, Released):
-        raise DposeError("pictures are released to files by pixelization", str(job.source))
+    assert isinstance(released, Released)
     archive = pack_archive(released, release.statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":
