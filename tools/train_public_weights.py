@@ -1,6 +1,6 @@
 """How the public weights that dpose ships were made: one command, which goes on where it was stopped.
 
-    python -m train_public_weights --out src/dpose/weights/nano
+    python tools/train_public_weights.py --out src/dpose/weights/nano
 
 They learn from `studio` alone, rendered people who are nobody, so that a run that starts from them needs no guarantee
 for anyone they have seen.
@@ -26,7 +26,7 @@ from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import resume_task, train_run
 from dpose.scene import SPLITS
 
-COMMAND = "python -m train_public_weights"
+COMMAND = "python tools/train_public_weights.py"
 SCORED = ("synthetic:studio:test", "synthetic:ward:test")
 
 
