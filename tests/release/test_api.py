@@ -16,7 +16,7 @@ from dpose.privacy.exact import GaussianEvent, LaplaceEvent, zcdp_epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release import pixelization
-from dpose.release.api import pixelize
+from dpose.release.api import bind, pixelize
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
@@ -455,3 +455,10 @@ class TestRegions:
 
 def test_the_public_name():
     assert dpose.pixelize is pixelize
+
+
+def test_a_plan_knows_whether_it_is_of_a_picture_or_of_a_clip():
+    config = ReleaseConfig.of(1, 1, 16)
+    assert bind(config, Shape.of(32, 32, 1, 255)).frames is None
+    assert bind(config, Shape.of(32, 32, 1, 255, 1)).frames == 1
+    assert bind(config, Shape.of(32, 32, 1, 255, 5)).frames == 5

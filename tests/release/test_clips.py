@@ -292,8 +292,6 @@ def test_more_noise_than_the_sampler_draws_is_refused_beforehand():
 
 
 def test_a_plan_says_what_it_is_of():
-    assert LinearPlan.of(SETTING, Shape(4, 8, 8, 1)).frames == 4
-    assert bind(ReleaseConfig.of(1, 1, 16), Shape.of(32, 32, 1, 255)).frames is None
     assert LinearPlan.of(SETTING, Shape(4, 8, 8, 1), "unheeded").choice == ""
     with pytest.raises(ValueError, match="plan of its own"):
         LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", "frame", paper=True), Shape(4, 8, 8, 1))
