@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS, SOURCE = ROOT / "tests", ROOT / "src" / "dpose"
 STORE = ROOT / ".mutants"
 EXPLAINED = TESTS / "mutants" / "survivors.yaml"
-CPU_SECONDS, WALL_SECONDS, TIMES = 12, 300, 3
+CPU_SECONDS, WALL_SECONDS, TIMES = 12, 300, 1
 """A fault may take so many seconds beyond so many times what its tests take; then it counts as killed."""
 MEMORY = 24 << 30
 """Of address space; a fault that asks for more gets none."""

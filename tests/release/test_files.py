@@ -226,7 +226,7 @@ def test_an_operator_of_clips_is_refused_for_picture_files_before_anything_is_re
         batch.release_picture(job, ReleaseConfig.of_grid(8, "1e-5", 4, "block"))
 
 
-@pytest.mark.parametrize("door", [api.release_video, api.release_file, api.write_video])
+@pytest.mark.parametrize("door", [api.release_video, api.release_file])
 def test_sound_is_dropped_unless_asked_for(door):
     """Nothing protects it."""
     assert inspect.signature(door).parameters["keep_sound"].default is False

@@ -284,7 +284,7 @@ def write_video(
     run: Callable[[Iterator[NDArray[np.uint8]]], Iterator[NDArray[np.uint8]]],
     state: Callable[[tuple[str, ...], tuple[str, ...]], PrivacyStatement],
     *,
-    keep_sound: bool = False,
+    keep_sound: bool,
     progress: Callable[[], None] | None = None,
 ) -> PrivacyStatement:
     """Read a video, run its frames through something, and write the result with its statement beside it.
