@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from dots import Dots, DotsTask
 from dpose.audits.canaries import toss_coins
-from dpose.audits.lira import MANY, Scored, adversaries, logit_scaled, offline, online
+from dpose.audits.lira import MANY, ScoredUnits, adversaries, logit_scaled, offline, online
 from dpose.audits.one_run import epsilon_bound, guess
 from dpose.audits.shadow_run import shadow_run, unit_losses
 from dpose.training.optim import OptimizerConfig
@@ -21,7 +21,7 @@ def made(rng, runs, units, gap, spread=0.0):
     level = np.linspace(-5, 5, units)
     included = rng.random((runs, units)) < 0.5
     std = np.exp(spread * np.linspace(-1, 1, units))
-    return Scored(level + std * (gap * included + rng.normal(size=(runs, units))), included)
+    return ScoredUnits(level + std * (gap * included + rng.normal(size=(runs, units))), included)
 
 
 def test_scores_are_the_logit_of_the_confidence():
@@ -73,7 +73,7 @@ def test_thresholds_come_from_shadows_that_did_not_judge_themselves():
     targets, shadows = made(rng, 2, 40, 0.0), made(rng, 10, 40, 0.0)
     first = adversaries(targets, shadows)[0]
     assert len(first.calibration) == (~shadows.included).sum()
-    changed = Scored(targets.scores + 100, targets.included)
+    changed = ScoredUnits(targets.scores + 100, targets.included)
     assert adversaries(changed, shadows)[0].calibration == pytest.approx(first.calibration)
     # judged by the others, scores of pure chance lie about zero and not below, as they would with a part in the mean
     assert first.calibration.mean() == pytest.approx(0.0, abs=0.25)
@@ -84,7 +84,7 @@ def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="cannot judge"):
         adversaries(made(rng, 2, 5, 0.0), made(rng, 8, 6, 0.0))
     with pytest.raises(ValueError, match="of coins"):
-        Scored(np.zeros((2, 3)), np.zeros((3, 2), bool))
+        ScoredUnits(np.zeros((2, 3)), np.zeros((3, 2), bool))
 
 
 class Memory(torch.nn.Module):
@@ -124,8 +124,8 @@ def test_positive_control_an_overfitted_model_gives_its_few_units_away(tmp_path)
             options=RunOptions(threads=1, state_dir=tmp_path, console=Console(quiet=True)),
         )
         rows.append(scores)
-    shadows = Scored(np.stack(rows[:5]), np.stack(coins[:5]))
-    targets = Scored(np.stack(rows[5:]), np.stack(coins[5:]))
+    shadows = ScoredUnits(np.stack(rows[:5]), np.stack(coins[:5]))
+    targets = ScoredUnits(np.stack(rows[5:]), np.stack(coins[5:]))
     adversary = adversaries(targets, shadows)[0]
     found = guess(adversary.scores, targets.included.ravel(), 60)
     assert epsilon_bound(found, 1e-5, 0.05) > 1.0  # no (1, 1e-5)-private training would give so much away

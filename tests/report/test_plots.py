@@ -14,7 +14,7 @@ from dpose.report.palette import LIGHT, PALETTE
 from dpose.report.plots import (
     DARK_INK,
     PALE_INK,
-    Measured,
+    MeasuredRates,
     Rates,
     attack_bound,
     bars,
@@ -39,7 +39,7 @@ def texts(drawn):
 def drawn_charts(text="x"):
     """A chart of every kind."""
     rising = ((0.0, 0.0), (0.2, 0.6), (1.0, 1.0))
-    point = Measured((0.05, 0.1, 0.2), (0.3, 0.4, 0.5))
+    point = MeasuredRates((0.05, 0.1, 0.2), (0.3, 0.4, 0.5))
     figure, ((panel,),) = sheet(1, 1, text)
     heat_map(panel, {(1, 1): 0.1, (2, 1): 0.9}, (1, 2), (1, 2), text, (0, 1), ".1f", missing="not run")
     return {

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from dpose.attacks.report import AttackReport, Measured
+from dpose.attacks.report import AttackReport, AttackValues
 from dpose.errors import DposeError
 from dpose.files import folder_beside
 from dpose.report.results import Figure, Table
@@ -237,7 +237,7 @@ def carry_out(
             Table("What is guaranteed", ("Release", "Guarantee"), tuple(guarantees)),
         ),
         figures=(*attack.figures(learnt, rows), *([sheet] if sheet else [])),
-        measured=Measured(
+        measured=AttackValues(
             settings={**config.to_dict(), **attack.settings(learnt)},
             values={"rows": [row.to_dict() for row in rows], **attack.chance(learnt)},
             left=[{"release": one.title, "key": one.key, "why": why} for one, why in left],

@@ -136,7 +136,7 @@ class Linked(AttackRow):
 
 
 @dataclass(frozen=True)
-class Places:
+class CameraPlaces:
     """Everybody at each of two places, and the embedder that never saw a release."""
 
     albums: tuple[PersonPictures, ...]
@@ -145,7 +145,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Linkage(ReleaseAttack[Places, Linked]):
+class Linkage(ReleaseAttack[CameraPlaces, Linked]):
     """Is it the same person? Pairs of releases from two places: ROC, and what is found at few false alarms."""
 
     name: ClassVar[str] = "linkage"
@@ -191,7 +191,7 @@ class Linkage(ReleaseAttack[Places, Linked]):
             ]
         return found
 
-    def learn(self, context: AttackContext) -> Places:
+    def learn(self, context: AttackContext) -> CameraPlaces:
         """Both places, and the plain attacker."""
         from dpose.attacks.adversary import plain_embedder
         from dpose.attacks.identities import FRAME
@@ -205,9 +205,9 @@ class Linkage(ReleaseAttack[Places, Linked]):
         for place in range(PLACES):
             wanted = [(who, place + FRAME * f) for who in people.people for f in range(self.frames)]
             albums.append(people.load(wanted, context.note(f"place {place + 1}", len(wanted))))
-        return Places(tuple(albums), len(people.people), plain_embedder(context.training))
+        return CameraPlaces(tuple(albums), len(people.people), plain_embedder(context.training))
 
-    def attack(self, context: AttackContext, learnt: Places, release: Transform) -> Attacked[Linked]:
+    def attack(self, context: AttackContext, learnt: CameraPlaces, release: Transform) -> Attacked[Linked]:
         """Link everybody's releases from two places."""
         from dpose.attacks.adversary import adaptive_embedder
 
@@ -232,7 +232,7 @@ class Linkage(ReleaseAttack[Places, Linked]):
         found = {rate: pairs.found_at(rate, seed) for rate in FALSE_POSITIVES}
         return Linked(release, attacker, pairs.auc(seed), found, pairs.roc())
 
-    def headline(self, learnt: Places, rows: Sequence[Linked]) -> str:
+    def headline(self, learnt: CameraPlaces, rows: Sequence[Linked]) -> str:
         """The area of guessing and of the first releases."""
         told = (f"; {row.release.title} {percent(row.strength)}" for row in strongest(rows)[:4])
         return "Area under the ROC curve: guessing 50 %" + "".join(told) + "."
@@ -241,7 +241,7 @@ class Linkage(ReleaseAttack[Places, Linked]):
     def _clip(self) -> str:
         return f"{self.frames} frames" if self.frames > 1 else "one picture"
 
-    def threat(self, context: AttackContext, learnt: Places) -> tuple[str, ...]:
+    def threat(self, context: AttackContext, learnt: CameraPlaces) -> tuple[str, ...]:
         """Who links them."""
         count = learnt.people
         return (
@@ -260,7 +260,7 @@ class Linkage(ReleaseAttack[Places, Linked]):
         """How much of each person there is."""
         return {"At each place": self._clip}
 
-    def tables(self, learnt: Places, rows: Sequence[Linked]) -> tuple[Table, ...]:
+    def tables(self, learnt: CameraPlaces, rows: Sequence[Linked]) -> tuple[Table, ...]:
         """The area, and what is found at few false alarms."""
         rates = (f"found at {100 * rate:g} % false alarms" for rate in FALSE_POSITIVES)
         lines = [
@@ -278,7 +278,7 @@ class Linkage(ReleaseAttack[Places, Linked]):
         title = f"{count:,} pairs of one person, {others:,} of two; 95 % intervals by a bootstrap over people"
         return (Table(title, ("Release", "Attacker", "AUC", *rates), tuple(lines)),)
 
-    def figures(self, learnt: Places, rows: Sequence[Linked]) -> tuple[Figure, ...]:
+    def figures(self, learnt: CameraPlaces, rows: Sequence[Linked]) -> tuple[Figure, ...]:
         """The ROC curve."""
         from dpose.report.plots import curves
 
@@ -297,6 +297,6 @@ class Linkage(ReleaseAttack[Places, Linked]):
         titles = ("pairs of two people, taken for one", "pairs of one person, found")
         return (curves("roc", "Is it the same person?", drawn, guess, titles, caption, log_x=True),)
 
-    def chance(self, learnt: Places) -> dict[str, Any]:
+    def chance(self, learnt: CameraPlaces) -> dict[str, Any]:
         """As JSON."""
         return {"chance": {"auc": 0.5}}

@@ -15,7 +15,7 @@ from dpose.stats import Interval
 
 
 @dataclass(frozen=True)
-class Measured:
+class AttackValues:
     """What was asked and found, as JSON.
 
     Attributes:
@@ -55,7 +55,7 @@ class AttackReport:
     facts: Mapping[str, str]
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...]
-    measured: Measured
+    measured: AttackValues
     command: str
     stopped: bool = False
 

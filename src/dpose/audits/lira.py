@@ -30,7 +30,7 @@ LEAST_LOSS = 1e-9
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredUnits:
     """What some runs say of every unit.
 
     Attributes:
@@ -48,12 +48,12 @@ class Scored:
         if self.scores.shape != self.included.shape or self.scores.ndim != 2:
             raise ValueError(f"scores {self.scores.shape} of coins {self.included.shape}")
 
-    def without(self, run: int) -> Scored:
+    def without(self, run: int) -> ScoredUnits:
         """All runs but one."""
-        return Scored(np.delete(self.scores, run, axis=0), np.delete(self.included, run, axis=0))
+        return ScoredUnits(np.delete(self.scores, run, axis=0), np.delete(self.included, run, axis=0))
 
 
-Attack = Callable[[Floats, Scored], Floats]
+Attack = Callable[[Floats, ScoredUnits], Floats]
 
 
 def logit_scaled(losses: ArrayLike) -> Floats:
@@ -67,7 +67,7 @@ def logit_scaled(losses: ArrayLike) -> Floats:
     return np.asarray(-kept - np.log(-np.expm1(-kept)))
 
 
-def online(scores: Floats, shadows: Scored) -> Floats:
+def online(scores: Floats, shadows: ScoredUnits) -> Floats:
     """The log-likelihood ratio of "in" against "out" under two Gaussians a unit, (units,).
 
     Args:
@@ -78,7 +78,7 @@ def online(scores: Floats, shadows: Scored) -> Floats:
     return np.asarray(_log_density(scores, mean_in, std_in) - _log_density(scores, mean_out, std_out))
 
 
-def offline(scores: Floats, shadows: Scored) -> Floats:
+def offline(scores: Floats, shadows: ScoredUnits) -> Floats:
     """How far above its "out" distribution the score lies, in its standard deviations, (units,).
 
     Needs no shadow that had the unit in: an adversary can train such shadows after the fact.
@@ -93,7 +93,7 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def adversaries(targets: Scored, shadows: Scored) -> list[Adversary]:
+def adversaries(targets: ScoredUnits, shadows: ScoredUnits) -> list[Adversary]:
     """Every attack on every pair of a unit and a target, row by row.
 
     Thresholds come from the shadows, each attacked with the help of the others.
@@ -112,7 +112,7 @@ def adversaries(targets: Scored, shadows: Scored) -> list[Adversary]:
     return found
 
 
-def _moments(shadows: Scored) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+def _moments(shadows: ScoredUnits) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Means and standard deviations of every unit, where it was in and where it was out."""
     sides = [shadows.included, ~shadows.included]
     means = [_mean(shadows.scores, side) for side in sides]

@@ -14,7 +14,7 @@ from rich.console import Console
 from dpose.audits.canaries import Coins, toss_coins
 from dpose.audits.canary_run import check_auditable
 from dpose.audits.findings import AuditFindings, AuditReport, claim_of, weigh
-from dpose.audits.lira import Scored, adversaries
+from dpose.audits.lira import ScoredUnits, adversaries
 from dpose.audits.noise_family import Family
 from dpose.audits.report import write_audit_report
 from dpose.audits.shadow_runs import ShadowJob, run_jobs
@@ -124,7 +124,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     )
     _record(out / "runs", config, n)
 
-    def found(attacked: Scored, learnt: Scored) -> AuditFindings:
+    def found(attacked: ScoredUnits, learnt: ScoredUnits) -> AuditFindings:
         with console.status("what the adversaries found"):
             included = attacked.included.ravel()
             return weigh(
@@ -197,7 +197,7 @@ def _attacked_runs(
     console: Console,
     doing: str,
     **options: Any,
-) -> tuple[Scored, Scored]:
+) -> tuple[ScoredUnits, ScoredUnits]:
     """Targets and shadows, trained and scored."""
     names = [f"shadow-{k:03d}" for k in range(audit.shadows)] + [
         f"target-{k:03d}" for k in range(audit.targets)
@@ -212,7 +212,7 @@ def _attacked_runs(
     ]
     scores, included = run_jobs(jobs, audit.workers, console, doing), np.stack(coins)
     k = audit.shadows
-    return Scored(scores[k:], included[k:]), Scored(scores[:k], included[:k])
+    return ScoredUnits(scores[k:], included[k:]), ScoredUnits(scores[:k], included[:k])
 
 
 def _control(config: RunConfig, fault: str | None) -> RunConfig:

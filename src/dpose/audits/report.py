@@ -21,7 +21,7 @@ from dpose.report.document import Report
 from dpose.report.inline import Mark, Strong, Warned
 from dpose.report.numbers import MISSING, at_least, at_most, day
 from dpose.report.palette import LIGHT
-from dpose.report.plots import Curve, Measured, Rates, png, sheet, trade_off, trade_off_chart
+from dpose.report.plots import Curve, MeasuredRates, Rates, png, sheet, trade_off, trade_off_chart
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table, Text, cards
 
 GRID = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 161)])
@@ -319,9 +319,9 @@ def _points(rates: tuple[Floats, Floats]) -> Curve:
     return list(zip(rates[0].tolist(), rates[1].tolist(), strict=True))
 
 
-def _measured(point: OperatingPoint, colour: str) -> Measured:
+def _measured(point: OperatingPoint, colour: str) -> MeasuredRates:
     (low, high), (left, right) = point.true.interval(0.05), point.false.interval(0.05)
-    return Measured((left, point.false.rate, right), (low, point.true.rate, high), colour)
+    return MeasuredRates((left, point.false.rate, right), (low, point.true.rate, high), colour)
 
 
 def _found(found: AuditFindings) -> list[str]:

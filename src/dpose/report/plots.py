@@ -315,7 +315,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRates:
     """A point with its intervals: (low, value, high) of false and of true positives."""
 
     false: tuple[float, float, float]
@@ -328,7 +328,7 @@ def trade_off(
     curves: Sequence[Rates],
     *,
     ruled_out: Curve = (),
-    measured: Sequence[Measured] = (),
+    measured: Sequence[MeasuredRates] = (),
     least: float = 0.0,
     names: tuple[str, str] = ("", ""),
 ) -> None:
@@ -398,7 +398,7 @@ def trade_off_chart(
     curves: Sequence[Rates],
     *,
     ruled_out: Curve = (),
-    measured: Sequence[Measured] = (),
+    measured: Sequence[MeasuredRates] = (),
     least: float = 0.0,
     names: tuple[str, str] = ("", ""),
     height: int = 360,

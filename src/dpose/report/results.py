@@ -63,14 +63,14 @@ class Figure:
         return "".join(self.parts)
 
     @property
-    def picture(self) -> Picture:
+    def picture(self) -> PictureBlock:
         """The picture, as a page shows it."""
         height, width = decode_image(self.png, self.name).shape[:2]
-        return Picture(self.png, "png", (width, height), self.alt or self.words)
+        return PictureBlock(self.png, "png", (width, height), self.alt or self.words)
 
 
 @dataclass(frozen=True)
-class Picture:
+class PictureBlock:
     """A picture within the page.
 
     Attributes:
@@ -97,7 +97,7 @@ class Tile:
 
     kind: ClassVar[str] = "tile"
     title: str
-    pictures: tuple[Picture, ...]
+    pictures: tuple[PictureBlock, ...]
 
 
 @dataclass(frozen=True)

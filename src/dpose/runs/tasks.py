@@ -83,7 +83,7 @@ class ScoredData:
     report: tuple[str, ...] = ()
 
 
-class Scored(Protocol):
+class OpenScored(Protocol):
     """How a task opens data to score."""
 
     def __call__(
@@ -119,7 +119,7 @@ class TaskEntry:
     name: str
     unit: str
     prepare: Callable[[RunConfig, Console], PreparedRun]
-    scored: Scored
+    scored: OpenScored
     load: Callable[[Path], torch.nn.Module]
     explain: Callable[[RunConfig], RenderableType]
     stage: Callable[[RunConfig, Path, Console, str], RunConfig | Run] | None = None

@@ -9,7 +9,7 @@ from dpose.scene.mesh import FORWARD
 
 
 @dataclass(frozen=True)
-class Shape:
+class BodyShape:
     """What an identity's build is.
 
     Attributes:
@@ -93,7 +93,7 @@ _LEG = (
 )
 
 
-def arm(shape: Shape, side: str) -> list[Station]:
+def arm(shape: BodyShape, side: str) -> list[Station]:
     """The right (`r`) or left (`l`) arm from inside the shoulder to the wrist."""
     s = shape.scale
     out = []
@@ -105,7 +105,7 @@ def arm(shape: Shape, side: str) -> list[Station]:
     return out
 
 
-def leg(shape: Shape, side: str) -> list[Station]:
+def leg(shape: BodyShape, side: str) -> list[Station]:
     """The right or left leg from inside the hip to below the ankle."""
     s, out_sign = shape.scale, -1.0 if side == "r" else 1.0
     out = []
@@ -120,7 +120,7 @@ def leg(shape: Shape, side: str) -> list[Station]:
     return out
 
 
-def torso(shape: Shape) -> list[Station]:
+def torso(shape: BodyShape) -> list[Station]:
     """The trunk from the crotch (s = 0) over the waist (s = 1) to the base of the neck (s = 2)."""
     s, fat, fem = shape.scale, shape.heavy, shape.feminine
     hips = 0.96 + 0.08 * fem + 0.12 * fat
@@ -153,7 +153,7 @@ def torso(shape: Shape) -> list[Station]:
     ]
 
 
-def neck(shape: Shape) -> list[Station]:
+def neck(shape: BodyShape) -> list[Station]:
     """The neck, from inside the trunk into the head."""
     s = shape.scale * (1.06 - 0.16 * shape.feminine + 0.12 * shape.heavy)
     rows = (
@@ -166,7 +166,7 @@ def neck(shape: Shape) -> list[Station]:
     return [Station("neck", t, 0.0, 0.0, z * s, r * s, r * 1.06 * s, t) for t, z, r in rows]
 
 
-def hand(shape: Shape, side: str) -> list[list[Station]]:
+def hand(shape: BodyShape, side: str) -> list[list[Station]]:
     """Palm with fingers, and the thumb."""
     s, inwards = shape.scale * (1.0 - 0.06 * shape.feminine), 1.0 if side == "r" else -1.0
     palm = (

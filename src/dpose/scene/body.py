@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.scene.anatomy import Shape
+from dpose.scene.anatomy import BodyShape
 from dpose.scene.clothes import dress
 from dpose.scene.draws import Draws
 from dpose.scene.head import draw_head
@@ -74,7 +74,7 @@ def _vary(colour: Colour, draws: Draws, amount: float) -> Colour:
     return colorsys.hsv_to_rgb(h, s, v)
 
 
-def _proportions(draws: Draws) -> tuple[Shape, Floats, str]:
+def _proportions(draws: Draws) -> tuple[BodyShape, Floats, str]:
     """Shape, bone lengths and a word for the age."""
     woman = draws.chance(0.5)
     age = draws.weighted({"child": 0.08, "young": 0.42, "middle-aged": 0.32, "elderly": 0.18})
@@ -94,7 +94,7 @@ def _proportions(draws: Draws) -> tuple[Shape, Floats, str]:
     head = (0.45 * scale + 0.55) * draws.uniform(0.98, 1.06)
     bones[BONE["head"]] = BONES["head"] * head
     build = "slim" if heavy < -0.2 else "stout" if heavy > 0.42 else "average"
-    return Shape(scale, heavy, feminine, head, build, age == "elderly"), bones, age
+    return BodyShape(scale, heavy, feminine, head, build, age == "elderly"), bones, age
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpose.scene.anatomy import Shape, Station, arm, hand, leg, neck, torso
+from dpose.scene.anatomy import BodyShape, Station, arm, hand, leg, neck, torso
 from dpose.scene.draws import Draws
 from dpose.scene.materials import BOTTOM, HAND, KINDS, LEGWEAR, SHOE, SKIN, SKIRT, SLEEVE, SOCK, TOP, Palette
 from dpose.scene.mesh import UP, Ring
@@ -57,7 +57,7 @@ def cover(
     return rings
 
 
-def _shoe(shape: Shape, side: str, material: int, extra: float) -> list[Tube]:
+def _shoe(shape: BodyShape, side: str, material: int, extra: float) -> list[Tube]:
     s = shape.scale * (1.0 - 0.05 * shape.feminine)
     rows = (
         # forward, height of the middle above the sole, half width, half height
@@ -95,7 +95,7 @@ def _shoe(shape: Shape, side: str, material: int, extra: float) -> list[Tube]:
     ]
 
 
-def _trunk(shape: Shape, outfit: Outfit) -> list[Tube]:
+def _trunk(shape: BodyShape, outfit: Outfit) -> list[Tube]:
     """The torso: cloth of the bottom below, of the top above, and a loose top's tail over the hips."""
     low = TOP if outfit.bottom in ("dress", "gown") else SKIRT if outfit.skirt else BOTTOM
     extra, end, untucked = outfit.loose, min(outfit.tail, 0.95), outfit.tail < 0.9
@@ -130,7 +130,7 @@ def _trunk(shape: Shape, outfit: Outfit) -> list[Tube]:
     return tubes
 
 
-def _skirt(shape: Shape, outfit: Outfit, gown: bool) -> Tube:
+def _skirt(shape: BodyShape, outfit: Outfit, gown: bool) -> Tube:
     """A tube from the waist that holds both legs: fitted over the hips, then flaring to its hem."""
     s, fat = shape.scale, 1.0 + 0.16 * shape.heavy
     out = outfit.loose + 0.006 if outfit.bottom in ("dress", "gown") else 0.013
@@ -155,7 +155,7 @@ def _skirt(shape: Shape, outfit: Outfit, gown: bool) -> Tube:
     return rows, 18
 
 
-def dress(draws: Draws, shape: Shape, gown: bool, palette: Palette) -> tuple[list[Tube], dict[str, str]]:
+def dress(draws: Draws, shape: BodyShape, gown: bool, palette: Palette) -> tuple[list[Tube], dict[str, str]]:
     """The clothed body below the head: tubes, and words for what it wears. Fills the palette's cloth."""
     outfit = draw_outfit(draws, shape, gown)
     words = choose_colours(draws, outfit, palette, gown)

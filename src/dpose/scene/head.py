@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpose.scene.anatomy import Shape
+from dpose.scene.anatomy import BodyShape
 from dpose.scene.draws import Draws
 from dpose.scene.materials import FACE, HAIR, HAT, SKIN
 from dpose.scene.mesh import FORWARD, UP, Ring
@@ -148,7 +148,7 @@ def _brim(h: float, material: int) -> list[Ring]:
     return [Ring("head", 0.0, 0.0, y * h, z * h, a * h, b * h, material, z, UP) for z, y, a, b in rows]
 
 
-def draw_head(draws: Draws, shape: Shape, elderly: bool, child: bool) -> tuple[list[Tube], HeadWords]:
+def draw_head(draws: Draws, shape: BodyShape, elderly: bool, child: bool) -> tuple[list[Tube], HeadWords]:
     """A head's tubes, skull first, and its words."""
     fem, h = shape.feminine, shape.head
     if fem > 0.5 or (child and draws.chance(0.4)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpose.scene.anatomy import Shape
+from dpose.scene.anatomy import BodyShape
 from dpose.scene.draws import Draws
 from dpose.scene.materials import BOTTOM, HAT, LEGWEAR, SHOE, SKIRT, SOCK, TOP, TRIM, Colour, Palette
 
@@ -67,7 +67,7 @@ class Outfit:
     barefoot: bool
 
 
-def draw_outfit(draws: Draws, shape: Shape, gown: bool) -> Outfit:
+def draw_outfit(draws: Draws, shape: BodyShape, gown: bool) -> Outfit:
     """What this person puts on."""
     woman = shape.feminine > 0.5
     if gown:

@@ -16,7 +16,7 @@ from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
 from dpose.privacy.selection import Selection
-from dpose.report.results import Picture, Tile
+from dpose.report.results import PictureBlock, Tile
 
 ZOOM = 2
 LARGEST = 384
@@ -113,6 +113,6 @@ def _fitted(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _encoded(image: NDArray[np.uint8], quality: int, alt: str) -> Picture:
+def _encoded(image: NDArray[np.uint8], quality: int, alt: str) -> PictureBlock:
     height, width = image.shape[:2]
-    return Picture(encode_image(image, ".jpg", quality), "jpeg", (width, height), alt)
+    return PictureBlock(encode_image(image, ".jpg", quality), "jpeg", (width, height), alt)
