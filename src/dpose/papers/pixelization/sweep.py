@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
+from dpose.papers.experiment import Cell, Findings, Request, Values
 from dpose.papers.pixelization.data import (
-    ORIGINALS,
-    PAPER_MODE,
     PETS,
     PORTRAIT,
     Data,
@@ -21,7 +19,8 @@ from dpose.papers.pixelization.data import (
     three,
 )
 from dpose.papers.pixelization.measure import MECHANISMS, ORIGINAL, Point, measure
-from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
+from dpose.papers.pixelization.points import PointsOnPhotos
+from dpose.papers.pixelization.segmenting import open_segmenter
 from dpose.report import plots as drawing
 from dpose.report.results import Table
 
@@ -41,32 +40,8 @@ REFERENCE = Point(ORIGINAL, 1, 1, 1, "1")
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Points measured on photos.
-
-    Attributes:
-        data: The photos.
-        points: What is measured on each set of them.
-        seed: Of the noise.
-        segmenter: None where nothing is segmented.
-        draw: Makes the findings.
-    """
-
-    data: Data
-    points: tuple[Point, ...]
-    seed: int
-    segmenter: Segmenter | None
-    draw: Callable[[Sweep, ShownOutcomes], Findings]
-
-    @property
-    def settings(self) -> Values:
-        """All that the results depend on."""
-        return {
-            **self.data.to_dict(),
-            "seed": self.seed,
-            "segmenter": self.segmenter.name if self.segmenter else "",
-            "grid": [point.key for point in self.points],
-        }
+class Sweep(PointsOnPhotos):
+    """Points measured on photos, one cell a set of photos and point."""
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -90,15 +65,6 @@ class Sweep:
             found.append(measure(point, photos.load(index), self.seed, self.segmenter))
             progress()
         return averaged(found)
-
-    def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables and figures."""
-        return self.draw(self, ShownOutcomes(outcomes))
-
-    def notes(self, name: str) -> tuple[str, ...]:
-        """What the reader must know."""
-        who = [f"segmenter: {self.segmenter.name}"] if self.segmenter else []
-        return (*self.data.notes(), *who, PAPER_MODE, *printed_of(name).notes(), ORIGINALS)
 
 
 def figure_1(request: Request) -> Sweep:

@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.papers.experiment import Cell, Findings, Outcome, Request, Values
+from dpose.papers.experiment import Cell, Findings, Request, Values
 from dpose.papers.pixelization.data import (
-    ORIGINALS,
-    PAPER_MODE,
     PETS,
     PORTRAIT,
     Data,
     ShownOutcomes,
     averaged,
     cell_of,
-    printed_of,
     three,
 )
 from dpose.papers.pixelization.measure import MECHANISMS, Point, measure, painted, release_photo
+from dpose.papers.pixelization.points import PointsOnPhotos
 from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
@@ -40,32 +38,8 @@ Grey = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Gallery:
-    """Points on each photo, one cell a photo and point.
-
-    Attributes:
-        data: The photos.
-        points: What each of them is released with.
-        seed: Of the noise: the pictures are made again for the figure.
-        segmenter: None where nothing is segmented.
-        draw: Makes the tables and figures.
-    """
-
-    data: Data
-    points: tuple[Point, ...]
-    seed: int
-    segmenter: Segmenter | None
-    draw: Callable[[Gallery, ShownOutcomes], Findings]
-
-    @property
-    def settings(self) -> Values:
-        """All that the results depend on."""
-        return {
-            **self.data.to_dict(),
-            "seed": self.seed,
-            "segmenter": self.segmenter.name if self.segmenter else "",
-            "grid": [point.key for point in self.points],
-        }
+class Gallery(PointsOnPhotos):
+    """Points on each photo, one cell a photo and point."""
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -89,10 +63,6 @@ class Gallery:
         found = averaged([measure(Point(**settings), photo, self.seed, self.segmenter)])
         progress()
         return found
-
-    def show(self, outcomes: Sequence[Outcome]) -> Findings:
-        """Tables and figures."""
-        return self.draw(self, ShownOutcomes(outcomes))
 
 
 def figure_2(request: Request) -> Gallery:
@@ -138,8 +108,7 @@ def _show_2(gallery: Gallery, shown: ShownOutcomes) -> Findings:
         caption = f"{photos.title}: b = 16, m = 16, epsilon 0.5 unless a panel says otherwise"
         drawings.append(Figure(name, caption, png=drawing.pictures(panels, 5)))
         tables.append(Table(photos.title, ("setting", "MSE", "SSIM"), tuple(rows)))
-    notes = (*gallery.data.notes(), PAPER_MODE, *printed_of("figure2").notes(), ORIGINALS)
-    return Findings(tuple(tables), tuple(drawings), notes)
+    return Findings(tuple(tables), tuple(drawings), gallery.notes("figure2"))
 
 
 def _show_7(gallery: Gallery, shown: ShownOutcomes) -> Findings:
@@ -163,14 +132,7 @@ def _show_7(gallery: Gallery, shown: ShownOutcomes) -> Findings:
         drawings.append(Figure(name, caption, png=drawing.pictures(panels, 6)))
         head = ("picture", "IoU", "Dice", "IoU of the partition alone", "SSIM")
         tables.append(Table(photos.title, head, tuple(rows)))
-    notes = (
-        *gallery.data.notes(),
-        f"segmenter: {gallery.segmenter.name}",
-        PAPER_MODE,
-        *printed_of("figure7").notes(),
-        ORIGINALS,
-    )
-    return Findings(tuple(tables), tuple(drawings), notes)
+    return Findings(tuple(tables), tuple(drawings), gallery.notes("figure7"))
 
 
 def _picture(shown: ShownOutcomes, key: str, point: Point, photo: Photo, seed: int) -> Grey:
