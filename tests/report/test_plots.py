@@ -10,23 +10,17 @@ from hypothesis import strategies as st
 
 from dpose.privacy.rounding import upper
 from dpose.privacy.wording import true_positives
-from dpose.report.palette import LIGHT, PALETTE
-from dpose.report.plots import (
-    DARK_INK,
-    PALE_INK,
+from dpose.report.charts import (
     MeasuredRates,
     Rates,
     attack_bound,
-    bars,
     bound_on_attacks,
-    curves,
-    heat_map,
     line_by_step,
     paired_dots,
-    sheet,
-    svg,
     trade_off_chart,
 )
+from dpose.report.palette import LIGHT, PALETTE
+from dpose.report.plots import DARK_INK, PALE_INK, bars, curves, heat_map, sheet, svg
 
 HOSTILE = '"><script>alert(1)</script> $\\frac{x}$ _\x00\u202e'
 JOINTS = [("Head", 20.0, 80.0), ("Wrist", 60.0, 40.0), ("Hip", None, 50.0), ("Knee", None, None)]

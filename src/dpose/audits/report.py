@@ -17,11 +17,12 @@ from dpose.audits.tradeoff import Floats, TradeOff, approximate
 from dpose.audits.trials import OperatingPoint, Trials
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.privacy.rounding import between, lower, upper
+from dpose.report.charts import MeasuredRates, Rates, trade_off, trade_off_chart
 from dpose.report.document import Report
 from dpose.report.inline import Mark, Strong, Warned
 from dpose.report.numbers import MISSING, at_least, at_most, day
 from dpose.report.palette import LIGHT
-from dpose.report.plots import Curve, MeasuredRates, Rates, png, sheet, trade_off, trade_off_chart
+from dpose.report.plots import Curve, png, sheet
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table, Text, cards
 
 GRID = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 161)])

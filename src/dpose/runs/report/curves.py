@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dpose.privacy.statement import Kind
+from dpose.report.charts import POINTS, line_by_step
 from dpose.report.inline import Strong
 from dpose.report.numbers import at_most, brief
-from dpose.report.plots import POINTS, line_by_step
 from dpose.report.results import Block, Figure, Group, Table
 from dpose.runs.report.record import RunRecord, Watched
 from dpose.runs.report.scores import standing

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, true_positives
+from dpose.report.charts import REFERENCE, bound_on_attacks
 from dpose.report.numbers import at_most
-from dpose.report.plots import REFERENCE, bound_on_attacks
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Text
 from dpose.runs.report.record import RunRecord
 from dpose.training.methods import METHODS, Method

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dpose.pose.metrics import GROUPS
 from dpose.pose.skeletons import MPII
 from dpose.privacy.statement import Kind
+from dpose.report.charts import paired_dots
 from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned
 from dpose.report.numbers import change, day, percentage
-from dpose.report.plots import paired_dots
 from dpose.report.results import Block, Figure, Group, Table, Text
 from dpose.runs.report.record import Evaluation, RunRecord, Score, Watched
 
