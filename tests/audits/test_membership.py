@@ -3,19 +3,18 @@
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.audits.membership import MembershipAudit, audit_membership, epsilon_together
-from dpose.audits.shadow_runs import ShadowJob, run_jobs
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.privacy.verify import verify_run
 from dpose.runs.config import RunConfig
+from small_nano import small_nano  # noqa: F401
 
 UNITS, SHADOWS, TARGETS = 10, 4, 1
 PLAN = {"noise_multiplier": 1.0, "delta": 1e-3, "steps": 2, "expected_batch_size": 5, "accountant": "rdp"}
@@ -89,22 +88,6 @@ def test_runs_cost_more_together_than_one():
     costs = [epsilon_together(bound, runs) for runs in (1, 2, 20)]
     assert costs[0] == pytest.approx(bound.epsilon)
     assert costs[0] < costs[1] < costs[2] < 20 * costs[0]
-
-
-def test_processes_change_nothing(tmp_path):
-    plan = {"method": "non-private", "steps": 1, "expected_batch_size": 4}
-    config = configured(3, plan=plan, data={"private": "synthetic:ward", "limit": 4, "watch": "none"})
-
-    def jobs(place):
-        rng = np.random.default_rng(0)
-        return [
-            ShadowJob(config.to_dict(), tuple((rng.random(4) < 0.5).tolist()), str(tmp_path / place / str(k)))
-            for k in range(2)
-        ]
-
-    alone = run_jobs(jobs("one"), 1, Console(quiet=True), "")
-    assert alone.shape == (2, 4)
-    assert run_jobs(jobs("two"), 2, Console(quiet=True), "") == pytest.approx(alone, abs=1e-3)
 
 
 @pytest.mark.parametrize(

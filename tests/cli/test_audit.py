@@ -9,8 +9,9 @@ from dpose.audits.canaries import PARAMETER
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli import main
 from dpose.pose.folder import load_model
+from small_nano import small_nano  # noqa: F401
 
-TRAINING = ["audit", "training", "--data", "synthetic:ward", "--epsilon", "8", "--delta", "1e-3"]
+TRAINING = ["audit", "training", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"]
 SMALL = ["--limit", "12", "--canaries", "24", "--epochs", "2", "--batch-size", "18", "--seed", "1"]
 
 
@@ -118,7 +119,7 @@ def test_membership_says_what_it_spent(capsys, tmp_path):
     out = tmp_path / "lira"
     code = main(
         [
-            *("audit", "membership", "--data", "synthetic:ward", "--epsilon", "8", "--delta", "1e-3"),
+            *("audit", "membership", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"),
             *("--limit", "8", "--shadows", "4", "--targets", "1", "--epochs", "1", "--batch-size", "4"),
             *("--no-controls", "--workers", "1", "--seed", "2", "--out", str(out)),
         ]

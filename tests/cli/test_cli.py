@@ -19,6 +19,8 @@ import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.pose.data import SOURCES
 from dpose.scene import identity_of, scene_seed
+from small_nano import PREAMBLE, small_nano  # noqa: F401
+from zygote import run as run_program
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
 TRAIN = ["train", "--data", "synthetic:ward", "--epochs", "1", "--batch-size", "20", "--preset", "nano"]
@@ -179,9 +181,7 @@ class TestRun:
             "from dpose.cli import main\n"
             f"sys.exit(main({[*TRAIN, '--method', 'non-private', '--epochs', '2', '--out', 'part']!r}))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ)
-        )
+        done = run_program(PREAMBLE + script, cwd=tmp_path)
         assert done.returncode == 130, done.stderr
         assert "dpose train --resume part" in " ".join(done.stdout.split())
         assert main(["train", "--resume", "part"]) == 0
@@ -202,9 +202,7 @@ class TestRun:
             "from dpose.cli import main\n"
             f"sys.exit(main({[*TRAIN, *BUDGET, '--epochs', '2', '--out', 'part']!r}))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ)
-        )
+        done = run_program(PREAMBLE + script, cwd=tmp_path)
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert main(["train", "--resume", "part"]) == 0
         assert "taken up again" not in (tmp_path / "part" / "privacy.json").read_text()
@@ -302,9 +300,7 @@ class TestRun:
             "from dpose.cli import main\n"
             f"sys.exit(main({[*TRAIN, *BUDGET, '--epochs', '9', '--out', 'stopped']!r}))\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ)
-        )
+        done = run_program(PREAMBLE + script, cwd=tmp_path)
         assert done.returncode == 130, done.stderr
         assert "Stopped after step 1" in done.stdout
         assert "Traceback" not in done.stderr

@@ -9,6 +9,7 @@ import torch
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.pose.folder import load_model
+from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
 PUBLIC = ["train", "--method", "non-private", "--epochs", "1", "--batch-size", "7", "--views-at-once", "4"]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from dpose.cli import main
+from small_nano import small_nano  # noqa: F401
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from dpose.privacy.verify import verify_run
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.recipes import RECIPES
+from small_nano import small_nano  # noqa: F401
 
 QUIET = Console(quiet=True)
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}

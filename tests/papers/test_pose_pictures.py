@@ -14,6 +14,7 @@ from dpose.papers.pose import pictures
 from dpose.papers.pose.cells import START, Training
 from dpose.papers.pose.tables import Ours
 from dpose.papers.reproduce import reproduce
+from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
 

@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "action-multiclip.y
 
 
 def config(**changes):
-    plan = {"method": "dp-sgd", "epsilon": 8, "delta": 1e-3, "steps": 2, "expected_batch_size": 4}
+    plan = {"method": "dp-sgd", "epsilon": 2, "delta": 1e-3, "steps": 2, "expected_batch_size": 4}
     values = {
         "task": "action",
         "data": {"private": "synthetic-clips", "limit": 12, "views": 3, "watch": "none"},
@@ -46,9 +46,9 @@ def test_a_run_protects_videos_and_adds_up(run):
     assert run.statement.kind is Kind.PRIVATE
     assert run.statement.unit == "video"
     assert run.statement.n == 12
-    assert run.statement.epsilon == pytest.approx(8, rel=0.01)
+    assert run.statement.epsilon == pytest.approx(2, rel=0.01)
     stated = PrivacyStatement.from_json((run.folder / "privacy.json").read_text())
-    assert stated.verify() <= 8.01
+    assert stated.verify() <= 2.001
     assert verify_run(run.folder).lines
     assert "Top-1" not in (run.folder / "log.jsonl").read_text()
     assert "no pictures" in (run.folder / "report.html").read_text()

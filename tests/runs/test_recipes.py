@@ -12,6 +12,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.pretraining import public_stage
 from dpose.runs.recipes import RECOMMENDED, filled_in
 from dpose.runs.train import explain_task, train_task
+from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
 GIVEN = {

@@ -26,6 +26,7 @@ from dpose.runs.train import explain_task, train_task
 from dpose.training.first_weights import FirstWeights
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import View, pad_views
+from small_nano import small_nano  # noqa: F401
 
 QUIET = Console(quiet=True)
 

@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 from dpose.privacy.ledger import read_ledger
 from dpose.privacy.verify import verify_run
 from dpose.training.distributed import ALONE
+from zygote import run, run_ranks
 
 TESTS = Path(__file__).parents[1]
 PROGRAM = """
-import os, signal, sys, time
+import os, signal, sys
 from dataclasses import replace
 import torch
 import dpose
@@ -66,21 +67,29 @@ try:
     )
 except DposeError as error:
     print(f"rank {rank} says: {error.line()}", flush=True)
-    time.sleep(2)  # the launcher ends the others when one has ended
     raise SystemExit(2)
 print(f"rank {rank}: {run.model.classify.weight.double().sum().item()!r} after {run.steps}", flush=True)
 raise SystemExit(130 if run.interrupted else 0)
 """
 
 
-def start(tmp_path, out, processes, method="dp-sgd", seed="3", dies="", resume="", odd=""):
+def start(out, processes, method="dp-sgd", seed="3", dies="", resume="", odd=""):
+    arguments = [str(out), method, seed, dies, resume, odd]
+    if processes == 1:
+        return run(PROGRAM, arguments)
+    done = run_ranks(PROGRAM, arguments, processes)
+    failed = [one.returncode for one in done if one.returncode]
+    told = "".join(one.stdout for one in done), "".join(one.stderr for one in done)
+    return subprocess.CompletedProcess(arguments, failed[0] if failed else 0, *told)
+
+
+def launched(tmp_path, out, processes, *arguments):
+    """By torch's own launcher."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    command = [sys.executable]
-    if processes > 1:
-        command += ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port", "0"]
-        command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
-    command += [str(program), str(out), method, seed, dies, resume, odd]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
+    command += ["--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    command += [str(program), str(out), *arguments]
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
@@ -90,10 +99,11 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-@pytest.mark.parametrize("method", ["pdp-sgd", "non-private"])
-def test_two_processes_end_where_one_does(tmp_path, method):
+@pytest.mark.parametrize(("method", "by_launcher"), [("pdp-sgd", True), ("non-private", False)])
+def test_two_processes_end_where_one_does(tmp_path, method, by_launcher):
     one, two = tmp_path / "one", tmp_path / "two"
-    alone, together = start(tmp_path, one, 1, method), start(tmp_path, two, 2, method)
+    alone = start(one, 1, method)
+    together = launched(tmp_path, two, 2, method, "3", "", "", "") if by_launcher else start(two, 2, method)
     assert alone.returncode == together.returncode == 0, together.stdout + together.stderr
     for name, value in weights(one).items():
         assert torch.allclose(value, weights(two)[name], atol=1e-4), (value, weights(two)[name])
@@ -113,11 +123,11 @@ def test_two_processes_end_where_one_does(tmp_path, method):
 
 def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
     out = tmp_path / "run"
-    died = start(tmp_path, out, 2, seed="", dies="1:7")
+    died = start(out, 2, seed="", dies="1:7")
     assert died.returncode != 0
     assert "another process of this run ended" in died.stdout + died.stderr
     assert not (out / "model.safetensors").exists()
-    done = start(tmp_path, out, 1, seed="", resume="yes")
+    done = start(out, 1, seed="", resume="yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "changed: the number of processes" in " ".join(done.stdout.split())
     assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 2
@@ -126,10 +136,10 @@ def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
 
 def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
     out = tmp_path / "run"
-    stopped = start(tmp_path, out, 2, seed="", dies="stop 1:5")
+    stopped = start(out, 2, seed="", dies="stop 1:5")
     assert "after 5" in stopped.stdout, stopped.stdout + stopped.stderr
     assert (out / "checkpoints" / "step-5").exists()
-    done = start(tmp_path, out, 2, seed="", resume="yes")
+    done = start(out, 2, seed="", resume="yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "after 12" in done.stdout
     assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 1
@@ -151,7 +161,7 @@ def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
 def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, odd, method, named):
     """The same numbers for other units, and one unit enters a sum twice."""
     out = tmp_path / "run"
-    refused = start(tmp_path, out, 2, method, odd=odd)
+    refused = start(out, 2, method, odd=odd)
     assert refused.returncode != 0
     for rank in (0, 1):  # two processes may write on one line
         told = f"rank {rank} says: process {rank} of 2: the processes of this run differ in {named}"
@@ -164,7 +174,7 @@ def test_the_account_gets_all_pictures_of_a_run_of_two(tmp_path):
     from dots import Dots
     from dpose.privacy.odometer import charges, marks_of
 
-    done = start(tmp_path, tmp_path / "run", 2, seed="")
+    done = start(tmp_path / "run", 2, seed="")
     assert done.returncode == 0, done.stdout + done.stderr
     (entry,) = charges(tmp_path / "state")
     data = Dots(240)

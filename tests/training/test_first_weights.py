@@ -118,7 +118,7 @@ def test_guarantees_of_another_kind_are_not_added_up(run, dots, changed):
     if changed == "unit":
         data.unit = "subject"
     else:
-        plan = {"relation": Relation.REPLACE, "accountant": "pld"}
+        plan = {"relation": Relation.REPLACE, "accountant": "pld", "epsilon": 1.0}
     with pytest.raises(DposeError, match="under another guarantee"):
         run("second", start="first", data=data, **plan)
 

@@ -208,7 +208,7 @@ class TestStatements:
             assert "holds beyond its public view" in text
 
     def test_replacement_with_the_view_fixed(self, dots, tmp_path):
-        done = self.run(dots, tmp_path, "fdp-sgd", relation="replace", accountant="pld", epsilon=20.0)
+        done = self.run(dots, tmp_path, "fdp-sgd", relation="replace", accountant="pld", epsilon=1.0)
         assert "the same public view and labels" in done.statement.paragraph()
         assert done.statement.neighbours.relation == "replace"
 

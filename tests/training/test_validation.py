@@ -13,6 +13,7 @@ from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.validation import Validation, metric_of_views, moments
+from small_nano import small_nano  # noqa: F401
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 PRIVATE = TrainingPlan(

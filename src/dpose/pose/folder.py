@@ -14,14 +14,15 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.files import file_digest, write_atomic
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.training import first_weights
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
 def shipped_weights() -> dict[str, Path]:
     """The public weights that come with dpose: model folders by name."""
-    root = Path(__file__).parent.parent / "weights"
-    return {folder.name: folder for folder in sorted(root.glob("*")) if (folder / WEIGHTS).exists()}
+    folders = sorted(first_weights.SHIPPED.glob("*"))
+    return {folder.name: folder for folder in folders if (folder / WEIGHTS).exists()}
 
 
 def find_model(name: str) -> Path:

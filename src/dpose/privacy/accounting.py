@@ -31,6 +31,8 @@ MAX_BUDGET = 100.0
 """No noise is calibrated for a larger epsilon: it would protect nobody."""
 MAX_EPSILON = 200.0
 """PLD is not computed where RDP puts epsilon above this: minutes, to say that nothing is protected."""
+FINE, COARSE = 1e-4, 1e-3
+"""Steps between privacy losses: of every epsilon that is claimed, and of the search for where noise is calibrated."""
 MIN_DELTA = 1e-10
 """PLD convolves by fast Fourier transform; smaller deltas come too near its rounding error."""
 
@@ -150,15 +152,17 @@ def epsilon(
     _check_accountant(delta, relation, accountant)
     if not events:
         return 0.0
-    return _epsilon(merge(events), float(delta), relation, accountant)
+    return _epsilon(merge(events), float(delta), relation, accountant, FINE)
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(events: tuple[Event, ...], delta: float, relation: Relation, accountant: Accountant) -> float:
+def _epsilon(
+    events: tuple[Event, ...], delta: float, relation: Relation, accountant: Accountant, grid: float
+) -> float:
     if accountant is Accountant.PLD and _beyond_use(events, delta, relation):
         return math.inf
     with _quiet_accountant():
-        counting = _fresh_accountant(relation, accountant)
+        counting = _fresh_accountant(relation, accountant, grid)
         for event in events:
             counting.compose(event.dp_event())
         return float(counting.get_epsilon(delta))
@@ -399,12 +403,12 @@ def _library_relation(relation: Relation) -> Any:
     }[relation]
 
 
-def _fresh_accountant(relation: Relation, accountant: Accountant) -> Any:
+def _fresh_accountant(relation: Relation, accountant: Accountant, grid: float = FINE) -> Any:
     # dp-accounting takes a second to import; whatever needs no epsilon should not wait for it
     if accountant is Accountant.PLD:
         from dp_accounting.pld import pld_privacy_accountant
 
-        return pld_privacy_accountant.PLDAccountant(_library_relation(relation))
+        return pld_privacy_accountant.PLDAccountant(_library_relation(relation), grid)
     from dp_accounting.rdp import rdp_privacy_accountant
 
     return rdp_privacy_accountant.RdpAccountant(neighboring_relation=_library_relation(relation))
@@ -428,15 +432,22 @@ def _quiet_accountant() -> Iterator[None]:
 def _calibrate(
     target: float, delta: float, q: float, steps: int, relation: Relation, accountant: Accountant
 ) -> float:
-    def cost(sigma: float, by: Accountant = accountant) -> float:
-        return epsilon([Event(q, sigma, steps, 1.0)], delta, relation, by)
+    def cost(sigma: float, by: Accountant = accountant, grid: float = FINE) -> float:
+        return _epsilon((Event(q, sigma, steps, 1.0),), float(delta), relation, by, grid)
 
     def rdp_cost(sigma: float) -> float:
         return cost(sigma, Accountant.RDP)
 
+    def coarse_cost(sigma: float) -> float:
+        return cost(sigma, grid=COARSE)
+
     # the Gaussian mechanism's classical bound at the subsampled scale: only a place to start
     scale = 2.0 if relation is Relation.REPLACE else 1.0
     guess = scale * (0.4 + q * math.sqrt(2 * steps * math.log(1.25 / delta)) / target)
-    if accountant is Accountant.PLD and relation is not Relation.REPLACE:
+    if accountant is Accountant.RDP:
+        return calibration.least_noise(cost, target, guess, MIN_SIGMA, MAX_SIGMA)
+    if relation is not Relation.REPLACE:
         guess = calibration.least_noise(rdp_cost, target, guess, MIN_SIGMA, MAX_SIGMA)
-    return calibration.least_noise(cost, target, guess, MIN_SIGMA, MAX_SIGMA)
+    # ten times as fast and nearly as exact, so that the claim's own grid is asked once or twice
+    guess = calibration.least_noise(coarse_cost, target, guess, MIN_SIGMA, MAX_SIGMA)
+    return calibration.least_noise(cost, target, guess, MIN_SIGMA, MAX_SIGMA, growth=1e-3)

@@ -23,7 +23,12 @@ FORMAT = 1
 
 
 def least_noise(
-    cost: Callable[[float], float], target: float, guess: float, lowest: float, highest: float
+    cost: Callable[[float], float],
+    target: float,
+    guess: float,
+    lowest: float,
+    highest: float,
+    growth: float = 0.1,
 ) -> float:
     """A noise multiplier whose cost is at most `target` and at most `TOLERANCE` below it.
 
@@ -33,6 +38,7 @@ def least_noise(
         guess: A sigma near the answer, for speed alone.
         lowest: Smallest sigma allowed; the answer where even that costs less than the target.
         highest: Largest sigma allowed.
+        growth: How far from the guess the first other one is taken, relatively; doubled each time.
 
     Raises:
         DposeError: even `highest` costs more than the target.
@@ -44,7 +50,7 @@ def least_noise(
     enough: tuple[float, float] | None = None
     too_little: tuple[float, float] | None = None
     answer = highest
-    x, growth = min(max(math.log(guess), bottom), top), 0.1
+    x = min(max(math.log(guess), bottom), top)
     while True:
         sigma = min(max(math.exp(x), lowest), highest)
         value = cost(sigma)

@@ -32,6 +32,7 @@ from dpose.training.plan import TrainingPlan
 WEIGHTS = "model.safetensors"
 NO_STATEMENT = "the first weights carry no statement; whoever is in them is not covered here"
 SHIPPED = Path(__file__).parent.parent / "weights"
+"""The public weights that come with dpose: model folders."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
     """
     if not first.name:
         return Inherited()
-    public = _shipped().get(first.digest)
+    public = shipped_digests().get(first.digest)
     if public:
         fact = f"the first weights, {public}, which come with dpose: they learnt from rendered people, who are nobody"
         return Inherited(first.digest, (fact,))
@@ -275,6 +276,6 @@ def _told(first: FirstWeights, known: bool) -> tuple[str, ...]:
 
 
 @cache
-def _shipped() -> dict[str, str]:
+def shipped_digests() -> dict[str, str]:
     """Names of the weights that come with dpose, by their digest."""
     return {file_digest(file): file.parent.name for file in sorted(SHIPPED.glob(f"*/{WEIGHTS}"))}
