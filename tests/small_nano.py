@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from dpose import files
 from dpose.pose import backbones, tinyvit
 from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.training import first_weights
 
 SMALL = {
     "embed_dims": [16, 16, 16, 24],
@@ -33,8 +33,7 @@ def use(patch: pytest.MonkeyPatch) -> None:
     """Put it in the place of `nano`, and its weights in the place of those that come with dpose."""
     patch.setattr(tinyvit, "NANO", SMALL)
     patch.setitem(backbones.BACKBONES, "nano", replace(backbones.BACKBONES["nano"], input_size=(64, 48)))
-    patch.setattr(first_weights, "SHIPPED", Path(_weights().name))
-    first_weights.shipped_digests.cache_clear()
+    patch.setattr(files, "SHIPPED", Path(_weights().name))
 
 
 @functools.cache
@@ -45,7 +44,7 @@ def _weights() -> tempfile.TemporaryDirectory:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         save_model(PoseModel(PoseConfig("nano", norm="folded")), model)
-    shutil.copy(first_weights.SHIPPED / "nano" / "privacy.json", model)
+    shutil.copy(files.SHIPPED / "nano" / "privacy.json", model)
     return folder
 
 
@@ -55,4 +54,3 @@ def small_nano():
     with pytest.MonkeyPatch.context() as patch:
         use(patch)
         yield
-    first_weights.shipped_digests.cache_clear()

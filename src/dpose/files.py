@@ -16,6 +16,9 @@ from filelock import FileLock, Timeout
 
 from dpose.errors import DposeError
 
+SHIPPED = Path(__file__).parent / "weights"
+"""The public weights that come with dpose: model folders."""
+
 
 def is_full(error: OSError) -> bool:
     """Whether `error` says that the disk is full."""

@@ -30,7 +30,7 @@ def config(**changes):
         "data": {"private": "synthetic-clips", "limit": 12, "views": 3, "watch": "none"},
         "plan": plan | changes.pop("plan", {}),
     }
-    return RunConfig.from_dict(values | changes)
+    return RunConfig.from_dict({"model": {"input_size": [24, 24]}} | values | changes)
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ def test_the_same_arguments_give_the_same_picture_whatever_was_drawn_before():
     assert equal(first, render_person("ward", 17, SMALL, frame=3))
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_pictures_with_kernels_compiled_for_another_processor(tmp_path):
     scenes = [
         render_person(look, seed, (96, 72), frame=2) for look in ("studio", "ward") for seed in range(20)

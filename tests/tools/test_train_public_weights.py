@@ -8,6 +8,7 @@ import torch
 from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
+import small_nano
 from dpose.pose.data import open_data
 from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.predict import predict_logits
@@ -47,6 +48,7 @@ class TestShipped:
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     monkeypatch.setattr(synthetic_module, "SPLITS", SMALL)
+    small_nano.use(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

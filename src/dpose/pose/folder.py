@@ -11,17 +11,17 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from dpose import files
 from dpose.errors import DposeError
 from dpose.files import file_digest, write_atomic
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.training import first_weights
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
 def shipped_weights() -> dict[str, Path]:
     """The public weights that come with dpose: model folders by name."""
-    folders = sorted(first_weights.SHIPPED.glob("*"))
+    folders = sorted(files.SHIPPED.glob("*"))
     return {folder.name: folder for folder in folders if (folder / WEIGHTS).exists()}
 
 

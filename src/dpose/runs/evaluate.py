@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from dpose import files
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import Ledger
@@ -19,7 +20,6 @@ from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
 from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of
-from dpose.training.first_weights import SHIPPED
 from dpose.training.folder import model_card, read_statement, reseal
 from dpose.units import Result
 
@@ -105,7 +105,7 @@ def record_score(
     """
     # a model that is installed where nobody may write claims nothing, and can be scored all the same
     fixed = statement is not None and statement.kind == "none" and not os.access(folder, os.W_OK)
-    shipped = folder.resolve().parent == SHIPPED.resolve()
+    shipped = folder.resolve().parent == files.SHIPPED.resolve()
     outside = statement is not None and not public and not fixed and not shipped
     found = result.to_dict()
     if statement and outside:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from dpose import files
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.privacy.accounting import Event, Relation
@@ -31,8 +32,6 @@ from dpose.training.plan import TrainingPlan
 
 WEIGHTS = "model.safetensors"
 NO_STATEMENT = "the first weights carry no statement; whoever is in them is not covered here"
-SHIPPED = Path(__file__).parent.parent / "weights"
-"""The public weights that come with dpose: model folders."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
     """
     if not first.name:
         return Inherited()
-    public = shipped_digests().get(first.digest)
+    public = _digests(files.SHIPPED).get(first.digest)
     if public:
         fact = f"the first weights, {public}, which come with dpose: they learnt from rendered people, who are nobody"
         return Inherited(first.digest, (fact,))
@@ -276,6 +275,6 @@ def _told(first: FirstWeights, known: bool) -> tuple[str, ...]:
 
 
 @cache
-def shipped_digests() -> dict[str, str]:
+def _digests(shipped: Path) -> dict[str, str]:
     """Names of the weights that come with dpose, by their digest."""
-    return {file_digest(file): file.parent.name for file in sorted(SHIPPED.glob(f"*/{WEIGHTS}"))}
+    return {file_digest(file): file.parent.name for file in sorted(shipped.glob(f"*/{WEIGHTS}"))}
