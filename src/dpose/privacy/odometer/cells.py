@@ -20,7 +20,7 @@ from dpose.privacy.odometer.subjects import Subjects
 
 
 @dataclass(frozen=True)
-class Cell:
+class PictureCell:
     """Pictures that are in the same sets.
 
     Attributes:
@@ -64,7 +64,7 @@ def register_set(account: Transaction, subjects: Subjects) -> int:
         numbers=numbers,
     )
     account.run(
-        "INSERT INTO cells (parent, set_id, members) SELECT cell, :set, COUNT(*) FROM subjects "
+        "INSERT INTO cells (parent, set_id, members) SELECT cell, CAST(:set AS BIGINT), COUNT(*) FROM subjects "
         "WHERE subject IN ({each}) GROUP BY cell",
         set=set_id,
         numbers=numbers,
@@ -81,11 +81,11 @@ def register_set(account: Transaction, subjects: Subjects) -> int:
         set=set_id,
         numbers=numbers,
     )
-    _note_overlaps(account, set_id)
+    _note_meetings(account, set_id)
     return set_id
 
 
-def _note_overlaps(account: Transaction, set_id: int) -> None:
+def _note_meetings(account: Transaction, set_id: int) -> None:
     """Which sets share a picture with the new one: the others of the cells that it has split."""
     found = account.rows(
         "WITH RECURSIVE above(id) AS (SELECT parent FROM cells WHERE set_id = :set UNION "
@@ -96,7 +96,7 @@ def _note_overlaps(account: Transaction, set_id: int) -> None:
     pairs = [{"one": set_id, "other": set_id}]
     for (other,) in found:
         pairs += [{"one": set_id, "other": int(other)}, {"one": int(other), "other": set_id}]
-    account.run("INSERT INTO overlaps (one, other) VALUES (:one, :other)", *pairs)
+    account.run("INSERT INTO meets (one, other) VALUES (:one, :other)", *pairs)
 
 
 def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:
@@ -106,7 +106,7 @@ def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:
     subjects = account.key.subjects(marks)
     known = known_set(account, subjects)
     if known is not None:
-        found = account.rows("SELECT other FROM overlaps WHERE one = :one", one=known)
+        found = account.rows("SELECT other FROM meets WHERE one = :one", one=known)
     else:
         found = account.rows(
             "WITH RECURSIVE above(id) AS (SELECT DISTINCT cell FROM subjects WHERE subject IN ({each}) UNION "
@@ -147,7 +147,7 @@ def cells_of(account: Transaction, marks: Marks) -> frozenset[int]:
     return frozenset(cells if math.fsum(count for _, count in found) == len(subjects) else cells | {0})
 
 
-def cells_within(account: Transaction, set_id: int) -> list[Cell]:
+def cells_within(account: Transaction, set_id: int) -> list[PictureCell]:
     """The cells whose pictures are in the set, empty ones too; parents before children."""
     found = account.rows(
         "WITH RECURSIVE below(id) AS (SELECT id FROM cells WHERE set_id = :set UNION ALL "
@@ -156,7 +156,7 @@ def cells_within(account: Transaction, set_id: int) -> list[Cell]:
         "ORDER BY cells.id",
         set=set_id,
     )
-    return [Cell(*map(int, row)) for row in found]
+    return [PictureCell(*map(int, row)) for row in found]
 
 
 def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset[int]]:
@@ -177,7 +177,7 @@ def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset
 def check_sets(account: Transaction, say: Callable[[int], None] = lambda done: None) -> str:
     """What is wrong with the sets, read as a whole; "" where their digests and counts are as they were registered."""
     cells = [
-        Cell(*map(int, row))
+        PictureCell(*map(int, row))
         for row in account.rows("SELECT id, parent, set_id, members FROM cells ORDER BY id")
     ]
     chains: dict[int, frozenset[int]] = {0: frozenset()}

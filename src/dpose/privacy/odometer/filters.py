@@ -293,8 +293,8 @@ def forget_bounds(account: Transaction, sets: Iterable[int]) -> None:
 def _touched(account: Transaction, sets: Iterable[int]) -> list[tuple[str, int]]:
     """Names and sets of the budgets that share a picture with `sets`."""
     found = account.rows(
-        "SELECT DISTINCT budgets.name, budgets.set_id FROM budgets JOIN overlaps ON budgets.set_id = overlaps.other "
-        "WHERE overlaps.one IN ({each})",
+        "SELECT DISTINCT budgets.name, budgets.set_id FROM budgets JOIN meets ON budgets.set_id = meets.other "
+        "WHERE meets.one IN ({each})",
         numbers=",".join(map(str, sorted(sets))),
     )
     return sorted((str(name), int(set_id)) for name, set_id in found)
@@ -409,7 +409,7 @@ def _cost(charges: Iterable[Charge], asked: Asked, order: float) -> Cost:
 
 
 def _overlapping(account: Transaction, set_id: int) -> frozenset[int]:
-    found = account.rows("SELECT other FROM overlaps WHERE one = :one", one=set_id)
+    found = account.rows("SELECT other FROM meets WHERE one = :one", one=set_id)
     return frozenset(int(row[0]) for row in found)
 
 

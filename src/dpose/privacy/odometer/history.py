@@ -99,7 +99,9 @@ def history(account: Transaction) -> History:
     return made
 
 
-def charge_to_dict(entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str]) -> dict[str, Any]:
+def charge_to_dict(
+    entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int
+) -> dict[str, Any]:
     """What the journal keeps of a charge: its sets by name and digest, and no picture."""
     return {
         **{name: getattr(entry, name) for name in _TEXTS},
@@ -113,6 +115,7 @@ def charge_to_dict(entry: Charge, sets: Mapping[int, str], opened: Mapping[int, 
         "state": entry.state.value,
         "sets": {str(name): digest for name, digest in sets.items()},
         "opened": {str(name): digest for name, digest in opened.items()},
+        "marks": marks,
     }
 
 
@@ -140,7 +143,11 @@ def charge_from(row: JournalRow, where: Where, before: Charge | None = None) -> 
             outputs=tuple(map(str, values["outputs"])),
             state=State(values["state"]),
             stored=Stored(
-                first, frozenset(map(int, values["sets"])), frozenset(map(int, values["opened"])), where
+                first,
+                frozenset(map(int, values["sets"])),
+                frozenset(map(int, values["opened"])),
+                int(values["marks"]),
+                where,
             ),
         )
     except (KeyError, TypeError, ValueError) as error:

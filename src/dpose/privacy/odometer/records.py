@@ -234,12 +234,14 @@ class Stored:
         seq: Its place in the account's journal: what is older has a smaller one, whatever any clock said.
         sets: Names of the sets of pictures that it read.
         opened: Those of the sets that it took to be public.
+        marks: How many marks of pictures it read.
         where: The account.
     """
 
     seq: int
     sets: frozenset[int]
     opened: frozenset[int]
+    marks: int
     where: Where
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 
 from dpose.errors import DposeError
 from dpose.privacy.odometer.cells import cells_of, chains_of, check_sets, register_set, sets_of, without
@@ -27,6 +28,7 @@ from dpose.privacy.odometer.records import (
     State,
     Stored,
     joined,
+    restated,
     unbounded,
 )
 from dpose.privacy.odometer.store import Transaction, Where, opened
@@ -127,27 +129,18 @@ def _reserve(account: Transaction, entry: Charge, *, checked: bool) -> Charge:
 
 
 def _written(account: Transaction, entry: Charge, sets: Iterable[int], public: Iterable[int]) -> Charge:
-    digests = {
-        int(name): str(digest)
-        for name, digest in account.rows(
-            "SELECT id, digest FROM sets WHERE id IN ({each})", numbers=",".join(map(str, {*sets, *public}))
-        )
-    }
+    sets, public = frozenset(sets), frozenset(public)
+    found = account.rows(
+        "SELECT id, digest, members FROM sets WHERE id IN ({each})", numbers=",".join(map(str, sets | public))
+    )
+    digests = {int(name): str(digest) for name, digest, _ in found}
+    marks = sum(int(members) for name, _, members in found if int(name) in sets)
     body = charge_to_dict(
-        entry, {s: digests[s] for s in sorted(sets)}, {s: digests[s] for s in sorted(public)}
+        entry, {s: digests[s] for s in sorted(sets)}, {s: digests[s] for s in sorted(public)}, marks
     )
     seq = account.append("charge", entry.id, body)
-    for set_ids, opened_too in ((sets, 0), (public, 1)):
-        for set_id in set_ids:
-            account.run(
-                "INSERT INTO reads (set_id, name, opened) SELECT :set, :name, :opened WHERE NOT EXISTS "
-                "(SELECT 1 FROM reads WHERE set_id = :set AND name = :name AND opened = :opened)",
-                set=set_id,
-                name=entry.id,
-                opened=opened_too,
-            )
-    stored = Stored(seq, frozenset(sets), frozenset(public), account.store.where)
-    return replace(entry, stored=stored)
+    first = entry.stored.seq if entry.stored else seq
+    return replace(entry, stored=Stored(first, sets, public, marks, account.store.where))
 
 
 def _of_name(account: Transaction, name: str) -> Charge | None:
@@ -317,10 +310,46 @@ def spent_on(
             return Spent(float("inf"), delta, asked, tuple(found), reasons, scores)
         counted = [entry for entry in found if entry.what != EVALUATION]
         parts = [tuple(counted)] if asked.together else _parts(counted, chains)
-    worst = max((composed([*part, *also], delta, asked) for part in parts), default=0.0)
-    if not parts and also:
-        worst = composed(also, delta, asked)
+        known_costs = _Remembered(account)
+    worst = max(known_costs.of([*part, *also], delta, asked) for part in (parts or [()]))
+    known_costs.keep(where)
     return Spent(worst, delta, asked, tuple(found), (), scores)
+
+
+class _Remembered:
+    """Compositions that the account has computed before: by their events, so that none can be out of date."""
+
+    def __init__(self, account: Transaction) -> None:
+        self._key = account.key
+        self._old: dict[str, float] = {}
+        for digest, value, mac in account.rows("SELECT digest, value, mac FROM compositions"):
+            if mac == self._key.mac(
+                "composition", digest, value
+            ):  # what somebody else wrote is computed anew
+                self._old[digest] = float(value)
+        self._new: dict[str, float] = {}
+
+    def of(self, entries: Sequence[Charge], delta: float, asked: Asked) -> float:
+        """`composed`, or what it was before."""
+        events = sorted(repr(event) for entry in entries for event in restated(entry, asked))
+        name = self._key.mac("question", version("dp-accounting"), repr(delta), str(asked.replaces), *events)
+        if name not in self._old:
+            self._old[name] = self._new[name] = composed(entries, delta, asked)
+        return self._old[name]
+
+    def keep(self, where: Where) -> None:
+        """Write what is new."""
+        if not self._new:
+            return
+        with opened(where).transaction() as account:
+            for digest, value in self._new.items():
+                account.run(
+                    "INSERT INTO compositions (digest, value, mac) VALUES (:digest, :value, :mac) "
+                    "ON CONFLICT DO NOTHING",
+                    digest=digest,
+                    value=repr(value),
+                    mac=self._key.mac("composition", digest, repr(value)),
+                )
 
 
 def _parts(found: Sequence[Charge], chains: Iterable[frozenset[int]]) -> list[tuple[Charge, ...]]:
@@ -372,7 +401,7 @@ def groups(where: Where = None) -> list[list[Charge]]:
     with opened(where).transaction(write=False) as account:
         entries = list(history(account).charges.values())
         near: dict[int, set[int]] = {}
-        for one, other in account.rows("SELECT one, other FROM overlaps"):
+        for one, other in account.rows("SELECT one, other FROM meets"):
             near.setdefault(int(one), set()).add(int(other))
     group_of: dict[int, int] = {}
     for start in near:

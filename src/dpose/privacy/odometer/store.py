@@ -52,13 +52,10 @@ _TABLES = (
     "CREATE TABLE cells (id {serial}, parent BIGINT NOT NULL, set_id BIGINT NOT NULL, members BIGINT NOT NULL, "
     "UNIQUE (parent, set_id))",
     "CREATE INDEX cells_of_set ON cells (set_id)",
-    "CREATE TABLE overlaps (one BIGINT NOT NULL, other BIGINT NOT NULL, PRIMARY KEY (one, other))",
+    "CREATE TABLE meets (one BIGINT NOT NULL, other BIGINT NOT NULL, PRIMARY KEY (one, other))",
     "CREATE TABLE journal (seq BIGINT PRIMARY KEY, kind VARCHAR(16) NOT NULL, name VARCHAR(80) NOT NULL, "
     "body TEXT NOT NULL, mac VARCHAR(64) NOT NULL)",
     "CREATE INDEX journal_by_name ON journal (name, seq)",
-    "CREATE TABLE reads (set_id BIGINT NOT NULL, name VARCHAR(80) NOT NULL, opened INTEGER NOT NULL, "
-    "PRIMARY KEY (set_id, name, opened))",
-    "CREATE INDEX reads_by_name ON reads (name)",
     "CREATE TABLE budgets (name VARCHAR(80) PRIMARY KEY, set_id BIGINT NOT NULL, "
     "spent VARCHAR(40) NOT NULL, delta VARCHAR(40) NOT NULL, mac VARCHAR(64) NOT NULL)",
     "CREATE INDEX budgets_of_set ON budgets (set_id)",
@@ -354,7 +351,7 @@ def opened(where: Where = None) -> Store:
     return _store(url, folder, where, os.getpid())
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _store(url: str, folder: Path, where: Where, process: int) -> Store:
     if url.startswith("postgresql://"):
         url = "postgresql+psycopg" + url.removeprefix("postgresql")
@@ -374,7 +371,7 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
     return Store(url, folder, where)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _engine(url: str, process: int) -> Engine:
     """One for each process: a connection does not outlive a fork."""
     from sqlalchemy import create_engine, event
