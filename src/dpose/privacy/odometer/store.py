@@ -371,6 +371,11 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
     return Store(url, folder, where)
 
 
+def close_connections(url: str) -> None:
+    """Close what this process keeps open of the account at `url`; the next transaction opens it again."""
+    _engine(url, os.getpid()).dispose()
+
+
 @lru_cache(maxsize=16)
 def _engine(url: str, process: int) -> Engine:
     """One for each process: a connection does not outlive a fork."""
