@@ -32,6 +32,7 @@ from dpose.privacy.odometer import (
     charge_account,
     charges,
     check_account,
+    check_budgets,
     commit,
     composed,
     fail,
@@ -471,6 +472,23 @@ def test_a_wrong_or_lost_key_is_refused_and_never_read_as_nothing_spent(where, m
         charges(where)
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab" * 32)
     assert len(charges(where)) == 1
+
+
+def test_an_account_that_is_gone_is_not_begun_anew(tmp_path):
+    charge(entry(), tmp_path)
+    for file in tmp_path.glob("account.sqlite*"):
+        file.unlink()
+    forget(tmp_path)
+    for ask in (lambda: charges(tmp_path), lambda: charge_account(entry(1), tmp_path)):
+        with pytest.raises(DposeError, match="its account is not"):
+            ask()
+
+
+def test_to_ask_makes_no_account(tmp_path):
+    assert charges(tmp_path) == []
+    check_budgets(entry(), tmp_path)
+    assert spent_on(HERE, Asked(), 1e-5, where=tmp_path).epsilon == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path):
