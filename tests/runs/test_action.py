@@ -162,8 +162,8 @@ def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tm
     held_out = f"ucf101:{films}:test"
     evaluate_run(tmp_path / "run", held_out, console=QUIET)
     trained, scored = charges()
-    assert (scored.what, scored.unit, len(scored.marks)) == (EVALUATION, "video", 2)
-    assert len(trained.marks) == 6
+    assert (scored.what, scored.unit, scored.stored.marks) == (EVALUATION, "video", 2)
+    assert trained.stored.marks == 6
     assert change_budget(f"{held_out}", 3.0, 1e-5, QUIET)
     assert budgets()[0].unit == "video"
     with pytest.raises(DposeError, match="a score without noise"):

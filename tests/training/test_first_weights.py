@@ -216,16 +216,18 @@ def test_account_and_seal_know_the_weights_by_their_digest(run, tmp_path):
     assert json.loads(seal)["event"]["first_weights"] == first.weights[0]
 
 
-def test_runs_charged_before_weights_were_recorded_are_known_by_ledger_and_folder(run, tmp_path):
+def test_runs_charged_before_weights_were_recorded_are_known_by_ledger_and_folder(run, tmp_path, dots):
     run("plain", "non-private")
     from dpose.privacy.keys import state_folder
+    from dpose.privacy.odometer import marks_of
+    from old_accounts import write_old_charge
 
-    state = state_folder() / "account"
-    for file in state.glob("*.json"):
-        values = json.loads(file.read_text())
-        for name in ("views", "start", "weights", "opened"):
-            values.pop(name)
-        file.write_text(json.dumps(values))
+    (entry,) = charges()
+    for file in state_folder().glob("account.*"):
+        file.unlink()
+    marks = marks_of(h for i in range(40) for h in dots.data(40).content_hashes(i))
+    new = ("views", "start", "weights", "opened")
+    write_old_charge(state_folder(), entry, marks, marks_of(()), without=new)
     with pytest.raises(DposeError, match="without a guarantee"):
         run("private", start="plain")
     (tmp_path / "plain" / "ledger.jsonl").unlink()
@@ -236,8 +238,10 @@ def test_runs_charged_before_weights_were_recorded_are_known_by_ledger_and_folde
 def test_no_mark_and_no_digest_of_a_picture_stands_in_the_folder(run, tmp_path, dots):
     run("first")
     run("second", start="first")
+    from dpose.privacy.odometer import marks_of
+
     hashes = {h for i in range(40) for h in dots.data(40).content_hashes(i)}
-    marks = [str(int(mark)) for entry in charges() for mark in entry.marks]
+    marks = [str(int(mark)) for mark in marks_of(hashes)]
     for file in (tmp_path / "second").rglob("*"):
         if file.is_file() and file.suffix != ".safetensors":
             text = file.read_text()

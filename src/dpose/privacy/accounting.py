@@ -168,6 +168,24 @@ def _epsilon(
         return float(counting.get_epsilon(delta))
 
 
+@lru_cache(maxsize=65536)
+def rdp_at(event: Event, order: float) -> float:
+    """The Renyi divergence of `order` of `event`, for a unit zeroed out, added or removed; infinite where unknown.
+
+    Args:
+        event: What was released.
+        order: Above 1.
+    """
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    with _quiet_accountant():
+        counting = rdp_privacy_accountant.RdpAccountant(
+            orders=[order], neighboring_relation=library_relation(Relation.ZERO_OUT)
+        )
+        counting.compose(event.dp_event())
+        return float(counting.rdp[0])
+
+
 def merge(events: Sequence[Event]) -> tuple[Event, ...]:
     """The same events with equal ones joined into one of more steps, in order of first appearance.
 
@@ -282,7 +300,7 @@ def _curve(
     from dp_accounting.pld import privacy_loss_distribution
 
     single = privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, sampling_prob=q, neighboring_relation=_library_relation(relation)
+        sigma, sampling_prob=q, neighboring_relation=library_relation(relation)
     )
     return tuple(float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0 for k in points)
 
@@ -392,7 +410,8 @@ def _library_event(q: float, sigma: float, steps: int) -> Any:
     return dp_event.SelfComposedDpEvent(once, steps)
 
 
-def _library_relation(relation: Relation) -> Any:
+def library_relation(relation: Relation) -> Any:
+    """The same as dp-accounting names it."""
     from dp_accounting import privacy_accountant
 
     names = privacy_accountant.NeighboringRelation
@@ -408,10 +427,10 @@ def _fresh_accountant(relation: Relation, accountant: Accountant, grid: float = 
     if accountant is Accountant.PLD:
         from dp_accounting.pld import pld_privacy_accountant
 
-        return pld_privacy_accountant.PLDAccountant(_library_relation(relation), grid)
+        return pld_privacy_accountant.PLDAccountant(library_relation(relation), grid)
     from dp_accounting.rdp import rdp_privacy_accountant
 
-    return rdp_privacy_accountant.RdpAccountant(neighboring_relation=_library_relation(relation))
+    return rdp_privacy_accountant.RdpAccountant(neighboring_relation=library_relation(relation))
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,16 +12,15 @@ from rich.text import Text
 from dpose.privacy.odometer import (
     EVALUATION,
     Budget,
+    BudgetState,
     Charge,
     Marks,
-    budgets,
-    charges,
+    budget_states,
     composed,
     groups,
     lift_budget,
+    readers,
     set_budget,
-    touching,
-    unbounded,
 )
 from dpose.privacy.rounding import as_given, upper
 
@@ -41,18 +39,18 @@ def account_of(data: str | None, delta: float | None, console: Console) -> Rende
     Raises:
         DposeError: the data or the account cannot be read.
     """
-    entries = charges()
     if data is None:
-        found = groups(entries)
+        found = groups()
         if not found:
             return Text("Nothing has been trained on this machine yet.")
-        return Group(*(_table(group, delta, _budgets(group)) for group in found))
+        states = budget_states()
+        return Group(*(_table(group, delta, _of(group, states)) for group in found))
     marks = marks_of_data(data, console)
-    mine = touching(entries, marks)
-    limits = [b for b in budgets() if len(b.marks) == len(marks) and (b.marks == marks).all()]
+    mine = readers(marks)
+    limits = budget_states(marks, exactly=True)
     if not mine and not limits:
         return Text(f"{data}: nothing on this machine has read any of these {len(marks):,} pictures.")
-    return _table(mine, delta, limits or _budgets(mine), title=data)
+    return _table(mine, delta, limits or budget_states(marks), title=data)
 
 
 def change_budget(
@@ -112,12 +110,14 @@ def _of_videos(data: str) -> bool:
     return data.partition(":")[0].partition(",")[0] in SOURCES
 
 
-def _budgets(entries: Sequence[Charge]) -> list[Budget]:
-    return [b for b in budgets() if touching(entries, b.marks)]
+def _of(group: Sequence[Charge], states: Sequence[BudgetState]) -> list[BudgetState]:
+    """The budgets that share a picture with a group of charges."""
+    read = {name for entry in group if entry.stored for name in entry.stored.sets | entry.stored.opened}
+    return [state for state in states if state.sets & read]
 
 
 def _table(
-    entries: Sequence[Charge], delta: float | None, limits: Sequence[Budget], title: str | None = None
+    entries: Sequence[Charge], delta: float | None, limits: Sequence[BudgetState], title: str | None = None
 ) -> RenderableType:
     table = Table(title=title or ", ".join(sorted({entry.data for entry in entries})), title_justify="left")
     for column in ("when", "what", "unit", "neighbours", "epsilon", "delta"):
@@ -156,15 +156,18 @@ def _table(
     return Group(table, Text("\n".join(lines) + "\n"))
 
 
-def _budget_line(limit: Budget) -> str:
+def _budget_line(state: BudgetState) -> str:
     """What is left of a budget; where something has no bound, that and not a number."""
-    found = touching(charges(), limit.marks)
-    free = Counter(why for entry in found if (why := unbounded(entry, limit.unit)))
+    limit = state.budget
     of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
-    said = f"Budget of {limit.data}: {of} for each {limit.unit}; "
-    if not free:
-        return f"{said}{upper(composed(found, limit.delta))} is spent."
-    return f"{said}what is spent has no bound: " + "; ".join(f"{n} x {why}" for why, n in free.items()) + "."
+    said = f"Budget of {limit.data}: {of} for {limit.asked}; "
+    if state.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
+        return f"{said}what is spent has no bound: {counted}."
+    said += f"{upper(state.epsilon)} is spent"
+    if state.closed:
+        return f"{said}, by one charge that it was just large enough for: nothing more is let in."
+    return f"{said} ({upper(state.used, places=0, times=100)} % of what its filter lets in)."
 
 
 def _own(entry: Charge) -> str:

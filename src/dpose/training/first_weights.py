@@ -187,7 +187,7 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
         facts=tuple(facts),
         conditions=tuple(sorted({*given, *(earlier.conditional_on if earlier else ())})),
         caveats=_told(first, bool(runs)),
-        events=tuple(event for run in read for event in run.events) if plan.kind.private else (),
+        events=_events_of(read) if plan.kind.private else (),
         beyond=bool(beyond),
         whole=any(run.events or not run.beyond for run in read),
     )
@@ -230,6 +230,21 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
                 first.name,
                 "use --relation zero-out or replace, or start from other weights",
             )
+
+
+def _events_of(read: Sequence[Charge]) -> tuple[Event, ...]:
+    """The events of runs, which alone release weights; of another kind none can be composed with a run's.
+
+    Raises:
+        DposeError: there is one.
+    """
+    events = [event for run in read for event in run.events]
+    if any(not isinstance(event, Event) for event in events):
+        raise DposeError(
+            "the first weights come from a run whose guarantee cannot be added to this one's",
+            fix="start from other weights",
+        )
+    return tuple(event for event in events if isinstance(event, Event))
 
 
 def _overlap(read: Sequence[Charge], unit: str) -> str:

@@ -1,0 +1,105 @@
+"""What private pictures have been spent for, over all runs and releases: epsilon belongs to the data, not to a run.
+
+    charge_account(Charge(...))                            # everything does so before it computes anything
+    found = readers(marks)                                 # what has read any of these pictures
+    composed(found, delta=1e-5)                            # epsilon of all of it together
+
+Tuning runs, audits, releases and the run that is published have all read the same people. Their mechanisms compose,
+whoever ran them and whatever was published. The account is a database that a team may share (`store`); a budget is
+kept by a filter that holds for runs chosen after seeing results (`filters`).
+
+**Guarantee.** docs/proofs/odometer.md. Data are told by the contents of pictures, so that a subset, a second copy or
+another order of the same pictures is the same data. What is not charged to the account is not known to it.
+"""
+
+from __future__ import annotations
+
+from dpose.privacy.odometer.composition import composed
+from dpose.privacy.odometer.filters import (
+    BudgetState,
+    budget_states,
+    budgets,
+    lift_budget,
+    set_budget,
+    what_fits,
+)
+from dpose.privacy.odometer.records import (
+    EVALUATION,
+    PIXEL,
+    STRENGTH,
+    UNKNOWN,
+    ApproximateLoss,
+    Asked,
+    Budget,
+    Charge,
+    ChargedEvent,
+    Marks,
+    PureLoss,
+    RenyiLoss,
+    State,
+    ZcdpLoss,
+    marks_of,
+    unbounded,
+)
+from dpose.privacy.odometer.reservations import (
+    Spent,
+    charge,
+    charge_account,
+    charges,
+    check_account,
+    check_budgets,
+    commit,
+    fail,
+    finished_alike,
+    groups,
+    lineage,
+    note_weights,
+    readers,
+    reserve_all,
+    spent_on,
+    touching,
+)
+from dpose.privacy.odometer.store import Where
+
+__all__ = [
+    "EVALUATION",
+    "PIXEL",
+    "STRENGTH",
+    "UNKNOWN",
+    "ApproximateLoss",
+    "Asked",
+    "Budget",
+    "BudgetState",
+    "Charge",
+    "ChargedEvent",
+    "Marks",
+    "PureLoss",
+    "RenyiLoss",
+    "Spent",
+    "State",
+    "Where",
+    "ZcdpLoss",
+    "budget_states",
+    "budgets",
+    "charge",
+    "charge_account",
+    "charges",
+    "check_account",
+    "check_budgets",
+    "commit",
+    "composed",
+    "fail",
+    "finished_alike",
+    "groups",
+    "lift_budget",
+    "lineage",
+    "marks_of",
+    "note_weights",
+    "readers",
+    "reserve_all",
+    "set_budget",
+    "spent_on",
+    "touching",
+    "unbounded",
+    "what_fits",
+]

@@ -1,0 +1,508 @@
+"""Budgets: the most that may be spent on some pictures, and the filter that refuses what would pass it.
+
+    set_budget(Budget(8.0, 1e-5, "ward", marks))
+    budget_states()                                # what is spent, what is left, at 50 and at 80 per cent
+
+A budget's filter adds up Renyi divergences at an order that is fixed with the budget (`order_of_budget`), so that it
+holds for runs and releases that were chosen after seeing the results of earlier ones (Feldman and Zrnic 2021; Lecuyer
+2021). Of the worst picture an upper bound stands in the account: where the new charge fits above it, that is all; where
+it does not, what every picture has spent is added up anew. A picture's first charge may also fit by its own epsilon for
+a fixed plan; the picture is then closed. docs/proofs/odometer.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Event
+from dpose.privacy.odometer.cells import cells_within, chains_of, known_set, register_set, sets_of
+from dpose.privacy.odometer.composition import (
+    APPROXIMATE_SHARE,
+    composed,
+    filter_epsilon,
+    order_of_budget,
+    renyi_cost,
+)
+from dpose.privacy.odometer.history import (
+    History,
+    KeptBudget,
+    budget_from,
+    budget_name,
+    budget_to_dict,
+    history,
+    worst_case,
+)
+from dpose.privacy.odometer.records import (
+    EVALUATION,
+    PIXEL,
+    Asked,
+    Budget,
+    Charge,
+    Marks,
+    PureLoss,
+    restated,
+    unbounded,
+)
+from dpose.privacy.odometer.store import Transaction, Where, opened
+from dpose.privacy.odometer.subjects import owner_hash
+from dpose.privacy.rounding import as_given, lower, upper
+
+SLACK = 1e-9
+"""Room for rounding, relative: of an epsilon or a divergence that is computed twice."""
+LEVELS = (50, 80, 100)
+"""Per cent of a budget at which its owner is told."""
+
+Cost = tuple[float, float]
+"""Renyi divergence at the budget's order, and the probability that it does not hold."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Pictures that have spent the same.
+
+    Attributes:
+        sets: That they are in; empty where all pictures count together.
+        charges: That read them, oldest first.
+        cost: Of all those.
+    """
+
+    sets: frozenset[int]
+    charges: tuple[Charge, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """How a budget stands.
+
+    Attributes:
+        budget: It, without its pictures.
+        order: Of its filter.
+        cap: The Renyi divergence of that order that may be spent.
+        spent: Of the worst picture, as the filter counts.
+        epsilon: The same as an epsilon at the budget's delta; infinite where something has no bound.
+        fixed: Epsilon of the worst picture as if all had been planned beforehand.
+        unbounded: Why nothing bounds it, and of how many charges each is true.
+        closed: Whether the worst picture's one charge fits by its own epsilon alone: nothing more is let in.
+        charges: Of the worst picture.
+        sets: The account's names of the sets of pictures that share one with it.
+    """
+
+    budget: Budget
+    order: float
+    cap: float
+    spent: float
+    epsilon: float
+    fixed: float
+    unbounded: Counter[str]
+    closed: bool
+    charges: tuple[Charge, ...] = field(repr=False)
+    sets: frozenset[int] = field(repr=False)
+
+    @property
+    def used(self) -> float:
+        """The share of the budget that is used, of what the filter counts; infinite where something has no bound."""
+        if self.unbounded:
+            return math.inf
+        return 1.0 if self.closed else self.spent / self.cap
+
+    @property
+    def level(self) -> int:
+        """The highest of `LEVELS` that is reached; 0 for none."""
+        return max((level for level in LEVELS if 100 * self.used >= level * (1 - SLACK)), default=0)
+
+
+def set_budget(budget: Budget, where: Where = None) -> None:
+    """Set the budget of exactly these pictures, in place of an earlier one.
+
+    Raises:
+        DposeError: epsilon or delta is out of range, more is spent already, an earlier one is another owner's, or the
+            account cannot be written.
+    """
+    if not (0 < budget.epsilon < math.inf and 0 < budget.delta < 1):
+        raise DposeError(
+            f"a budget needs epsilon > 0 and 0 < delta < 1, not {as_given(budget.epsilon)}, {as_given(budget.delta)}"
+        )
+    _ = budget.asked  # of a unit that there is
+    if order_of_budget(budget.epsilon, budget.delta)[1] <= 0:
+        raise DposeError(
+            f"no filter keeps a budget as small as {as_given(budget.epsilon)} at delta {as_given(budget.delta)}",
+            fix="choose a larger epsilon or delta",
+        )
+    with opened(where).transaction() as account:
+        _set(account, budget)
+
+
+def adopt_budget(budget: Budget, where: Where = None) -> None:
+    """Take over a budget that stood elsewhere, even where more than it is spent: nothing more will be let in.
+
+    Raises:
+        DposeError: as `set_budget`.
+    """
+    with opened(where).transaction() as account:
+        _set(account, budget, adopted=True)
+
+
+def _set(account: Transaction, budget: Budget, *, adopted: bool = False) -> None:
+    set_id = register_set(account, budget.marks)
+    name = budget_name(set_id)
+    _check_owner(account, name, budget.owner)
+    owner = owner_hash(account.key, budget.owner)
+    digest = str(account.rows("SELECT digest FROM sets WHERE id = :id", id=set_id)[0][0])
+    known = history(account)
+    seq = account.append("budget", name, budget_to_dict(budget, set_id, digest, owner))
+    reasons, shares = _shares(account, KeptBudget(budget, set_id, owner, seq), known)
+    bound = (math.inf, math.inf)
+    if not reasons and not adopted:
+        for share in shares:
+            if not _fits(budget, share.cost, share.charges):
+                raise DposeError(
+                    f"more than a budget of epsilon {as_given(budget.epsilon)} is spent already: "
+                    f"{_spent_text(budget, share)}",
+                    budget.data,
+                    "set a larger one, or see dpose account",
+                )
+        bound = _highest(budget, [(share.cost, share.charges) for share in shares])
+    _write_bound(account, name, set_id, bound)
+
+
+def lift_budget(marks: Marks, where: Where = None, owner: str = "") -> bool:
+    """Remove the budget of exactly these pictures; whether there was one.
+
+    Raises:
+        DposeError: it is another owner's, or the account cannot be written.
+    """
+    with opened(where).transaction() as account:
+        name = budget_name(register_set(account, marks))
+        if not account.rows("SELECT name FROM budgets WHERE name = :name", name=name):
+            return False
+        _check_owner(account, name, owner)
+        account.append("lift", name, {})
+        account.run("DELETE FROM budgets WHERE name = :name", name=name)
+        return True
+
+
+def budgets(where: Where = None) -> list[Budget]:
+    """All budgets, without their pictures.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    with opened(where).transaction(write=False) as account:
+        return [kept.budget for kept in history(account).budgets.values()]
+
+
+def budget_states(
+    marks: Marks | None = None, where: Where = None, *, exactly: bool = False
+) -> list[BudgetState]:
+    """How all budgets stand, or those that share a picture with `marks`.
+
+    Args:
+        marks: Some pictures; None for all.
+        where: The account.
+        exactly: Only the budget of exactly the pictures `marks`.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    with opened(where).transaction(write=False) as account:
+        known = history(account)
+        kept = list(known.budgets.values())
+        if marks is not None:
+            touched = sets_of(account, marks)
+            kept = [one for one in kept if one.set_id in touched]
+            if exactly:
+                same = known_set(account, marks)
+                kept = [one for one in kept if one.set_id == same]
+        return [_state(account, one, known) for one in kept]
+
+
+def _state(account: Transaction, kept: KeptBudget, known: History) -> BudgetState:
+    budget = kept.budget
+    order, cap = order_of_budget(budget.epsilon, budget.delta)
+    reasons, shares = _shares(account, kept, known)
+    if reasons:
+        counted, none = Counter(why for _, why in reasons), math.inf
+        touched = _overlapping(account, kept.set_id)
+        return BudgetState(budget, order, cap, none, none, none, counted, False, (), touched)
+    worst = max(shares, key=lambda share: share.cost, default=Share(frozenset(), (), (0.0, 0.0)))
+    fixed = max((composed(s.charges, budget.delta, budget.asked) for s in _largest(shares)), default=0.0)
+    closed = not _within(budget, worst.cost)
+    return BudgetState(
+        budget=budget,
+        order=order,
+        cap=cap,
+        spent=worst.cost[0],
+        epsilon=fixed if closed else filter_epsilon(worst.cost, budget.epsilon, budget.delta),
+        fixed=fixed,
+        unbounded=Counter(),
+        closed=closed,
+        charges=worst.charges,
+        sets=_overlapping(account, kept.set_id),
+    )
+
+
+def _largest(shares: Sequence[Share]) -> list[Share]:
+    """Those whose charges are not all among another's, each kind of events once."""
+    found: dict[tuple[object, ...], Share] = {}
+    for share in shares:
+        found.setdefault(tuple(sorted(repr((c.events, c.unit, c.area)) for c in share.charges)), share)
+    return list(found.values())
+
+
+def admit(
+    account: Transaction,
+    entry: Charge,
+    sets: Iterable[int],
+    public: Iterable[int],
+    before: Charge | None,
+) -> None:
+    """Let `entry` past all budgets of its pictures and raise what they have spent.
+
+    Args:
+        account: The transaction in which it is charged.
+        entry: What would be taken.
+        sets: That it reads.
+        public: Those of which it takes the pictures to be public.
+        before: What it was before, if it was charged already.
+
+    Raises:
+        DposeError: a budget would be passed, or nothing bounds what is taken.
+    """
+    read, public = frozenset(sets) | frozenset(public), frozenset(public)
+    for name, _ in _touched(account, read):
+        row = account.last_of(name)
+        if row is None or row.kind != "budget":
+            raise account.store.altered(f"the {name} stands in no row of its journal")
+        _admit(account, budget_from(row), entry, read, public, before)
+
+
+def forget_bounds(account: Transaction, sets: Iterable[int]) -> None:
+    """Forget the stored bounds of the budgets that share a picture with `sets`: the next charge adds up anew."""
+    for name, set_id in _touched(account, sets):
+        _write_bound(account, name, set_id, (math.inf, math.inf))
+
+
+def _touched(account: Transaction, sets: Iterable[int]) -> list[tuple[str, int]]:
+    """Names and sets of the budgets that share a picture with `sets`."""
+    found = account.rows(
+        "SELECT DISTINCT budgets.name, budgets.set_id FROM budgets JOIN meets ON budgets.set_id = meets.other "
+        "WHERE meets.one IN ({each})",
+        numbers=",".join(map(str, sorted(sets))),
+    )
+    return sorted((str(name), int(set_id)) for name, set_id in found)
+
+
+def _admit(
+    account: Transaction,
+    kept: KeptBudget,
+    entry: Charge,
+    read: frozenset[int],
+    public: frozenset[int],
+    before: Charge | None,
+) -> None:
+    budget = kept.budget
+    limit = (
+        f"the budget of epsilon {as_given(budget.epsilon)} (delta {as_given(budget.delta)}, {budget.asked})"
+    )
+    taken = worst_case(entry) if public & _overlapping(account, kept.set_id) else entry
+    if why := unbounded(taken, budget.unit):
+        lift = f"dpose account {budget.data} --no-budget"
+        raise DposeError(
+            f"{limit} would be passed, because nothing bounds this: {why}",
+            budget.data,
+            f"lift the budget first ({lift}); it is then listed in dpose account"
+            if entry.what == EVALUATION
+            else f"protect {budget.asked} with noise, or lift the budget ({lift})",
+        )
+    order, cap = order_of_budget(budget.epsilon, budget.delta)
+    cost = _cost([taken], budget.asked, order)
+    stored = _read_bound(account, kept)
+    if before is None:
+        after = (stored[0] + cost[0], stored[1] + cost[1])
+        if _within(budget, after):
+            _write_bound(account, kept.name, kept.set_id, after)
+            return
+    # the bound refuses: what has every picture spent?
+    reasons, shares = _shares(account, kept, history(account), without=entry.id)
+    if reasons:
+        at, why = reasons[0]
+        raise DposeError(
+            f"{limit} does not hold: nothing bounds what was read of them on {at[:10]} ({why})",
+            budget.data,
+            f"see dpose account {budget.data}; --no-budget lifts the budget",
+        )
+    ahead: list[tuple[Cost, tuple[Charge, ...]]] = []
+    for share in shares:
+        if share.sets and not share.sets & read:
+            ahead.append((share.cost, share.charges))
+            continue
+        both = (share.cost[0] + cost[0], share.cost[1] + cost[1])
+        if not _fits(budget, both, (*share.charges, taken)):
+            after_text = _told(budget, both, (*share.charges, taken))
+            raise DposeError(
+                f"{limit} would be passed: {_spent_text(budget, share)} is spent, with this run {after_text} (what "
+                f"holds for runs chosen after seeing results: Renyi divergence of order {order:.4g})",
+                budget.data,
+                _what_fits(budget, max(0.0, cap - share.cost[0]), [taken]) or "see dpose account",
+            )
+        ahead.append((both, (*share.charges, taken)))
+    _write_bound(account, kept.name, kept.set_id, _highest(budget, ahead))
+
+
+def _shares(
+    account: Transaction, kept: KeptBudget, known: History, without: str = ""
+) -> tuple[list[tuple[str, str]], list[Share]]:
+    """What each part of the budget's pictures has spent; or when, and why, something was read that has no bound."""
+    touched = _overlapping(account, kept.set_id)
+    order, _ = order_of_budget(kept.budget.epsilon, kept.budget.delta)
+    reasons: list[tuple[str, str]] = []
+    of_set: dict[int, list[Charge]] = {}
+    for charge in known.charges.values():
+        assert charge.stored is not None
+        if charge.id == without or not (charge.stored.sets | charge.stored.opened) & touched:
+            continue
+        counted = worst_case(charge) if charge.stored.opened & touched else charge
+        if why := unbounded(counted, kept.budget.unit):
+            reasons.append((charge.at, why))
+        for set_id in charge.stored.sets & touched:
+            of_set.setdefault(set_id, []).append(charge)
+    if reasons:
+        return reasons, []
+    asked = kept.budget.asked
+    if asked.together:
+        # a person may be in pictures of different cells: nothing is parallel
+        every = {charge.id: charge for found in of_set.values() for charge in found}
+        return reasons, [Share(frozenset(), tuple(every.values()), _cost(every.values(), asked, order))]
+    own = {set_id: _cost(found, asked, order) for set_id, found in of_set.items()}
+    shares = []
+    for sets in _signatures(account, kept.set_id, frozenset(touched)):
+        spending = sorted(sets & of_set.keys())
+        cost = (math.fsum(own[s][0] for s in spending), math.fsum(own[s][1] for s in spending))
+        shares.append(Share(sets, tuple(charge for s in spending for charge in of_set[s]), cost))
+    return reasons, shares
+
+
+def _signatures(account: Transaction, set_id: int, of: frozenset[int]) -> set[frozenset[int]]:
+    """The sets among `of` that each picture of a set is in: each combination that there is."""
+    cells = cells_within(account, set_id)
+    inside = {cell.id for cell in cells}
+    chains = dict(chains_of(account, {cell.parent for cell in cells} - inside))
+    found = set()
+    for cell in cells:
+        chains[cell.id] = chains[cell.parent] | {cell.set_id}
+        if cell.members:
+            found.add(chains[cell.id] & of)
+    return found
+
+
+def _cost(charges: Iterable[Charge], asked: Asked, order: float) -> Cost:
+    events = [event for charge in charges for event in restated(charge, asked)]
+    return renyi_cost(events, order, replaces=asked.replaces)
+
+
+def _overlapping(account: Transaction, set_id: int) -> frozenset[int]:
+    found = account.rows("SELECT other FROM meets WHERE one = :one", one=set_id)
+    return frozenset(int(row[0]) for row in found)
+
+
+def _within(budget: Budget, cost: Cost) -> bool:
+    """Whether the filter lets so much be spent."""
+    _, cap = order_of_budget(budget.epsilon, budget.delta)
+    return cost[0] <= cap * (1 + SLACK) and cost[1] <= APPROXIMATE_SHARE * budget.delta * (1 + SLACK)
+
+
+def _fits(budget: Budget, cost: Cost, charges: Sequence[Charge]) -> bool:
+    """Whether a picture may have been read by `charges`: by the filter, or the only one by its own epsilon."""
+    if _within(budget, cost):
+        return True
+    # no choice lies between the parts of one charge
+    return len(charges) == 1 and composed(charges, budget.delta, budget.asked) <= budget.epsilon * (1 + SLACK)
+
+
+def _highest(budget: Budget, parts: Iterable[tuple[Cost, tuple[Charge, ...]]]) -> Cost:
+    """The bound of what the worst picture has spent; infinite where one of them is closed."""
+    costs = [cost if _within(budget, cost) else (math.inf, math.inf) for cost, _ in parts]
+    return max((c[0] for c in costs), default=0.0), max((c[1] for c in costs), default=0.0)
+
+
+def _told(budget: Budget, cost: Cost, charges: Sequence[Charge]) -> str:
+    by_filter = filter_epsilon(cost, budget.epsilon, budget.delta) if charges else 0.0
+    if len(charges) == 1:
+        by_filter = min(by_filter, composed(charges, budget.delta, budget.asked))
+    return upper(by_filter)
+
+
+def _spent_text(budget: Budget, share: Share) -> str:
+    return _told(budget, share.cost, share.charges)
+
+
+def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
+    """What of the kinds of `like` a budget would still let in, in words; "" where nothing would."""
+    if state.unbounded or state.closed:
+        return ""
+    return _what_fits(state.budget, max(0.0, state.cap - state.spent), like)
+
+
+def _what_fits(budget: Budget, left: float, like: Sequence[Charge]) -> str:
+    order, _ = order_of_budget(budget.epsilon, budget.delta)
+    said = []
+    for charge in like:
+        for event in charge.events:
+            if isinstance(event, Event):
+                one = renyi_cost([replace(event, steps=1)], order, replaces=budget.asked.replaces)[0]
+                steps = min(int(left / one), 10**9) if one else 10**9
+                if steps:
+                    said.append(
+                        f"{steps:,} steps at sampling rate {event.q:.4g} and sigma {lower(event.sigma)}"
+                    )
+            elif isinstance(event, PureLoss) and event.epsilon and charge.unit == PIXEL:
+                (wide,) = restated(replace(charge, events=(event,)), budget.asked)
+                assert isinstance(wide, PureLoss)
+                grown = wide.epsilon / event.epsilon
+                room = max(left, math.sqrt(2 * left / order)) / grown if math.isfinite(grown) else 0.0
+                if room >= 1e-6:
+                    said.append(f"a release of each picture at epsilon {lower(room, 3)}")
+    return "what would fit: " + ", or ".join(dict.fromkeys(said)) if said else ""
+
+
+def _read_bound(account: Transaction, kept: KeptBudget) -> Cost:
+    """The stored upper bound of the worst picture.
+
+    Raises:
+        DposeError: it is not as it was written.
+    """
+    found = account.rows("SELECT spent, delta, mac FROM budgets WHERE name = :name", name=kept.name)
+    if not found:
+        raise account.store.altered(f"the {kept.name} is missing")
+    spent, delta, mac = found[0]
+    if mac != account.key.mac("bound", kept.name, str(kept.set_id), spent, delta):
+        raise account.store.altered(f"what the {kept.name} says is spent is not what was written")
+    return float(spent), float(delta)
+
+
+def _write_bound(account: Transaction, name: str, set_id: int, cost: Cost) -> None:
+    spent, delta = (repr(value) for value in cost)
+    account.run("DELETE FROM budgets WHERE name = :name", name=name)
+    account.run(
+        "INSERT INTO budgets (name, set_id, spent, delta, mac) VALUES (:name, :set, :spent, :delta, :mac)",
+        name=name,
+        set=set_id,
+        spent=spent,
+        delta=delta,
+        mac=account.key.mac("bound", name, str(set_id), spent, delta),
+    )
+
+
+def _check_owner(account: Transaction, name: str, word: str) -> None:
+    row = account.last_of(name)
+    if row is None or row.kind != "budget" or not row.body["owner"]:
+        return
+    if owner_hash(account.key, word) != row.body["owner"]:
+        raise DposeError(
+            "this budget is somebody else's to change", row.body["data"], "give its owner's word"
+        )

@@ -1,0 +1,191 @@
+"""What the journal says has been charged and budgeted, in the order in which it happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Relation
+from dpose.privacy.odometer.records import (
+    Budget,
+    Charge,
+    Marks,
+    State,
+    Stored,
+    event_from_dict,
+    event_to_dict,
+    marks_of,
+)
+from dpose.privacy.odometer.store import JournalRow, Transaction, Where
+
+NOBODY: Marks = marks_of(())
+_TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings")
+
+
+@dataclass(frozen=True)
+class KeptBudget:
+    """A budget as the account holds it.
+
+    Attributes:
+        budget: It, without its pictures.
+        set_id: Which pictures.
+        owner: Keyed hash of its owner's word; "" without.
+        seq: When it was set, in the journal's numbers.
+    """
+
+    budget: Budget
+    set_id: int
+    owner: str
+    seq: int
+
+    @property
+    def name(self) -> str:
+        """What the account calls it: there is one for a set of pictures."""
+        return budget_name(self.set_id)
+
+
+@dataclass(frozen=True)
+class History:
+    """All that the journal says, up to a row.
+
+    Attributes:
+        seq: That row; 0 for none.
+        mac: Its MAC.
+        charges: By their ids, oldest first, as they stand now.
+        budgets: By their names.
+    """
+
+    seq: int = 0
+    mac: str = ""
+    charges: Mapping[str, Charge] = field(default_factory=dict)
+    budgets: Mapping[str, KeptBudget] = field(default_factory=dict)
+
+
+def budget_name(set_id: int) -> str:
+    """What the account calls the budget of a set of pictures."""
+    return f"budget {set_id}"
+
+
+def history(account: Transaction) -> History:
+    """All that has happened; what this process has read before it does not read again.
+
+    Raises:
+        DposeError: the journal is not as it was written.
+    """
+    known = account.store.known
+    before = known if isinstance(known, History) else History()
+    if before.seq:
+        found = account.rows("SELECT mac FROM journal WHERE seq = :seq", seq=before.seq)
+        if not found or found[0][0] != before.mac:
+            raise account.store.altered(
+                f"row {before.seq} of its journal is not the one that was read before"
+            )
+    rows = list(account.journal(before.seq, before.mac))
+    if not rows:
+        return before
+    charges, budgets = dict(before.charges), dict(before.budgets)
+    for row in rows:
+        if row.kind == "charge":
+            charges[row.name] = charge_from(row, account.store.where, charges.get(row.name))
+        elif row.kind == "budget":
+            budgets[row.name] = budget_from(row)
+        elif row.kind == "lift":
+            budgets.pop(row.name, None)
+    made = History(rows[-1].seq, rows[-1].mac, charges, budgets)
+    if not account.appended:  # what is not committed yet may never be
+        account.store.known = made
+    return made
+
+
+def charge_to_dict(
+    entry: Charge, sets: Mapping[int, str], opened: Mapping[int, str], marks: int
+) -> dict[str, Any]:
+    """What the journal keeps of a charge: its sets by name and digest, and no picture."""
+    return {
+        **{name: getattr(entry, name) for name in _TEXTS},
+        "delta": repr(float(entry.delta)),
+        "relation": entry.relation.value,
+        "events": [event_to_dict(event) for event in entry.events],
+        "beyond": entry.beyond,
+        "weights": list(entry.weights),
+        "area": entry.area,
+        "outputs": list(entry.outputs),
+        "state": entry.state.value,
+        "sets": {str(name): digest for name, digest in sets.items()},
+        "opened": {str(name): digest for name, digest in opened.items()},
+        "marks": marks,
+    }
+
+
+def charge_from(row: JournalRow, where: Where, before: Charge | None = None) -> Charge:
+    """The charge in a row of the journal; its place is that of `before`, the row that first named it.
+
+    Raises:
+        DposeError: the row was written by another dpose.
+    """
+    values = row.body
+    try:
+        first = before.stored.seq if before and before.stored else row.seq
+        return Charge(
+            **{name: str(values[name]) for name in _TEXTS},
+            relation=Relation(values["relation"]),
+            delta=float(values["delta"]),
+            events=tuple(
+                event_from_dict(event, f"row {row.seq} of the account") for event in values["events"]
+            ),
+            beyond=values["beyond"] is True,
+            weights=tuple(map(str, values["weights"])),
+            marks=NOBODY,
+            opened=NOBODY,
+            area=int(values["area"]),
+            outputs=tuple(map(str, values["outputs"])),
+            state=State(values["state"]),
+            stored=Stored(
+                first,
+                frozenset(map(int, values["sets"])),
+                frozenset(map(int, values["opened"])),
+                int(values["marks"]),
+                where,
+            ),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError(
+            f"row {row.seq} of the account cannot be read ({error})", fix="update dpose"
+        ) from error
+
+
+def budget_to_dict(budget: Budget, set_id: int, digest: str, owner: str) -> dict[str, Any]:
+    """What the journal keeps of a budget."""
+    return {
+        "epsilon": repr(float(budget.epsilon)),
+        "delta": repr(float(budget.delta)),
+        "data": budget.data,
+        "unit": budget.unit,
+        "relation": budget.relation.value,
+        "pixels": budget.pixels,
+        "owner": owner,
+        "set": set_id,
+        "digest": digest,
+    }
+
+
+def budget_from(row: JournalRow) -> KeptBudget:
+    """The budget in a row of the journal."""
+    values = row.body
+    budget = Budget(
+        float(values["epsilon"]),
+        float(values["delta"]),
+        str(values["data"]),
+        NOBODY,
+        str(values["unit"]),
+        Relation(values["relation"]),
+        int(values["pixels"]),
+    )
+    return KeptBudget(budget, int(values["set"]), str(values["owner"]), row.seq)
+
+
+def worst_case(entry: Charge) -> Charge:
+    """`entry` as it counts for pictures that it took to be public: nothing bounds what it tells of those."""
+    return replace(entry, events=(), beyond=False)

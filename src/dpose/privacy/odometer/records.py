@@ -1,0 +1,478 @@
+"""What the account holds: charges with their events, budgets, and the neighbours that are asked about.
+
+    Charge(id=..., what="release", unit="pixel", events=(PureLoss(2.0, pixels=16),), area=640 * 480, marks=marks, ...)
+    Asked("image")                       # the whole picture, zeroed out or replaced by another
+    Asked("pixel", pixels=64)            # 64 pixels of it
+
+An event says what it bounds: a training event one unit of its charge; a *loss* (`PureLoss`, `ZcdpLoss`,
+`ApproximateLoss`) a change of `pixels` pixels of one picture, of all of them where `pixels` is 0. A loss is restated
+for more pixels by group privacy, or by points that its mechanism knows to be tighter (docs/proofs/odometer.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Event, Relation, parse_decimal
+
+if TYPE_CHECKING:
+    from dpose.privacy.odometer.store import Where
+
+EVALUATION = "evaluation"
+"""A score without noise: no epsilon, and no part of what is composed."""
+
+UNKNOWN = "unknown"
+"""What stands as the first weights of a charge that was written before these were recorded."""
+STRENGTH = ("crop", "image", "video", "subject")
+"""Units, the weaker before the stronger: who hides a whole video hides each of its pictures."""
+PIXEL = "pixel"
+"""The unit of releases: some pixels of one picture or clip."""
+
+Marks = NDArray[np.uint64]
+"""Sorted, one for each picture: the first eight bytes of a hash of its content hash. They stand in no store: what
+stands there is made of them with the account's key."""
+Points = tuple[tuple[int, float], ...]
+
+
+def _none() -> Marks:
+    return np.empty(0, np.uint64)
+
+
+def marks_of(content_hashes: Iterable[str]) -> Marks:
+    """Marks of the pictures with these content hashes."""
+    digests = (hashlib.blake2b(h.encode(), digest_size=8, person=b"dpose/account/1") for h in content_hashes)
+    return np.unique(np.frombuffer(b"".join(d.digest() for d in digests), dtype="<u8").astype(np.uint64))
+
+
+class State(StrEnum):
+    """How far what was charged has come. All of them are counted."""
+
+    RESERVED = "reserved"
+    """It may have been computed: nobody has said yet that it was finished."""
+    COMMITTED = "committed"
+    """Its output is complete."""
+    FAILED = "failed"
+    """It ended without output. What it had computed by then nobody knows, so that it counts."""
+
+
+@dataclass(frozen=True)
+class PureLoss:
+    """A mechanism with pure epsilon-differential privacy for `pixels` pixels of one picture.
+
+    Attributes:
+        epsilon: For that many pixels.
+        pixels: How many of one picture may change; 0 for all of them.
+        points: (pixels, epsilon) that the mechanism knows besides, tighter than group privacy; 0 for all pixels.
+        type: "pure".
+
+    Raises:
+        DposeError: a value is out of range.
+    """
+
+    epsilon: float
+    pixels: int = 0
+    points: Points = ()
+    type: str = "pure"
+
+    def __post_init__(self) -> None:
+        _check(self.epsilon, self.pixels, self.points)
+
+    def restated(self, pixels: int, area: int) -> PureLoss:
+        """The same for `pixels` pixels (0 for all) of a picture of `area`; its epsilon may be infinite."""
+        return PureLoss(_at(self.epsilon, self.pixels, self.points, pixels, area, lambda k, e: k * e), pixels)
+
+
+@dataclass(frozen=True)
+class ZcdpLoss:
+    """A mechanism with rho-zCDP for `pixels` pixels of one picture: discrete Gaussians, of whatever dimension.
+
+    Attributes:
+        rho: For that many pixels.
+        pixels: How many of one picture may change; 0 for all of them.
+        points: (pixels, rho) that the mechanism knows besides; 0 for all pixels.
+        type: "zcdp".
+
+    Raises:
+        DposeError: a value is out of range.
+    """
+
+    rho: float
+    pixels: int = 0
+    points: Points = ()
+    type: str = "zcdp"
+
+    def __post_init__(self) -> None:
+        _check(self.rho, self.pixels, self.points)
+
+    def restated(self, pixels: int, area: int) -> ZcdpLoss:
+        """The same for `pixels` pixels (0 for all) of a picture of `area`; its rho may be infinite."""
+        return ZcdpLoss(_at(self.rho, self.pixels, self.points, pixels, area, lambda k, r: k * k * r), pixels)
+
+
+@dataclass(frozen=True)
+class ApproximateLoss:
+    """A mechanism of which no more is known than (epsilon, delta) for `pixels` pixels of one picture.
+
+    Attributes:
+        epsilon: For that many pixels.
+        delta: In [0, 1).
+        pixels: How many of one picture may change; 0 for all of them.
+        type: "approximate".
+
+    Raises:
+        DposeError: a value is out of range.
+    """
+
+    epsilon: float
+    delta: float
+    pixels: int = 0
+    type: str = "approximate"
+
+    def __post_init__(self) -> None:
+        _check(self.epsilon, self.pixels, ())
+        if not 0 <= self.delta <= 1:
+            raise DposeError(f"delta must lie between 0 and 1, not {self.delta}")
+
+    def restated(self, pixels: int, area: int) -> ApproximateLoss:
+        """The same for `pixels` pixels (0 for all) of a picture of `area`; its epsilon may be infinite.
+
+        k (epsilon, delta)-neighbours one after another: (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
+        """
+        k = _steps(self.pixels, pixels, area)
+        if math.isinf(k) or k * self.epsilon > 700:
+            return ApproximateLoss(math.inf, 1.0, pixels)
+        grown = sum(math.exp(i * self.epsilon) for i in range(int(k))) if k < 1000 else math.inf
+        if grown * self.delta >= 1 or (math.isinf(grown) and self.delta):
+            return ApproximateLoss(math.inf, 1.0, pixels)
+        return ApproximateLoss(k * self.epsilon, self.delta * grown if self.delta else 0.0, pixels)
+
+
+@dataclass(frozen=True)
+class RenyiLoss:
+    """A mechanism of which a curve of Renyi divergences is known, for one unit of its charge: private selection.
+
+    Attributes:
+        curve: (order, divergence), orders > 1 and rising; between orders the next larger one's value bounds.
+        type: "renyi".
+
+    Raises:
+        DposeError: a value is out of range.
+    """
+
+    curve: tuple[tuple[float, float], ...]
+    type: str = "renyi"
+
+    def __post_init__(self) -> None:
+        orders = [order for order, _ in self.curve]
+        if not orders or orders != sorted(set(orders)) or orders[0] <= 1:
+            raise DposeError("a Renyi curve needs rising orders above 1")
+        for _, value in self.curve:
+            _check(value, 0, ())
+
+    def at(self, order: float) -> float:
+        """A bound on the divergence of that order; infinite above the last one."""
+        return min((value for known, value in self.curve if known >= order), default=math.inf)
+
+
+Loss: TypeAlias = PureLoss | ZcdpLoss | ApproximateLoss
+ChargedEvent: TypeAlias = Event | Loss | RenyiLoss
+
+
+def event_to_dict(event: ChargedEvent) -> dict[str, Any]:
+    """Ready for JSON; numbers as decimal strings that read back exactly."""
+    if isinstance(event, Event):
+        return event.to_dict()
+    if isinstance(event, RenyiLoss):
+        return {"type": event.type, "curve": [[repr(float(a)), repr(float(v))] for a, v in event.curve]}
+    found: dict[str, Any] = {"type": event.type, "pixels": event.pixels}
+    for name in ("epsilon", "rho", "delta"):
+        if hasattr(event, name):
+            found[name] = repr(float(getattr(event, name)))
+    if not isinstance(event, ApproximateLoss):
+        found["points"] = [[pixels, repr(float(value))] for pixels, value in event.points]
+    return found
+
+
+def event_from_dict(values: Mapping[str, Any], where: str = "event") -> ChargedEvent:
+    """The event that `event_to_dict` wrote.
+
+    Raises:
+        DposeError: a field is missing or of the wrong type, or the event is of another kind.
+    """
+    kind = values.get("type")
+    try:
+        if kind == "renyi":
+            return RenyiLoss(tuple((_number(a, where), _number(v, where)) for a, v in values["curve"]))
+        if kind == "approximate":
+            return ApproximateLoss(
+                _number(values["epsilon"], where), _number(values["delta"], where), int(values["pixels"])
+            )
+        if kind in ("pure", "zcdp"):
+            points = tuple((int(m), _number(v, where)) for m, v in values["points"])
+            if kind == "pure":
+                return PureLoss(_number(values["epsilon"], where), int(values["pixels"]), points)
+            return ZcdpLoss(_number(values["rho"], where), int(values["pixels"]), points)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError(f"is no event ({error})", where) from error
+    return Event.from_dict(values, where)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where the account holds a charge; its pictures stand there as sets that charges share.
+
+    Attributes:
+        seq: Its place in the account's journal: what is older has a smaller one, whatever any clock said.
+        sets: Names of the sets of pictures that it read.
+        opened: Those of the sets that it took to be public.
+        marks: How many marks of pictures it read.
+        where: The account.
+    """
+
+    seq: int
+    sets: frozenset[int]
+    opened: frozenset[int]
+    marks: int
+    where: Where
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one run, release, audit or evaluation took from some pictures.
+
+    Attributes:
+        id: 32 hexadecimal digits; a second charge of that name adds to the first.
+        what: "training", "audit", "release", "tuning" or `EVALUATION`.
+        data: The data, for readers.
+        folder: Where its results are.
+        at: When, in ISO 8601; for readers: the order is the account's own.
+        unit: What it protects; `PIXEL` for releases, whose events say how many of them.
+        relation: Its neighbouring relation.
+        delta: Of its own claim.
+        events: What it did; empty where nothing bounds what it tells.
+        beyond: Whether it protects only what pictures hold beyond their public views. With no events: it read those
+            views and the labels and nothing else.
+        marks: The pictures. Empty where the charge comes from the account, which keeps no marks (`stored`).
+        views: With `beyond`, which public views those are, for readers.
+        start: SHA-256 of the file of weights that it began with; "" for none, `UNKNOWN` where it was not recorded.
+        weights: SHA-256 of every file of weights that it released.
+        opened: Pictures that it took to be public and learnt from: of these it protects nothing.
+        area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 where unknown.
+        within: Of a release, what its picture is: "image" or "video".
+        settings: Digest of all settings that decide the output, without paths; "" where nobody will ask.
+        outputs: SHA-256 of every complete file of its output.
+        state: How far it has come.
+        stored: Where the account holds it; None for one that it does not hold.
+    """
+
+    id: str
+    what: str
+    data: str
+    folder: str
+    at: str
+    unit: str
+    relation: Relation
+    delta: float
+    events: tuple[ChargedEvent, ...]
+    beyond: bool
+    marks: Marks = field(repr=False, compare=False)
+    views: str = ""
+    start: str = ""
+    weights: tuple[str, ...] = ()
+    opened: Marks = field(default_factory=_none, repr=False, compare=False)
+    area: int = 0
+    within: str = "image"
+    settings: str = ""
+    outputs: tuple[str, ...] = ()
+    state: State = State.RESERVED
+    stored: Stored | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which neighbours are asked about.
+
+    Attributes:
+        unit: One of `STRENGTH`, or `PIXEL` for some pixels of one picture.
+        relation: How a unit is hidden. Pixels are replaced, whatever is said here.
+        pixels: With `PIXEL`, how many; > 0.
+
+    Raises:
+        DposeError: there is no such unit, or a number of pixels is missing.
+    """
+
+    unit: str = "image"
+    relation: Relation = Relation.ZERO_OUT
+    pixels: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unit not in (*STRENGTH, PIXEL):
+            raise DposeError(
+                f"a budget cannot be for a unit {self.unit!r}",
+                fix=f"choose one of {', '.join((*STRENGTH, PIXEL))}",
+            )
+        if (self.unit == PIXEL) != (self.pixels > 0):
+            raise DposeError("pixels are counted for the unit pixel, and only for it", fix="say pixels:16")
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a unit is replaced by another."""
+        return self.unit == PIXEL or self.relation is Relation.REPLACE
+
+    @property
+    def together(self) -> bool:
+        """Whether charges that share no picture may still share a unit: a person is in more than one picture."""
+        return self.unit in ("video", "subject")
+
+    def __str__(self) -> str:
+        return f"{self.pixels} pixels of a picture" if self.unit == PIXEL else f"each {self.unit}"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that may be spent on some pictures.
+
+    Attributes:
+        epsilon: Of everything together.
+        delta: At which it is counted.
+        data: The data, for readers.
+        marks: The pictures; empty where the budget comes from the account.
+        unit: What it protects. What protects a weaker unit, or only what pictures hold beyond their public views, is
+            bounded by nothing here.
+        relation: How a unit is hidden.
+        pixels: With the unit `PIXEL`, how many.
+        owner: A word that whoever changes or lifts it must know; "" where anybody may. It is kept as a keyed hash.
+    """
+
+    epsilon: float
+    delta: float
+    data: str
+    marks: Marks = field(repr=False, compare=False)
+    unit: str = "image"
+    relation: Relation = Relation.ZERO_OUT
+    pixels: int = 0
+    owner: str = field(default="", repr=False, compare=False)
+
+    @property
+    def asked(self) -> Asked:
+        """The neighbours that it is about."""
+        return Asked(self.unit, self.relation, self.pixels)
+
+
+def unbounded(entry: Charge, unit: str) -> str:
+    """Why nothing bounds what `entry` tells of a `unit`; "" where its events do."""
+    if entry.what == EVALUATION:
+        return "a score without noise"
+    if not entry.events:
+        return "no noise, noise from a seed, or pictures taken to be public"
+    if entry.beyond:
+        return "only what pictures hold beyond their public views is protected"
+    if entry.unit == unit:
+        return ""
+    if entry.unit == PIXEL and not entry.area and any(getattr(e, "pixels", 0) for e in entry.events):
+        return "only some pixels are protected, and how many the picture has was not recorded"
+    own = entry.within if entry.unit == PIXEL else entry.unit
+    wanted = "image" if unit == PIXEL else unit
+    if own == wanted or (
+        own in STRENGTH and wanted in STRENGTH and STRENGTH.index(own) > STRENGTH.index(wanted)
+    ):
+        return ""
+    if entry.unit == PIXEL:
+        return f"only the pixels of each {own} are protected, and not each {unit}"
+    return f"only each {entry.unit} is protected, and not each {unit}"
+
+
+def restated(entry: Charge, asked: Asked) -> tuple[ChargedEvent, ...]:
+    """The events of `entry`, each for the neighbours that are asked about; none that `unbounded` names.
+
+    A training event bounds a unit under every relation (whoever composes takes the one asked about); a change of some
+    pixels is a replacement of their picture. A loss is restated for the pixels asked about, or for all.
+    """
+    pixels = asked.pixels if asked.unit == PIXEL else 0
+    return tuple(
+        event if isinstance(event, Event | RenyiLoss) else event.restated(pixels, entry.area)
+        for event in entry.events
+    )
+
+
+def joined(before: Charge, entry: Charge) -> Charge:
+    """`entry`, charged again under the name of `before`: what was read and shown once remains read and shown.
+
+    Of events of one kind the most steps count; those that are no longer named still do; and what nothing bounded once
+    stays so.
+
+    Raises:
+        DposeError: the run began with other first weights.
+    """
+    if before.start not in (UNKNOWN, entry.start):
+        raise DposeError(
+            "the first weights are not those that this run began with",
+            entry.folder,
+            "bring them back as they were, or start a new run",
+        )
+    return replace(
+        entry,
+        events=_joined_events(before.events, entry.events),
+        weights=tuple(dict.fromkeys((*before.weights, *entry.weights))),
+        outputs=tuple(dict.fromkeys((*before.outputs, *entry.outputs))),
+        area=max(before.area, entry.area),
+    )
+
+
+def _joined_events(
+    before: tuple[ChargedEvent, ...], after: tuple[ChargedEvent, ...]
+) -> tuple[ChargedEvent, ...]:
+    if not before or not after:
+        return ()
+    kept = list(after)
+    for event in before:
+        if isinstance(event, Event):
+            alike = [e for e in kept if isinstance(e, Event) and replace(e, steps=event.steps) == event]
+            if any(e.steps >= event.steps for e in alike):
+                continue
+            kept = [e for e in kept if e not in alike]
+        elif event in kept:
+            continue
+        kept.append(event)
+    return tuple(kept)
+
+
+def _check(cost: float, pixels: int, points: Points) -> None:
+    if not cost >= 0:
+        raise DposeError(f"a cost must not be negative, not {cost}")
+    if pixels < 0 or any(m < 0 or not value >= 0 for m, value in points):
+        raise DposeError("a number of pixels must not be negative")
+
+
+def _steps(own: int, wanted: int, area: int) -> float:
+    """Over how many neighbours of `own` pixels one of `wanted` is reached; 0 pixels stand for the whole picture."""
+    if own == 0:
+        return 1
+    if wanted and area:
+        wanted = min(wanted, area)
+    reach = wanted or area
+    return math.ceil(reach / own) if reach else math.inf
+
+
+def _at(
+    cost: float, own: int, points: Points, wanted: int, area: int, grown: Callable[[float, float], float]
+) -> float:
+    """The least bound for `wanted` pixels: of each known point, group privacy over as many steps as it takes."""
+    found = math.inf
+    for pixels, value in ((own, cost), *points):
+        steps = _steps(pixels, wanted, area)
+        found = min(found, math.inf if math.isinf(steps) else grown(steps, value))
+    return found
+
+
+def _number(text: Any, where: str) -> float:
+    return math.inf if text == "inf" else parse_decimal(text, where)

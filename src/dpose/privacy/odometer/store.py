@@ -1,0 +1,445 @@
+"""The account's database: SQLite for one user, PostgreSQL for a team; its tables, its transactions and its journal.
+
+    with opened(where).transaction() as account:
+        account.append("charge", name, body)
+
+The journal is what has happened: rows are added and never changed, each with a MAC that binds it to the row before it.
+All else (which pictures are in which sets, upper bounds of budgets, compositions) can be told from it or checked by the
+key. One transaction at a time writes, on either engine: SQLite's `BEGIN IMMEDIATE`, PostgreSQL's advisory lock. So what
+one reservation read is still true when it is written, whoever else is at work. Order is the journal's own number: no
+clock decides anything.
+
+**Guarantee.** A row that was changed, added or taken out by somebody without the key is found when it is next read. A
+whole database that is exchanged for an older copy of itself is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, private_folder
+from dpose.privacy.keys import state_folder
+from dpose.privacy.odometer.subjects import FILE, AccountKey, account_key
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+SCHEMA = 1
+VARIABLE = "DPOSE_ACCOUNT"
+DATABASE = "account.sqlite"
+PATIENCE_S = 120
+"""How long a transaction waits for the one before it."""
+LOCK = 0x64706F7365
+"""PostgreSQL's advisory lock of the account."""
+
+Where: TypeAlias = Path | str | None
+"""Which account: a URL, a state folder, or the user's own (`DPOSE_ACCOUNT`, otherwise the state folder's)."""
+
+_TABLES = (
+    "CREATE TABLE meta (name VARCHAR(40) PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE subjects (subject BIGINT PRIMARY KEY, cell BIGINT NOT NULL)",
+    "CREATE TABLE sets (id BIGINT PRIMARY KEY, digest VARCHAR(64) NOT NULL UNIQUE, members BIGINT NOT NULL)",
+    "CREATE TABLE cells (id {serial}, parent BIGINT NOT NULL, set_id BIGINT NOT NULL, members BIGINT NOT NULL, "
+    "UNIQUE (parent, set_id))",
+    "CREATE INDEX cells_of_set ON cells (set_id)",
+    "CREATE TABLE meets (one BIGINT NOT NULL, other BIGINT NOT NULL, PRIMARY KEY (one, other))",
+    "CREATE TABLE journal (seq BIGINT PRIMARY KEY, kind VARCHAR(16) NOT NULL, name VARCHAR(80) NOT NULL, "
+    "body TEXT NOT NULL, mac VARCHAR(64) NOT NULL)",
+    "CREATE INDEX journal_by_name ON journal (name, seq)",
+    "CREATE TABLE budgets (name VARCHAR(80) PRIMARY KEY, set_id BIGINT NOT NULL, "
+    "spent VARCHAR(40) NOT NULL, delta VARCHAR(40) NOT NULL, mac VARCHAR(64) NOT NULL)",
+    "CREATE INDEX budgets_of_set ON budgets (set_id)",
+    "CREATE TABLE compositions (digest VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL, mac VARCHAR(64) NOT NULL)",
+)
+"""Schema 1. `cells` is a tree of which pictures were read together: docs/proofs/odometer.md."""
+
+MIGRATIONS: dict[int, tuple[str, ...]] = {}
+"""From a schema to the next one: statements that make it so."""
+
+
+@dataclass(frozen=True)
+class JournalRow:
+    """One thing that happened.
+
+    Attributes:
+        seq: 1, 2, 3, ...
+        kind: "charge", "budget", "lift" or "import".
+        name: What it is about.
+        body: What it says.
+        mac: Binds it to the row before it.
+    """
+
+    seq: int
+    kind: str
+    name: str
+    body: dict[str, Any] = field(repr=False)
+    mac: str = field(repr=False)
+
+
+class Transaction:
+    """What may be read and written while nobody else writes. Made by `Store.transaction`."""
+
+    def __init__(self, store: Store, connection: Connection, key: AccountKey) -> None:
+        self.store, self.key = store, key
+        self.appended = False
+        """Whether it has added to the journal: what it has read is then not yet certain to stay."""
+        self._connection = connection
+
+    def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        from sqlalchemy import text
+
+        return [tuple(row) for row in self._connection.execute(text(self._spoken(statement)), values)]
+
+    def run(self, statement: str, *many: dict[str, Any], **values: Any) -> int:
+        """Execute a statement, once or for each of `many`; how many rows it changed."""
+        from sqlalchemy import text
+
+        return self._connection.execute(text(self._spoken(statement)), list(many) or values).rowcount
+
+    def _spoken(self, statement: str) -> str:
+        """`statement` with {each}, the numbers of the parameter `numbers`, in the engine's words."""
+        if "{each}" not in statement:
+            return statement
+        lite = "SELECT value FROM json_each('[' || :numbers || ']')"
+        full = "SELECT unnest(CAST('{' || :numbers || '}' AS BIGINT[]))"
+        return statement.replace("{each}", lite if self.store.lite else full)
+
+    def meta(self, name: str) -> str | None:
+        """A value of the account as a whole."""
+        found = self.rows("SELECT value FROM meta WHERE name = :name", name=name)
+        return str(found[0][0]) if found else None
+
+    def set_meta(self, name: str, value: str) -> None:
+        """Write one."""
+        if not self.run("UPDATE meta SET value = :value WHERE name = :name", name=name, value=value):
+            self.run("INSERT INTO meta (name, value) VALUES (:name, :value)", name=name, value=value)
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """Number and MAC of the last row of the journal.
+
+        Raises:
+            DposeError: what stands there is not what was last written.
+        """
+        seq, _, mac = (self.meta("head") or "0 ").partition(" ")
+        last = self.rows("SELECT seq, mac FROM journal ORDER BY seq DESC LIMIT 1")
+        if (int(last[0][0]) if last else 0, last[0][1] if last else "") != (int(seq), mac):
+            raise self.store.altered("rows are missing at the end of its journal, or were added")
+        return int(seq), mac
+
+    def append(self, kind: str, name: str, body: dict[str, Any]) -> int:
+        """Add a row to the journal; its number."""
+        seq, before = self.head
+        text = json.dumps(body, sort_keys=True)
+        mac = self.key.mac("journal", before, str(seq + 1), kind, name, text)
+        self.run(
+            "INSERT INTO journal (seq, kind, name, body, mac) VALUES (:seq, :kind, :name, :body, :mac)",
+            seq=seq + 1,
+            kind=kind,
+            name=name,
+            body=text,
+            mac=mac,
+        )
+        self.set_meta("head", f"{seq + 1} {mac}")
+        self.appended = True
+        return seq + 1
+
+    def journal(self, after: int = 0, mac: str = "") -> Iterator[JournalRow]:
+        """The rows after number `after`, whose MAC is `mac`, each checked.
+
+        Raises:
+            DposeError: a row is not as it was written.
+        """
+        head, _ = self.head
+        last = after
+        found = self.rows(
+            "SELECT seq, kind, name, body, mac FROM journal WHERE seq > :after ORDER BY seq", after=after
+        )
+        for seq, kind, name, body, own in found:
+            if seq != last + 1 or own != self.key.mac("journal", mac, str(seq), kind, name, body):
+                raise self.store.altered(f"row {seq} of its journal is not as it was written")
+            last, mac = seq, own
+            yield JournalRow(seq, kind, name, json.loads(body), own)
+        if last != head:
+            raise self.store.altered("rows of its journal are missing")
+
+    def last_of(self, name: str) -> JournalRow | None:
+        """The newest row about `name`, checked; None without.
+
+        Raises:
+            DposeError: it is not as it was written.
+        """
+        found = self.rows(
+            "SELECT seq, kind, name, body, mac FROM journal WHERE name = :name ORDER BY seq DESC LIMIT 1",
+            name=name,
+        )
+        if not found:
+            return None
+        seq, kind, _, body, own = found[0]
+        before = self.rows("SELECT mac FROM journal WHERE seq = :seq", seq=seq - 1)
+        mac = before[0][0] if before else ""
+        if own != self.key.mac("journal", mac, str(seq), kind, name, body):
+            raise self.store.altered(f"row {seq} of its journal is not as it was written")
+        return JournalRow(seq, kind, name, json.loads(body), own)
+
+
+class Store:
+    """An account's database. Made by `opened`."""
+
+    def __init__(self, url: str, folder: Path, where: Where) -> None:
+        self.url, self.folder, self.where = url, folder, where
+        self.lite = url.startswith("sqlite")
+        self.file = Path(url.removeprefix("sqlite:///")) if self.lite else None
+        self.ready: AccountKey | None = None
+        """The key, once the schema and it were found to be right."""
+        self.known: Any = None
+        """What this process has read of the journal so far (`history.History`)."""
+
+    @property
+    def name(self) -> str:
+        """For messages: without a password."""
+        return str(self.file) if self.file else re.sub(r"//([^:@/]*):[^@/]*@", r"//\1:***@", self.url)
+
+    def altered(self, what: str) -> DposeError:
+        """That the account is not as dpose wrote it."""
+        return DposeError(
+            f"the account was altered: {what}",
+            self.name,
+            "bring back a copy of it from before; what was spent since cannot be told",
+        )
+
+    @contextlib.contextmanager
+    def transaction(self, *, write: bool = True, make: bool | None = None) -> Iterator[Transaction]:
+        """A transaction: the only one that writes, or a view of one moment.
+
+        Args:
+            write: Whether it may write.
+            make: Whether an account is made where there is none; as `write` by default. Otherwise an empty one is
+                read, and nothing stays of what is written.
+
+        Raises:
+            DposeError: the account cannot be reached, is of a newer dpose or of another key, or the disk is full.
+        """
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            if not (write if make is None else make) and self._absent():
+                with _nothing().connect() as connection, self._begun(connection, write):
+                    empty = Store("sqlite:///", self.folder, self.where)
+                    yield empty._created(connection, Transaction(empty, connection, AccountKey(bytes(32))))
+                return
+            key = self.ready or self._prepared()
+            with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write):
+                yield Transaction(self, connection, key)
+        except SQLAlchemyError as error:
+            raise self._explained(error) from error
+
+    @contextlib.contextmanager
+    def _begun(self, connection: Connection, write: bool) -> Iterator[None]:
+        if self.lite:
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        else:
+            level = "READ COMMITTED" if write else "REPEATABLE READ"
+            connection.exec_driver_sql(f"BEGIN ISOLATION LEVEL {level}")
+            if write:  # read committed: what is read after the lock is what the one before has left
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE_S}s'")
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+        try:
+            yield
+            connection.exec_driver_sql("COMMIT")
+        except BaseException:
+            with contextlib.suppress(Exception):
+                connection.exec_driver_sql("ROLLBACK")
+            raise
+
+    def _prepared(self) -> AccountKey:
+        """The key; the schema is there and of this dpose when this returns."""
+        from dpose.privacy.odometer.legacy import import_old_accounts
+
+        if self.file and not self._orphan():
+            self._closed_to_others()
+        engine = _engine(self.url, os.getpid())
+        with engine.connect() as connection, self._begun(connection, write=True):
+            version = self._version(connection)
+            if version is not None and version > SCHEMA:
+                raise DposeError(
+                    f"the account is of a newer dpose (schema {version}, this one knows {SCHEMA})",
+                    self.name,
+                    "update dpose",
+                )
+            key = account_key(self.folder, make=version is None)
+            if key is None:
+                raise DposeError(
+                    "the key of this account is missing: without it nobody can tell what was spent",
+                    self.name,
+                    f"bring back {self.folder / FILE}, or set DPOSE_ACCOUNT_KEY",
+                )
+            account = Transaction(self, connection, key)
+            if version is None:
+                self._created(connection, account)
+            elif account.meta("key") != key.check:
+                raise DposeError(
+                    "this is not the key of this account: with it, nothing would seem to be spent",
+                    key.place,
+                    f"bring back the key that {self.name} was made with",
+                )
+            for old in range(version or SCHEMA, SCHEMA):
+                for statement in MIGRATIONS[old]:
+                    connection.exec_driver_sql(statement)
+                account.set_meta("schema", str(old + 1))
+        self.ready = key
+        try:
+            import_old_accounts(self)
+        except BaseException:
+            self.ready = None  # an account that lacks what was spent before is not used
+            raise
+        return key
+
+    def _absent(self) -> bool:
+        """Whether there is no account yet, and none of before that would be taken over."""
+        from dpose.privacy.odometer.legacy import old_accounts
+
+        return (
+            self.file is not None
+            and not self.file.exists()
+            and not self._orphan()
+            and not old_accounts(self.folder)
+        )
+
+    def _orphan(self) -> bool:
+        """Whether there is a key without its account.
+
+        Raises:
+            DposeError: there is: what was spent would be forgotten.
+        """
+        key = self.folder / FILE
+        if self.file and key.exists() and not self.file.exists():
+            raise DposeError(
+                "the key of an account is here, and its account is not",
+                str(self.file),
+                f"bring it back, set {VARIABLE} if it is elsewhere, or remove {key} to begin anew",
+            )
+        return False
+
+    def _created(self, connection: Connection, account: Transaction) -> Transaction:
+        serial = "INTEGER PRIMARY KEY" if self.lite else "BIGSERIAL PRIMARY KEY"
+        for statement in _TABLES:
+            connection.exec_driver_sql(statement.format(serial=serial))
+        account.set_meta("schema", str(SCHEMA))
+        account.set_meta("key", account.key.check)
+        return account
+
+    def _version(self, connection: Connection) -> int | None:
+        from sqlalchemy import inspect
+
+        if not inspect(connection).has_table("meta"):
+            return None
+        found = connection.exec_driver_sql("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        if found is None:
+            raise self.altered("it does not say of which schema it is")
+        return int(found[0])
+
+    def _closed_to_others(self) -> None:
+        """The file is there, and its owner's alone, before anything is written to it."""
+        assert self.file is not None
+        try:
+            private_folder(self.file.parent)
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise explain_os_error(error, self.file) from error
+
+    def _explained(self, error: Exception) -> DposeError:
+        said = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        if "disk is full" in said or "No space left" in said:
+            return explain_os_error(OSError(errno.ENOSPC, said), Path(self.name))
+        if "readonly" in said:
+            return explain_os_error(OSError(errno.EACCES, said), Path(self.name))
+        if "not a database" in said or "malformed" in said:
+            return self.altered(f"it is no database any more ({said})")
+        return DposeError(
+            f"the account cannot be used ({said}), and nothing private is read without it",
+            self.name,
+            "see that it can be reached, then run this again",
+        )
+
+
+def opened(where: Where = None) -> Store:
+    """The account at `where`; nothing is opened or made yet.
+
+    Raises:
+        DposeError: the URL is neither of SQLite nor of PostgreSQL, or what it needs is not installed.
+    """
+    folder = state_folder(where if isinstance(where, Path) else None)
+    url = where if isinstance(where, str) else os.environ.get(VARIABLE, "")
+    if not url:
+        url = f"sqlite:///{(folder / DATABASE).absolute()}"
+    return _store(url, folder, where, os.getpid())
+
+
+@lru_cache(maxsize=16)
+def _store(url: str, folder: Path, where: Where, process: int) -> Store:
+    if url.startswith("postgresql://"):
+        url = "postgresql+psycopg" + url.removeprefix("postgresql")
+    if not re.match(r"(sqlite:///.|postgresql\+psycopg://)", url):
+        raise DposeError(
+            "is no place for an account",
+            Store(url, folder, where).name,
+            "say postgresql+psycopg://USER@HOST/NAME, or sqlite:///FILE",
+        )
+    if url.startswith("postgresql"):
+        try:
+            import psycopg  # noqa: F401
+        except ImportError as error:
+            raise DposeError(
+                "an account in PostgreSQL needs psycopg", fix="pip install 'dpose[postgres]'"
+            ) from error
+    return Store(url, folder, where)
+
+
+def _nothing() -> Engine:
+    """An empty database that vanishes."""
+    from sqlalchemy import create_engine
+
+    return create_engine("sqlite://", isolation_level="AUTOCOMMIT")
+
+
+def close_connections(url: str) -> None:
+    """Close what this process keeps open of the account at `url`; the next transaction opens it again."""
+    _engine(url, os.getpid()).dispose()
+
+
+@lru_cache(maxsize=16)
+def _engine(url: str, process: int) -> Engine:
+    """One for each process: a connection does not outlive a fork."""
+    from sqlalchemy import create_engine, event
+
+    if not url.startswith("sqlite"):
+        return create_engine(
+            url,
+            isolation_level="AUTOCOMMIT",  # `_begun` begins and ends
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": 10},
+        )
+    engine = create_engine(
+        url, isolation_level="AUTOCOMMIT", connect_args={"timeout": PATIENCE_S, "check_same_thread": False}
+    )
+
+    @event.listens_for(engine, "connect")
+    def _settled(connection: Any, _: Any) -> None:
+        # full: what was reserved is on the disk before anything is computed, power cut or not
+        for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    return engine

@@ -1,0 +1,173 @@
+"""The account's key, and what stands for a picture in the account: a keyed hash that says nothing without the key.
+
+    key = account_key(state_folder(), make=True)
+    key.subjects(marks)                     # (n,) int64, sorted: AES-256 of each mark, its first eight bytes
+
+The key never stands in the account's database. A team shares it (`DPOSE_ACCOUNT_KEY`); one user's lies beside the
+account in a file that nobody else can read. The database holds a check value, so that a wrong key is told from the
+right one: under a wrong key no picture would be found, and all budgets would look unspent.
+
+**Guarantee.** Without the key the hashes are those of a random function (AES as a pseudo-random permutation, cut to 64
+bits): whoever reads the database alone learns how many pictures the charges read and share, and of no picture whether
+it is among them. Two pictures with one hash (one in 10^7 for a million) are counted as one: never less is spent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import tempfile
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, fsync_folder, private_folder
+from dpose.privacy.odometer.records import Marks
+
+VARIABLE = "DPOSE_ACCOUNT_KEY"
+FILE = "account.key"
+
+Subjects = NDArray[np.int64]
+"""Sorted and each once: keyed hashes of pictures, as they stand in the account."""
+
+
+@dataclass(frozen=True)
+class AccountKey:
+    """The secret of an account.
+
+    Attributes:
+        secret: 32 bytes.
+        place: Where it was found, for messages.
+    """
+
+    secret: bytes = field(repr=False)
+    place: str = ""
+
+    def derived(self, purpose: str) -> bytes:
+        """A key for one purpose alone, 32 bytes."""
+        return hmac.digest(self.secret, f"dpose/account/1 {purpose}".encode(), "sha256")
+
+    @property
+    def check(self) -> str:
+        """What stands in the database for the key; it tells nothing of it."""
+        return self.derived("check").hex()
+
+    def subjects(self, marks: Marks) -> Subjects:
+        """Keyed hashes of the pictures `marks`, sorted."""
+        return np.unique(self.hashes(marks))
+
+    def hashes(self, marks: Marks) -> NDArray[np.int64]:
+        """The keyed hash of each of `marks`, in their order."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        blocks = np.zeros((len(marks), 2), "<u8")
+        blocks[:, 0] = marks
+        # each block by itself: one picture has one hash, which is what makes it a name
+        cipher = Cipher(algorithms.AES(self.derived("subjects")), modes.ECB()).encryptor()
+        sealed = np.frombuffer(cipher.update(blocks.tobytes()) + cipher.finalize(), "<i8").reshape(-1, 2)
+        return sealed[:, 0].astype(np.int64)
+
+    def name_of(self, marks: Marks) -> str:
+        """`set_digest` of the pictures `marks`, computed once for the same marks."""
+        return _name_of(self, hashlib.sha256(np.ascontiguousarray(marks).data).digest(), _Unhashed(marks))
+
+    def set_digest(self, subjects: Subjects) -> str:
+        """The name of a set of pictures, by its members."""
+        return hmac.digest(
+            self.derived("sets"), np.ascontiguousarray(subjects, "<i8").tobytes(), "sha256"
+        ).hex()
+
+    def mac(self, purpose: str, *parts: str) -> str:
+        """What only a holder of the key can write beside `parts`."""
+        framed = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)
+        return hmac.digest(self.derived(purpose), framed, "sha256").hex()
+
+
+class _Unhashed:
+    """An array that goes along with the digest that stands for it in a cache."""
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks: Marks | None = marks
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unhashed)
+
+
+@lru_cache(maxsize=64)
+def _name_of(key: AccountKey, digest: bytes, of: _Unhashed) -> str:
+    marks, of.marks = of.marks, None  # the cache keeps digests and no arrays
+    assert marks is not None
+    return key.set_digest(key.subjects(marks))
+
+
+def account_key(folder: Path, *, make: bool) -> AccountKey | None:
+    """The key: from `DPOSE_ACCOUNT_KEY`, or from the file in `folder`.
+
+    Args:
+        folder: The state folder.
+        make: Make a key where there is none; of processes that do so at once all get the same.
+
+    Returns:
+        The key; None where there is none and `make` is not set.
+
+    Raises:
+        DposeError: it is no key, others could read its file, or the file cannot be read or made.
+    """
+    if given := os.environ.get(VARIABLE):
+        return AccountKey(_secret(given, VARIABLE), VARIABLE)
+    file = folder / FILE
+    if make and not file.exists():
+        _make(file)
+    try:
+        if file.stat().st_mode & 0o077 and os.name != "nt":
+            raise DposeError(
+                "others may read the key of the account", str(file), f"close it: chmod 600 {file}"
+            )
+        return AccountKey(_secret(file.read_text(encoding="ascii"), str(file)), str(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError(f"the key of the account cannot be read ({error})", str(file)) from error
+
+
+def _secret(text: str, where: str) -> bytes:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text.strip()):
+        raise DposeError("a key of an account has 64 hexadecimal digits", where)
+    return bytes.fromhex(text.strip())
+
+
+def _make(file: Path) -> None:
+    """Write a new key; whoever was first wins."""
+    private_folder(file.parent)
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "w") as opened:
+                opened.write(secrets.token_hex(32) + "\n")
+                opened.flush()
+                os.fsync(opened.fileno())
+            with contextlib.suppress(FileExistsError):
+                os.link(name, file)
+            fsync_folder(file.parent)
+        finally:
+            os.unlink(name)
+    except OSError as error:
+        raise explain_os_error(error, file) from error
+
+
+def owner_hash(key: AccountKey, word: str) -> str:
+    """What stands in the account for the word of a budget's owner: slow to guess even with the key; "" for none."""
+    if not word:
+        return ""
+    return hashlib.scrypt(word.encode(), salt=key.derived("owners"), n=1 << 14, r=8, p=1, dklen=32).hex()
