@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 
 from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
+from dpose.privacy.exact import ExactEvent
 from dpose.privacy.odometer import EVALUATION, Charge, Marks, charge_account, charges, lineage, touching
-from dpose.privacy.protected import protect
+from dpose.privacy.protected import Protected, protect
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.kept import run_name
 from dpose.units import UnitDataset
@@ -63,6 +66,53 @@ def reserve_score(
         charge_account(_score(folder.resolve(), name, marks, unit))
 
 
+def reserve_noised_score(
+    folder: Path,
+    statement: PrivacyStatement | None,
+    units: UnitDataset,
+    event: ExactEvent,
+    relation: Relation,
+    *,
+    delta: float,
+    seeded: bool,
+    name: str,
+    same: bool,
+    console: Console,
+) -> Protected:
+    """Refuse to score units that the run protects; reserve a noised score on the account of the others.
+
+    To be called before anything is scored. Every call reserves anew: the same score again is another release.
+
+    Args:
+        folder: A run or model folder.
+        statement: Its; None where it has none.
+        units: What is to be scored; all of them need protection.
+        event: The release.
+        relation: Its neighbouring relation.
+        delta: Of its claim; 0 for pure differential privacy.
+        seeded: Whether its noise comes from a seed, which bounds nothing.
+        name: Of the data, as readers elsewhere may see it.
+        same: Whether the data have the name of those that the run was trained on.
+        console: Where progress goes.
+
+    Returns:
+        The units, copies of one merged.
+
+    Raises:
+        DposeError: the run protects some of them, they were selected in a way that does not go with the relation, or a
+            budget leaves too little.
+    """
+    protects = statement is not None and statement.kind != "none"
+    if protects and same:
+        raise _protected(name, noised=True)
+    protected = protect(units, relation, console=console)
+    marks = protected.identity.marks
+    if protects and touching(_protecting(folder), marks):
+        raise _protected(name, noised=True)
+    _reserve_release(folder.resolve(), name, marks, protected.unit.value, event, relation, delta, seeded)
+    return protected
+
+
 def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> None:
     """Charge what is computed without noise from units that need protection and that a run may be trained on.
 
@@ -79,9 +129,11 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
     charge_account(_score(place.resolve(), name, protect(units, console=console).identity.marks, unit))
 
 
-def _protected(name: str) -> DposeError:
+def _protected(name: str, *, noised: bool = False) -> DposeError:
     return DposeError(
-        "these are the units the run protects; their score without noise is outside any guarantee",
+        "these are the units the run protects; a score would cost more than its statement says"
+        if noised
+        else "these are the units the run protects; their score without noise is outside any guarantee",
         name,
         "evaluate on a held-out split",
     )
@@ -93,6 +145,20 @@ def _protecting(folder: Path) -> Sequence[Charge]:
     own = [entry for entry in entries if entry.id == run_id]
     before = lineage([entry.start for entry in own], entries)[0]
     return [*own, *(entry for entry in before if entry.events)]
+
+
+def _reserve_release(
+    place: Path,
+    name: str,
+    marks: Marks,
+    unit: str,
+    event: ExactEvent,
+    relation: Relation,
+    delta: float,
+    seeded: bool,
+) -> None:
+    """Put one noised score on the account, under a name of its own."""
+    charge_account(replace(_score(place, name, marks, unit), id=token_hex(16), relation=relation, delta=delta))
 
 
 def _score(place: Path, name: str, marks: Marks, unit: str) -> Charge:
