@@ -56,6 +56,11 @@ GUARDED = {
             *("unbounded", "composed", "check_budgets", "charge_account", "groups"),
         ),
     ),
+    "privacy/noised_ratio.py": Guarded(
+        ("privacy/test_noised_ratio.py",), ("ScoreQuery", "laplace_event", "gaussian_event", "noised_sums")
+    ),
+    "runs/unit_scores.py": Guarded(("runs/test_noised_score.py",)),
+    "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised",)),
     "privacy/coins.py": Guarded(EXACT),
     "privacy/discrete.py": Guarded(EXACT),
     "privacy/bits.py": Guarded(EXACT),

@@ -113,7 +113,9 @@ def evaluate(
 
         if run is None or detections is not None:
             raise DposeError(
-                "noise goes on scores of a model, of each unit by itself", "--epsilon", "leave out the other file"
+                "noise goes on scores of a model, of each unit by itself",
+                "--epsilon",
+                "leave out the other file",
             )
         console.print(evaluate_noised(run, spec, asked, limit=limit, console=console), highlight=False)
         return

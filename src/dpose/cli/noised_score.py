@@ -20,7 +20,9 @@ class NoisedScore:
 
     epsilon: Annotated[
         str | None,
-        option("Adds noise: the price for each unit. 0.1 or 1/3: taken exactly. Every run adds as much.", PANEL),
+        option(
+            "Adds noise: the price for each unit. 0.1 or 1/3: taken exactly. Every run adds as much.", PANEL
+        ),
     ] = unset("no noise, not covered")
     delta: Annotated[
         float | None, option("Gaussian noise. Default: Laplace noise and pure differential privacy.", PANEL)
@@ -44,7 +46,9 @@ class NoisedScore:
         """
         if self.epsilon is None:
             if self != NoisedScore():
-                raise DposeError("a score with noise needs a price", fix="give --epsilon, as in --epsilon 0.1")
+                raise DposeError(
+                    "a score with noise needs a price", fix="give --epsilon, as in --epsilon 0.1"
+                )
             return None
         from dpose.privacy.accounting import Relation
         from dpose.privacy.exact import parse_exact
@@ -53,7 +57,9 @@ class NoisedScore:
         relations = [relation.value for relation in Relation]
         if self.relation is not None and self.relation not in relations:
             raise DposeError(
-                "there is no such relation", f"--relation {self.relation}", f"choose one of {', '.join(relations)}"
+                "there is no such relation",
+                f"--relation {self.relation}",
+                f"choose one of {', '.join(relations)}",
             )
         if self.pooled != (self.joints_per_unit is not None):
             raise DposeError(

@@ -84,8 +84,8 @@ class ScoreQuery:
         """What each of n units adds to the sums, (n, 1) or (n, 2), in whole numbers of 1 / GRID.
 
         Args:
-            values: For the mean (n,) scores: what is below 0 counts as 0, what is above 1 as 1, nan as 0. For the pooled
-                ratio (n, 2) whole numbers, found and missed.
+            values: For the mean (n,) scores: what is below 0 counts as 0, what is above 1 as 1, nan as 0. For the
+                pooled ratio (n, 2) whole numbers, found and missed.
 
         Raises:
             ValueError: a unit counts more than `joints`, or a count is negative.
@@ -132,7 +132,9 @@ def laplace_event(query: ScoreQuery, epsilon: Fraction) -> LaplaceEvent:
         raise DposeError(f"epsilon must be a positive number, not {as_given(epsilon)}")
     scale = Fraction(query.l1) / epsilon
     if scale > MAX_SCALE:
-        raise DposeError(f"nothing is left of a score at epsilon {as_given(epsilon)}", fix="choose a larger one")
+        raise DposeError(
+            f"nothing is left of a score at epsilon {as_given(epsilon)}", fix="choose a larger one"
+        )
     return LaplaceEvent(scale, Fraction(query.l1))
 
 
@@ -145,11 +147,15 @@ def gaussian_event(query: ScoreQuery, epsilon: float, delta: float) -> GaussianE
     squared = Fraction(query.squared_l2)
     variance = least_variance(squared, epsilon, delta)
     if variance > MAX_SCALE**2:
-        raise DposeError(f"nothing is left of a score at epsilon {as_given(epsilon)}", fix="choose a larger one")
+        raise DposeError(
+            f"nothing is left of a score at epsilon {as_given(epsilon)}", fix="choose a larger one"
+        )
     return GaussianEvent(Fraction(variance), squared)
 
 
-def noised_sums(query: ScoreQuery, values: ArrayLike, event: ExactEvent, noise: NoiseSource, step: int = 0) -> Sums:
+def noised_sums(
+    query: ScoreQuery, values: ArrayLike, event: ExactEvent, noise: NoiseSource, step: int = 0
+) -> Sums:
     """The sums of `query` over all units, each with its own noise: what is released.
 
     **Guarantee.** Neighbours: data that differ in one unit by `query.relation`, the other units having the same values.
@@ -249,9 +255,7 @@ def tail(event: ExactEvent, beyond: ArrayLike, first: ArrayLike, second: ArrayLi
     return np.asarray(np.where(alike, near, apart))
 
 
-def _span(
-    likely: Callable[[NDArray[np.float64]], NDArray[np.bool_]], guess: float
-) -> tuple[float, float]:
+def _span(likely: Callable[[NDArray[np.float64]], NDArray[np.bool_]], guess: float) -> tuple[float, float]:
     """The ends of what is likely in [0, 1], from outside; all of [0, 1] where nothing is."""
     tried = np.unique(np.append(np.linspace(0.0, 1.0, POINTS + 1), guess))
     inside = np.flatnonzero(likely(tried))

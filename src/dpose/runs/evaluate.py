@@ -126,7 +126,11 @@ def record_score(
         "beside": [{"name": other, "result": values.to_dict()} for other, values in beside.items()],
         **({} if privacy is None else {"privacy": privacy.to_dict()}),
     }
-    parts = [name, *([] if units is None else [str(units)]), *([] if privacy is None else ["noised", token_hex(4)])]
+    parts = [
+        name,
+        *([] if units is None else [str(units)]),
+        *([] if privacy is None else ["noised", token_hex(4)]),
+    ]
     file = re.sub(r"[^\w.-]+", "_", "-".join(parts))
     try:
         write_atomic(folder / "evaluations" / f"{file}.json", json.dumps(content, indent=2) + "\n")

@@ -2,24 +2,20 @@
 
     evaluate_noised(Path("runs/a"), "lspet:/data/lspet:validation", NoisedEvaluation(Fraction("0.1")), console=console)
 
-A score without noise tells of the people in the data and has no epsilon. With noise it is a release of its own: the mean
-over units of the unit's score, or pooled PCKh of at most J joints a unit (`dpose.privacy.noised_ratio`). It is reserved
-on the account of the data before it is computed, and its file carries its statement.
+A score without noise tells of the people in the data and has no epsilon. With noise it is a release of its own: the
+mean over units of the unit's score, or pooled PCKh of at most J joints a unit (`dpose.privacy.noised_ratio`). It is
+reserved on the account of the data before it is computed, and its file carries its statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
@@ -36,18 +32,15 @@ from dpose.privacy.noised_ratio import (
     ratio_of,
 )
 from dpose.privacy.protected import Protected
-from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.selection import smallest
+from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement, Query
 from dpose.runs.evaluate import record_score
 from dpose.runs.reporting import make_report
 from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
+from dpose.runs.unit_scores import counts_of, unit_joints, unit_scores
 from dpose.training.folder import read_statement
-from dpose.training.loader import Loader
-from dpose.units import MAX_VIEWS, CountedResult, Result, Task, UnitDataset, View, WrappedUnits
-
-T = TypeVar("T")
+from dpose.units import Result, Task, Unit
 
 
 @dataclass(frozen=True)
@@ -120,10 +113,10 @@ class NoisedResult:
 
     def __rich__(self) -> str:
         at = "" if self.threshold is None else f" at {self.threshold:g}"
-        ends = f"{100 * self.ratio.low:.2f} to {100 * self.ratio.high:.2f}"
+        ends = between(self.ratio.low, self.ratio.high, places=2, times=100)
         return (
-            f"{self.metric}{at}: {100 * self.ratio.value:.2f} % ({CONFIDENCE:.0%} interval for the noise {ends} %; it does "
-            f"not cover which people were scored)\n{self.price}"
+            f"{self.metric}{at}: {100 * self.ratio.value:.2f} % ({CONFIDENCE:.0%} interval for the noise {ends} %; it "
+            f"does not cover which people were scored)\n{self.price}"
         )
 
 
@@ -157,6 +150,10 @@ def evaluate_noised(
     statement = read_statement(folder)
     scored = entry.scored(folder, model, data, limit=limit, detections=None, console=console)
     task = _by_unit(scored)
+    # what can fail for reasons of its own does so before anything is spent
+    named = task.metric().compute()
+    if asked.joints is not None:
+        counts_of(named)
     event, source = asked.event, noise or AesNoise(Key.fresh())
     protected = reserve_noised_score(
         folder,
@@ -180,144 +177,12 @@ def evaluate_noised(
     sums = noised_sums(asked.query, values, event, source)
     divided = units if asked.joints is None else None
     ratio = ratio_of(asked.query, sums, event, divided)
-    result = _result(task, asked, ratio, protected)
+    result = _result(named, asked, ratio, protected.unit)
     privacy = score_statement(asked, event, protected, units, result.metric, seeded=source.seeded)
     record_noised(folder, scored, units, result, privacy, statement, console)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return result
-
-
-def unit_scores(
-    task: Task, model: torch.nn.Module, dataset: UnitDataset, *, console: Console | None = None
-) -> NDArray[np.float64]:
-    """The score of each unit by itself, (n,) in [0, 1]: its metric's main number over the unit's views.
-
-    For PCKh the share of the unit's visible joints that are found. A unit where nothing is there to score has score 0.
-
-    **Guarantee.** A unit's score depends on that unit and the model alone: each unit is computed in a batch of its own,
-    and what `load` draws is drawn alike for every unit. It is as good as the arithmetic: the same unit must give the same
-    score whatever was computed before it (docs/proofs/scores.md).
-
-    Args:
-        task: Gives the metric and collates views.
-        model: On its device.
-        dataset: Units that are not augmented, copies merged (`dpose.privacy.protected.protect`).
-        console: Where progress goes, which counts the units; nowhere when None.
-    """
-
-    def share(outputs: Any, targets: dict[str, torch.Tensor], _: str) -> float:
-        metric = task.metric()
-        metric.update(outputs, targets)
-        return main_share(metric.compute())
-
-    return np.array(list(_each_unit(task, model, dataset, share, console)), np.float64)
-
-
-def unit_joints(
-    task: Task, model: torch.nn.Module, dataset: UnitDataset, joints: int, *, console: Console | None = None
-) -> NDArray[np.int64]:
-    """Of each unit, how many joints were found and how many missed, (n, 2); at most `joints` of them together.
-
-    Which of a unit's visible joints count is a fixed order of hashes of the unit's name and the places of view and
-    joint, so every joint has the same chance and no other unit plays a part.
-
-    **Guarantee.** As `unit_scores`; a row's sum is at most `joints`.
-
-    Args:
-        task: Its results must be `dpose.units.CountedResult`.
-        model: On its device.
-        dataset: As for `unit_scores`.
-        joints: J, at least 1.
-        console: As for `unit_scores`.
-
-    Raises:
-        DposeError: the task's results count nothing.
-    """
-
-    def counted(outputs: Any, targets: dict[str, torch.Tensor], name: str) -> tuple[int, int]:
-        found: dict[str, bool] = {}
-        for view in range(len(next(iter(targets.values())))):
-            metric = task.metric()
-            metric.update(_rows(outputs, view), {key: t[view : view + 1] for key, t in targets.items()})
-            hits = _counts(metric.compute())
-            for joint, (hit, visible) in enumerate(hits):
-                if visible:
-                    found[f"{name} {view} {joint}"] = bool(hit)
-        return capped(found, joints)
-
-    _counts(task.metric().compute())
-    return np.array(list(_each_unit(task, model, dataset, counted, console)), np.int64).reshape(-1, 2)
-
-
-def capped(found: dict[str, bool], joints: int) -> tuple[int, int]:
-    """How many of at most `joints` things were found and how many missed; which count is decided by their names."""
-    names = list(found)
-    chosen = [found[names[i]] for i in smallest(names, joints)]
-    return sum(chosen), len(chosen) - sum(chosen)
-
-
-def main_share(result: Result) -> float:
-    """A result's main number as a share in [0, 1]; 0 where nothing was there to score."""
-    values = result.to_dict()
-    value = values["columns"][values["main"]]
-    if value is None or not np.isfinite(value):
-        return 0.0
-    return float(min(max(value / (100 if values["unit"] == "%" else 1), 0.0), 1.0))
-
-
-class _FixedDraws(WrappedUnits):
-    """Units whose load draws the same for each of them: a draw by place would move where a unit before it goes."""
-
-    def load(self, index: int, rng: np.random.Generator) -> list[View]:
-        own = np.random.default_rng(0)
-        views = self.dataset.load(index, own)
-        if len(views) > MAX_VIEWS:
-            views = [views[i] for i in sorted(own.choice(len(views), MAX_VIEWS, replace=False))]
-        return views
-
-
-@torch.no_grad()
-def _each_unit(
-    task: Task,
-    model: torch.nn.Module,
-    dataset: UnitDataset,
-    of: Callable[[Any, dict[str, torch.Tensor], str], T],
-    console: Console | None,
-) -> Iterator[T]:
-    """`of` each unit's outputs, targets and name, in order; every unit in a batch of its own."""
-    device = next(model.parameters()).device
-    loader = Loader(task, _FixedDraws(dataset), AesNoise(Key.from_seed(0)))
-    training = model.training
-    # out of and into training mode, as `metric_of_views` does it
-    model.train()
-    model.eval()
-    console = console or Console(quiet=True)
-    try:
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            shown = bar.add_task("evaluating", total=len(dataset))
-            for index, views in enumerate(loader.units(range(len(dataset)), 0)):
-                batch = task.collate([views])
-                there = (batch.weights > 0).flatten()
-                inputs = batch.inputs.flatten(0, 1)[there].to(device)
-                targets = {name: t.flatten(0, 1)[there] for name, t in batch.targets.items()}
-                yield of(model(inputs), targets, dataset.unit_id(index))
-                bar.advance(shown)
-    finally:
-        model.train(training)
-        loader.close()
-
-
-def _rows(outputs: Any, view: int) -> Any:
-    if isinstance(outputs, torch.Tensor):
-        return outputs[view : view + 1]
-    return tuple(part[view : view + 1] for part in outputs)
-
-
-def _counts(result: Result) -> NDArray[np.int64]:
-    if not isinstance(result, CountedResult):
-        raise DposeError("has no joints to pool", "--pooled", "leave it out: the mean over units has a price too")
-    return result.hits()
 
 
 def _by_unit(scored: ScoredData) -> Task:
@@ -332,17 +197,15 @@ def _by_unit(scored: ScoredData) -> Task:
     return scored.task
 
 
-def _result(
-    task: Task, asked: NoisedEvaluation, ratio: NoisedRatio, protected: Protected
-) -> NoisedResult:
-    empty = task.metric().compute().to_dict()
-    kind = f"mean over {protected.unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
+def _result(named: Result, asked: NoisedEvaluation, ratio: NoisedRatio, unit: Unit) -> NoisedResult:
+    words = named.to_dict()
+    kind = f"mean over {unit}s" if asked.joints is None else f"pooled, {asked.joints} joints a unit"
     return NoisedResult(
-        metric=f"{empty['metric']}, {kind}, noised",
-        main=empty["main"],
-        threshold=empty.get("threshold"),
+        metric=f"{words['metric']}, {kind}, noised",
+        main=words["main"],
+        threshold=words.get("threshold"),
         ratio=ratio,
-        price=price_of(asked, protected.unit),
+        price=price_of(asked, unit),
     )
 
 
@@ -382,18 +245,18 @@ def score_statement(
     moved = Fraction(query.l1, GRID)
     if query.joints is not None:
         what = (
-            f"sum of joints found and sum of joints missed, each noised, of at most {query.joints} joints a {unit} in a "
-            "fixed order of its own; released is found / (found + missed)"
+            f"sum of joints found and sum of joints missed, each noised, of at most {query.joints} joints a {unit} in "
+            "a fixed order of its own; released is found / (found + missed)"
         )
     elif query.counts_units:
         what = (
-            f"sum over {unit}s of a score in [0, 1] (0 where nothing is visible) and the number of {unit}s, noised with "
-            "half of epsilon each; released is their ratio"
+            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored) and the number of {unit}s, noised "
+            "with half of epsilon each; released is their ratio"
         )
     else:
         what = (
-            f"sum over {unit}s of a score in [0, 1] (0 where nothing is visible), noised; released is the sum divided "
-            f"by the public number of {unit}s"
+            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored), noised; released is the sum "
+            f"divided by the public number of {unit}s"
         )
     public = [
         "the model, the metric and its threshold",
@@ -452,14 +315,10 @@ def record_noised(
         DposeError: the score must be recorded and cannot be.
     """
     size = "" if units is None else f", {units:,} units"
-    if privacy.kind is Kind.PRIVATE:
-        purpose = (
-            f"released with noise of its own: epsilon {upper(privacy.epsilon or 0)}, delta {as_given(privacy.delta or 0)} "
-            f"for each {privacy.unit} of those data"
-        )
-    else:
-        purpose = "released with noise from a seed, which guarantees nothing"
-    query = Query(result.metric, f"{scored.name}{size}", purpose)
+    # noise from a seed bounds nothing: the score is then listed like one without noise
+    spent = f"epsilon {upper(privacy.epsilon or 0)} at delta {as_given(privacy.delta or 0)}"
+    cost = f"{spent} for each {privacy.unit} of those data" if privacy.kind is Kind.PRIVATE else ""
+    query = Query(result.metric, f"{scored.name}{size}", cost=cost)
     record_score(
         folder,
         scored.name,

@@ -158,7 +158,9 @@ def _reserve_release(
     seeded: bool,
 ) -> None:
     """Put one noised score on the account, under a name of its own."""
-    charge_account(replace(_score(place, name, marks, unit), id=token_hex(16), relation=relation, delta=delta))
+    charge_account(
+        replace(_score(place, name, marks, unit), id=token_hex(16), relation=relation, delta=delta)
+    )
 
 
 def _score(place: Path, name: str, marks: Marks, unit: str) -> Charge:
