@@ -1,5 +1,6 @@
 """Scores of private data with noise: by unit, reserved first, and published with their price and nothing else."""
 
+import io
 import json
 from fractions import Fraction
 
@@ -262,6 +263,26 @@ def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
         evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
     assert seen == [1]
     assert len(charges()) == 1  # what was reserved stays spent
+
+
+@pytest.mark.parametrize("most", [None, 14])
+def test_progress_does_not_tell_a_number_of_units_that_is_private(folder, most):
+    for relation, told in ((Relation.ZERO_OUT, True), (Relation.ADD_REMOVE, False)):
+        screen = io.StringIO()
+        asked = NoisedEvaluation(TENTH, relation=relation, joints=most)
+        evaluate_noised(folder, "held-out", asked, console=Console(file=screen, force_terminal=True))
+        assert ("evaluating" in screen.getvalue()) is told
+        assert "secret counts" not in screen.getvalue()
+
+
+def test_the_report_is_made_again(folder, monkeypatch):
+    made = []
+    monkeypatch.setattr(noised_score, "make_report", lambda where, console: made.append((where, console)))
+    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+    assert made == []
+    (folder / "report.html").touch()
+    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+    assert made == [(folder, QUIET)]
 
 
 def test_noise_from_a_seed_guarantees_nothing(folder):
