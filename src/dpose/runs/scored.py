@@ -18,6 +18,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent
+from dpose.privacy.noised_ratio import ScoreQuery
 from dpose.privacy.odometer import EVALUATION, Charge, Marks, charge_account, charges, lineage, touching
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.statement import PrivacyStatement
@@ -70,8 +71,8 @@ def reserve_noised_score(
     folder: Path,
     statement: PrivacyStatement | None,
     units: UnitDataset,
+    query: ScoreQuery,
     event: ExactEvent,
-    relation: Relation,
     *,
     delta: float,
     seeded: bool,
@@ -87,8 +88,8 @@ def reserve_noised_score(
         folder: A run or model folder.
         statement: Its; None where it has none.
         units: What is to be scored; all of them need protection.
+        query: What is asked of them.
         event: The release.
-        relation: Its neighbouring relation.
         delta: Of its claim; 0 for pure differential privacy.
         seeded: Whether its noise comes from a seed, which bounds nothing.
         name: Of the data, as readers elsewhere may see it.
@@ -105,11 +106,11 @@ def reserve_noised_score(
     protects = statement is not None and statement.kind != "none"
     if protects and same:
         raise _protected(name, noised=True)
-    protected = protect(units, relation, console=console)
+    protected = protect(units, query.relation, console=console)
     marks = protected.identity.marks
     if protects and touching(_protecting(folder), marks):
         raise _protected(name, noised=True)
-    _reserve_release(folder.resolve(), name, marks, protected.unit.value, event, relation, delta, seeded)
+    _reserve_release(_score(folder.resolve(), name, marks, protected.unit.value), query, event, delta, seeded)
     return protected
 
 
@@ -147,20 +148,12 @@ def _protecting(folder: Path) -> Sequence[Charge]:
     return [*own, *(entry for entry in before if entry.events)]
 
 
-def _reserve_release(
-    place: Path,
-    name: str,
-    marks: Marks,
-    unit: str,
-    event: ExactEvent,
-    relation: Relation,
-    delta: float,
-    seeded: bool,
-) -> None:
-    """Put one noised score on the account, under a name of its own."""
-    charge_account(
-        replace(_score(place, name, marks, unit), id=token_hex(16), relation=relation, delta=delta)
-    )
+def _reserve_release(score: Charge, query: ScoreQuery, event: ExactEvent, delta: float, seeded: bool) -> None:
+    """Put one noised score on the account, under a name of its own.
+
+    The account counts runs of the Gaussian mechanism and nothing else: there a score counts as one without noise.
+    """
+    charge_account(replace(score, id=token_hex(16), relation=query.relation, delta=delta))
 
 
 def _score(place: Path, name: str, marks: Marks, unit: str) -> Charge:
