@@ -19,7 +19,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks
 from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task
-from dpose.runs.unit_scores import capped, main_share, unit_joints, unit_scores
+from dpose.runs.unit_scores import capped, counts_of, main_share, unit_joints, unit_scores
 from dpose.units import View, pad_views
 
 QUIET = Console(quiet=True)
@@ -62,14 +62,16 @@ class People:
 
 
 class Model(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, axes=2):
         super().__init__()
+        self.axes = axes
         self.weight = torch.nn.Parameter(torch.zeros(1))
         self.batches = []
 
     def forward(self, inputs):
         self.batches.append(len(inputs))
-        return inputs.float().mean((1, 2, 3))
+        found = inputs.float().mean((1, 2, 3))
+        return (found,) * self.axes if self.axes else found
 
 
 class Found:
@@ -77,7 +79,8 @@ class Found:
         self.metric = PCKh()
 
     def update(self, outputs, targets):
-        assert len(outputs) == len(targets["head"])
+        parts = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+        assert {len(part) for part in parts} == {len(targets["head"])}
         self.metric.update(*(targets[name].numpy() for name in ("guess", "true", "visible", "head")))
 
     def compute(self):
@@ -127,6 +130,25 @@ def test_a_unit_scores_the_same_whatever_the_others_are_and_wherever_it_stands()
         fewer = units[:gone] + units[gone + 1 :]
         assert scores(fewer, **left) == all_scores[:gone] + all_scores[gone + 1 :]
         assert joints(fewer, 5, **left) == all_joints[:gone] + all_joints[gone + 1 :]
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2])
+def test_people_are_counted_one_by_one_whatever_a_model_gives(axes):
+    """Each with the outputs that are its own (`Found` compares how many there are)."""
+    counted = unit_joints(PeopleTask(), Model(axes), People(UNITS), 100)
+    assert counted.tolist() == [np.sum(unit, axis=0).tolist() for unit in UNITS]
+
+
+def test_what_counts_nothing_cannot_be_pooled(folder, monkeypatch):
+    with pytest.raises(DposeError, match="no joints to pool"):
+        counts_of(Shares(50))
+    monkeypatch.setattr(Found, "compute", lambda _: Shares(50))
+    with pytest.raises(DposeError, match="no joints to pool"):
+        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH, joints=1), console=QUIET)
+    assert charges() == []  # told before anything is spent
+    assert evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET).metric.startswith(
+        "x, mean"
+    )
 
 
 @pytest.mark.parametrize("most", [1, 2, 6, 100])
@@ -179,6 +201,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
 
     def scored(folder, model, data, *, limit, detections, console):
+        assert isinstance(model, Model)
         public = data == "public"
         units = People([*UNITS] * 20, [f"{data} {i}" for i in range(100)])
         task = None if data == "odd" else PeopleTask()
@@ -262,7 +285,8 @@ def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
     with pytest.raises(RuntimeError, match="a crash"):
         evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
     assert seen == [1]
-    assert len(charges()) == 1  # what was reserved stays spent
+    (charge,) = charges()  # what was reserved stays spent
+    assert charge.delta == 0
 
 
 @pytest.mark.parametrize("most", [None, 14])

@@ -168,7 +168,7 @@ def evaluate_noised(
         console=console,
     )
     hidden = asked.relation is Relation.ADD_REMOVE
-    quiet = Console(quiet=True) if hidden else console
+    quiet = None if hidden else console
     units = None if hidden else len(protected.data)
     if asked.joints is None:
         values: NDArray[Any] = unit_scores(task, model, protected.data, console=quiet)
