@@ -182,6 +182,17 @@ class Result(Protocol):
         """
 
 
+@runtime_checkable
+class CountedResult(Protocol):
+    """A result that counts things found among things there, so that they can be pooled over units."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `Result`'s."""
+
+    def hits(self) -> NDArray[np.int64]:
+        """(K, 2), for each of K kinds of thing how many were found and how many were there to be found."""
+
+
 class Metric(Protocol):
     """Accumulates predictions, then computes a result."""
 

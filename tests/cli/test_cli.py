@@ -94,6 +94,58 @@ class TestRun:
         assert "knows nothing" in shown  # two steps of training
         assert cv2.imread("person-pose.png").shape == (60, 40, 3)
 
+    def test_a_score_with_a_price(self, run, capsys):
+        """Told on the screen, in the run's statement and card, in the score's file and in the report."""
+        asked = ["evaluate", str(run), "--data", "synthetic:ward:val", "--epsilon", "1/2"]
+        capsys.readouterr()
+        for more in (
+            [],
+            ["--pooled", "--joints-per-unit", "9"],
+            ["--relation", "add-or-remove", "--delta", "1e-3"],
+        ):
+            assert main([*asked, *more]) == 0
+            shown = " ".join(capsys.readouterr().out.split())
+            assert "It costs epsilon 0.5 at delta" in shown
+            assert "interval for the noise" in shown
+            assert "another release" in shown
+            assert "Shoulder" not in shown
+        statement = json.loads((run / "privacy.json").read_text())
+        assert [query["cost"][:11] for query in statement["queries"]] == ["epsilon 0.5"] * 3
+        assert "NOT covered" not in (run / "README.md").read_text()
+        assert main(["verify", str(run)]) == 0
+        assert "3 noised scores cost their data what each of them says" in capsys.readouterr().out
+        assert main(["report", str(run)]) == 0
+        page = (run / "report.html").read_text()
+        assert "with noise: epsilon 0.5 for each image" in page
+        assert "Without its noise the score lies between" in page
+        assert "not covered by epsilon" not in page.lower()
+        assert main(["compare", str(run)]) == 0
+        # a file that claims less than its noise costs is found
+        path = next((run / "evaluations").glob("*.json"))
+        text = path.read_text()
+        path.write_text(text.replace('"epsilon": "0.5"', '"epsilon": "0.25"'))
+        assert path.read_text() != text
+        refused(capsys, ["verify", run], "does not add up")
+
+    def test_options_of_a_noised_score_that_do_not_go_together(self, run, capsys):
+        asked = ["evaluate", run, "--data", "synthetic:ward:val"]
+        for more, told in (
+            (["--pooled"], "needs a price"),
+            (["--epsilon", "1", "--pooled"], "go together"),
+            (["--epsilon", "1", "--joints-per-unit", "3"], "go together"),
+            (["--epsilon", "1", "--relation", "swap"], "no such relation"),
+            (["--epsilon", "nan"], "--epsilon"),
+            (["--epsilon", "0"], "positive"),
+            (["--epsilon", "1", "--detections", "boxes.json"], "each unit by itself"),
+            (["--epsilon", "1", "--relation", "add-or-remove", "--limit", "3"], "would change 2"),
+        ):
+            refused(capsys, [*asked, *more], told)
+        refused(
+            capsys, [*asked[:2], "--data", "synthetic:studio:val", "--epsilon", "1"], "leave --epsilon out"
+        )
+        refused(capsys, [*asked[:2], "--data", "synthetic:ward:train", "--epsilon", "1"], "the run protects")
+        assert not (run / "evaluations").exists()
+
     def test_scores_on_public_data_are_no_query(self, run):
         assert main(["evaluate", str(run), "--data", "synthetic:studio:val", "--limit", "4"]) == 0
         assert json.loads((run / "privacy.json").read_text())["queries"] == []

@@ -166,6 +166,80 @@ NAMED = (
         (Edit("Store._begun", "'BEGIN IMMEDIATE' if write else 'BEGIN'", "'BEGIN'"),),
     ),
     Named(
+        "a score's divisor: the private number of units",
+        "privacy/noised_ratio.py",
+        (Edit("ScoreQuery.counts_units", "self.relation is Relation.ADD_REMOVE", "False"),),
+    ),
+    Named(
+        "units without joints left out of the mean",
+        "privacy/noised_ratio.py",
+        (
+            Edit(
+                "ScoreQuery.contributions",
+                "np.clip(np.nan_to_num(np.asarray(values, np.float64), nan=0.0), 0.0, 1.0)",
+                "np.asarray([v for v in np.asarray(values, np.float64) if not np.isnan(v)]).clip(0.0, 1.0)",
+            ),
+        ),
+    ),
+    Named(
+        "units without joints left out of the number that divides",
+        "runs/noised_score.py",
+        (
+            Edit(
+                "evaluate_noised",
+                "ratio_of(asked.query, sums, event, divided)",
+                "ratio_of(asked.query, sums, event, divided and int(np.count_nonzero(values)))",
+            ),
+            Edit(
+                "evaluate_noised",
+                "hidden = asked.relation is Relation.ADD_REMOVE",
+                "import numpy as np\nhidden = asked.relation is Relation.ADD_REMOVE",
+            ),
+        ),
+    ),
+    Named(
+        "no cap on a unit's joints",
+        "runs/unit_scores.py",
+        (Edit("capped", "smallest(names, joints)", "range(len(names))"),),
+    ),
+    Named(
+        "pooled joints noised as if a unit could only be left out",
+        "privacy/noised_ratio.py",
+        (Edit("ScoreQuery.l1", "(2 if self.relation is Relation.REPLACE else 1)", "1"),),
+    ),
+    Named(
+        "a score's interval without its noise",
+        "privacy/noised_ratio.py",
+        (Edit("ratio_of", "tail(event, beyond, of_first, of_second) > 1 - CONFIDENCE", "beyond <= 0"),),
+    ),
+    Named(
+        "a score's noise in one of two sums",
+        "privacy/noised_ratio.py",
+        (
+            Edit(
+                "noised_sums",
+                "tuple(total + int(added) for total, added in zip(exact, drawn, strict=True))",
+                "(exact[0] + int(drawn[0]), *exact[1:])",
+            ),
+        ),
+    ),
+    Named(
+        "a unit's views drawn by its place among the units",
+        "runs/unit_scores.py",
+        (Edit("_FixedDraws.load", "np.random.default_rng(0)", "rng"),),
+    ),
+    Named(
+        "a score that is computed before it is reserved",
+        "runs/noised_score.py",
+        (
+            Edit(
+                "evaluate_noised",
+                "named = task.metric().compute()",
+                "named = task.metric().compute()\nunit_scores(task, model, scored.units)",
+            ),
+        ),
+    ),
+    Named(
         "one noise draw for R, G and B: pictures, Laplace",
         "release/mechanism.py",
         (

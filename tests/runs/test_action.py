@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from dpose.privacy.verify import verify_run
 from dpose.runs.budget import change_budget
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
+from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
 from dpose.runs.report.reading import read_run
 from dpose.runs.tasks import task_of
 from dpose.runs.train import explain_task, train_task
@@ -76,6 +78,18 @@ def test_a_score_on_private_looking_data_is_listed(run):
     after = PrivacyStatement.from_json((run.folder / "privacy.json").read_text()).queries
     assert len(after) == before + 1
     assert after[-1].what == "Top-1"
+
+
+def test_a_noised_score_is_of_videos_each_right_or_wrong(run):
+    asked = NoisedEvaluation(Fraction(10_000))
+    result = evaluate_noised(run.folder, "synthetic-clips:ward:test", asked, limit=6, console=QUIET)
+    assert result.metric == "Top-1, mean over videos, noised"
+    # noise of a ten-thousandth: a whole number of the six videos shows through
+    assert abs(6 * result.ratio.value - round(6 * result.ratio.value)) < 0.01
+    assert PrivacyStatement.from_json((run.folder / "privacy.json").read_text()).queries[-1].cost
+    pooled = NoisedEvaluation(Fraction(1), joints=1)
+    with pytest.raises(DposeError, match="no joints to pool"):
+        evaluate_noised(run.folder, "synthetic-clips:ward:test", pooled, limit=6, console=QUIET)
 
 
 def test_mistakes_are_told(tmp_path):

@@ -12,6 +12,7 @@ import typer
 from dpose.cli import attack, audit, clips, data, release, scene
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
+from dpose.cli.noised_score import NoisedScore
 from dpose.cli.options import plain_console, typed, unfolded
 from dpose.cli.predict import predict
 from dpose.cli.reproduce import reproduce
@@ -75,7 +76,8 @@ def plan(
     console.print(text, highlight=False, soft_wrap=False)
 
 
-@app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --limit 500")
+@app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --epsilon 0.1")
+@unfolded
 def evaluate(
     data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
     run: Annotated[Path | None, typer.Argument(help="A run or model folder.")] = None,
@@ -91,10 +93,12 @@ def evaluate(
         typer.Option(help="Score this file instead of a model: COCO results JSON, or MPII's .mat or JSON."),
     ] = None,
     limit: Limit = None,
+    noised: NoisedScore = NoisedScore(),  # noqa: B008  (frozen)
 ) -> None:
     """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
 
-    Its statement lists scores on held-out private data.
+    Its statement lists scores on held-out private data. With --epsilon the score has noise and a price: the mean over
+    units, or with --pooled all their joints.
     """
     from dpose.runs.evaluate import evaluate_run
     from dpose.runs.scoring import score_file
@@ -103,6 +107,18 @@ def evaluate(
     spec = with_annotations(data, annotations)
     if (run is None) == (predictions is None):
         raise DposeError("give a run folder, or --predictions FILE", fix="see dpose evaluate --help")
+    asked = noised.asked()
+    if asked is not None:
+        from dpose.runs.noised_score import evaluate_noised
+
+        if run is None or detections is not None:
+            raise DposeError(
+                "noise goes on scores of a model, of each unit by itself",
+                "--epsilon",
+                "leave out the other file",
+            )
+        console.print(evaluate_noised(run, spec, asked, limit=limit, console=console), highlight=False)
+        return
     if predictions is not None:
         console.print(score_file(predictions, spec, console))
     elif run is not None:

@@ -58,6 +58,11 @@ class PCKhResult:
         scored = list(SCORED)
         return float(_percent(row[scored].sum(), self.visible[scored].sum()))
 
+    def hits(self) -> NDArray[np.int64]:
+        """(14, 2), of each scored joint how many were found at the first threshold, and how many were visible."""
+        scored = list(SCORED)
+        return np.stack([self.correct[0][scored], self.visible[scored]], axis=1)
+
     def columns(self) -> dict[str, float]:
         """The papers' columns at the first threshold, its mean, and the mean at each other threshold."""
         first, *others = self.thresholds

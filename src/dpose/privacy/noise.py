@@ -48,12 +48,21 @@ class Purpose(StrEnum):
     """Augmentation and choice of views; may be drawn again, because it protects nothing."""
     RELEASE = "release"
     """Noise on the sums of a released picture, or of one frame of a clip."""
+    SCORE = "score"
+    """Noise on the score of private data."""
     INIT = "init"
     """First weights, and the seeds of whatever else does not touch private data."""
 
 
 ONCE = frozenset(
-    {Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.SUBSPACE, Purpose.NOISE, Purpose.RELEASE}
+    {
+        Purpose.PRIVATE_SAMPLER,
+        Purpose.PUBLIC_SAMPLER,
+        Purpose.SUBSPACE,
+        Purpose.NOISE,
+        Purpose.RELEASE,
+        Purpose.SCORE,
+    }
 )
 """Purposes whose streams may be drawn once only: to draw one again is to reuse noise or a sample."""
 

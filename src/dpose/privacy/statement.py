@@ -107,16 +107,20 @@ class Query:
         purpose: What it was used for ("reported only").
         covered: Whether the statement's epsilon covers it; an evaluation on held-out private data is not
             covered.
+        cost: What noise of its own makes it cost those data, in words; empty where nothing bounds it, or epsilon covers
+            it.
     """
 
     what: str
     data: str
     purpose: str = "reported only"
     covered: bool = False
+    cost: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"what": self.what, "data": self.data, "purpose": self.purpose, "covered": self.covered}
+        told = {"what": self.what, "data": self.data, "purpose": self.purpose, "covered": self.covered}
+        return told | ({"cost": self.cost} if self.cost else {})
 
     @classmethod
     def from_dict(cls, values: Any, where: str = "query") -> Query:
@@ -125,11 +129,14 @@ class Query:
         Raises:
             DposeError: a field is missing, unknown or of the wrong type.
         """
-        values = _fields(values, {"what", "data", "purpose", "covered"}, where)
+        known = {"what", "data", "purpose", "covered", "cost"}
+        values = _fields({"cost": ""} | values if isinstance(values, dict) else values, known, where)
         if not isinstance(values["covered"], bool):
             raise DposeError("must be true or false", f"{where}.covered")
-        what, data, purpose = (_text(values[name], f"{where}.{name}") for name in ("what", "data", "purpose"))
-        return cls(what, data, purpose, values["covered"])
+        what, data, purpose, cost = (
+            _text(values[name], f"{where}.{name}") for name in ("what", "data", "purpose", "cost")
+        )
+        return cls(what, data, purpose, values["covered"], cost)
 
 
 def software_versions() -> dict[str, str]:

@@ -75,6 +75,7 @@ def verify_run(
         lines.append(
             f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
         )
+    lines += _noised_scores(Path(folder))
     if statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
     if not ledger.exists():
@@ -98,6 +99,20 @@ def verify_run(
     if entries[-1].torn:
         lines.append("the ledger's last line is not complete; it was counted as one more reservation")
     return Verification(statement, cost, tuple(lines))
+
+
+def _noised_scores(folder: Path) -> list[str]:
+    """Refuse a noised score whose statement does not add up."""
+    count = 0
+    for path in sorted((folder / "evaluations").glob("*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DposeError("is no readable score", str(path), "remove it") from error
+        if isinstance(content, dict) and "privacy" in content:
+            PrivacyStatement.from_json(json.dumps(content["privacy"]), str(path)).verify()
+            count += 1
+    return [f"{count} noised scores cost their data what each of them says"] if count else []
 
 
 def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[Entry]) -> list[str]:

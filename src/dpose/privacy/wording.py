@@ -165,5 +165,11 @@ def _attack(statement: PrivacyStatement) -> str:
 
 
 def _query(query: Query) -> str:
-    cover = "covered by epsilon" if query.covered else "NOT covered by epsilon"
-    return f"{query.what}, of {query.data}, {query.purpose} ({cover})"
+    return f"{query.what}, of {query.data}, {query.purpose} ({coverage(query)})"
+
+
+def coverage(query: Query) -> str:
+    """Whether epsilon covers a query; where it does not, what the query costs by noise of its own."""
+    if query.covered:
+        return "covered by epsilon"
+    return f"not part of epsilon: it costs {query.cost}" if query.cost else "NOT covered by epsilon"

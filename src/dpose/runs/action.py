@@ -99,6 +99,7 @@ def scored(
         same=any(spec.same_units(own) for own in _trained_on(folder)),
         score=score,
         report=tuple(videos.notes),
+        task=ActionTask(videos.actions),
     )
 
 

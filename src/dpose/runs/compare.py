@@ -62,7 +62,8 @@ def _read(folder: Path) -> ComparedRun:
     found = [(line["data"], line["result"]) for line in watched[-1:]]
     for path in sorted((folder / "evaluations").glob("*.json")):
         content = json.loads(path.read_text())
-        found.append((f"{content['data']}, {content['units']:,} units", content["result"]))
+        size = "" if content["units"] is None else f", {content['units']:,} units"
+        found.append((f"{content['data']}{size}", content["result"]))
     scores = {(data, main[0]): main[1] for data, result in found if (main := _main(result))}
     return ComparedRun(
         name=folder.name,

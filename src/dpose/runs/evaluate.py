@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from rich.console import Console
@@ -82,11 +83,14 @@ def record_score(
     folder: Path,
     name: str,
     public: bool,
-    units: int,
+    units: int | None,
     result: Result,
     beside: Mapping[str, Result],
     statement: PrivacyStatement | None,
     console: Console,
+    *,
+    query: Query | None = None,
+    privacy: PrivacyStatement | None = None,
 ) -> None:
     """Write a score to `evaluations/`; one on private data is listed in ledger, statement and card first.
 
@@ -94,11 +98,13 @@ def record_score(
         folder: A run or model folder.
         name: Of the data, as readers elsewhere may see it.
         public: Whether nobody in the data needs protection.
-        units: How many were scored.
+        units: How many were scored; None where that is not told.
         result: The model's.
         beside: Other models' results on the same data, by name.
         statement: The model's.
         console: Where it is said if the score cannot be kept.
+        query: What the statement lists; by default a score without noise.
+        privacy: Of a score with noise, its own statement: such a score never takes the place of an earlier one.
 
     Raises:
         DposeError: the score must be recorded and cannot be.
@@ -108,8 +114,9 @@ def record_score(
     shipped = folder.resolve().parent == files.SHIPPED.resolve()
     outside = statement is not None and not public and not fixed and not shipped
     found = result.to_dict()
+    size = "" if units is None else f", {units:,} units"
     if statement and outside:
-        record_query(folder, statement, Query(found["metric"], f"{name}, {units:,} units"))
+        record_query(folder, statement, query or Query(found["metric"], f"{name}{size}"))
     content = {
         "data": name,
         "units": units,
@@ -117,8 +124,14 @@ def record_score(
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "result": found,
         "beside": [{"name": other, "result": values.to_dict()} for other, values in beside.items()],
+        **({} if privacy is None else {"privacy": privacy.to_dict()}),
     }
-    file = re.sub(r"[^\w.-]+", "_", f"{name}-{units}")
+    parts = [
+        name,
+        *([] if units is None else [str(units)]),
+        *([] if privacy is None else ["noised", token_hex(4)]),
+    ]
+    file = re.sub(r"[^\w.-]+", "_", "-".join(parts))
     try:
         write_atomic(folder / "evaluations" / f"{file}.json", json.dumps(content, indent=2) + "\n")
     except DposeError as error:

@@ -90,6 +90,7 @@ def scored(
     size = model.config.input_size
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
     coco = spec.dataset.oks
+    task = PoseTask(model.config.skeleton, model.config.split_ratio, labels=units.skeleton.name)
     if detections is not None and not coco:
         raise DposeError("takes no detections: its people have boxes of their own", spec.name)
 
@@ -108,6 +109,7 @@ def scored(
         same=any(spec.same_units(own) for own in _trained_on(folder)),
         score=score,
         report=() if coco else tuple(units.report),
+        task=task,
     )
 
 

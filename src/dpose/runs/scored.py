@@ -8,18 +8,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 
 from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.odometer import EVALUATION, Charge, Marks, charge_account, charges, lineage, touching
-from dpose.privacy.protected import protect
+from dpose.privacy.exact import ExactEvent, LaplaceEvent
+from dpose.privacy.noised_ratio import ScoreQuery, cost_of
+from dpose.privacy.odometer import (
+    EVALUATION,
+    Charge,
+    Marks,
+    PureLoss,
+    ZcdpLoss,
+    charge_account,
+    charges,
+    lineage,
+    touching,
+)
+from dpose.privacy.protected import Protected, protect
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.kept import run_name
 from dpose.units import UnitDataset
+
+NOISED_SCORE = "noised score"
 
 
 def reserve_score(
@@ -63,6 +79,55 @@ def reserve_score(
         charge_account(_score(folder.resolve(), name, marks, unit))
 
 
+def reserve_noised_score(
+    folder: Path,
+    statement: PrivacyStatement | None,
+    units: UnitDataset,
+    query: ScoreQuery,
+    event: ExactEvent,
+    *,
+    delta: float,
+    seeded: bool,
+    name: str,
+    same: bool,
+    console: Console,
+) -> tuple[Protected, str]:
+    """Refuse to score units that the run protects; reserve a noised score on the account of the others.
+
+    To be called before anything is scored. Every call reserves anew: the same score again is another release.
+
+    Args:
+        folder: A run or model folder.
+        statement: Its; None where it has none.
+        units: What is to be scored; all of them need protection.
+        query: What is asked of them.
+        event: The release.
+        delta: Of its claim; 0 for pure differential privacy.
+        seeded: Whether its noise comes from a seed, which bounds nothing.
+        name: Of the data, as readers elsewhere may see it.
+        same: Whether the data have the name of those that the run was trained on.
+        console: Where progress goes.
+
+    Returns:
+        The units, copies of one merged; and the name of the charge, to be committed once the score is kept.
+
+    Raises:
+        DposeError: the run protects some of them, they were selected in a way that does not go with the relation, or a
+            budget leaves too little.
+    """
+    protects = statement is not None and statement.kind != "none"
+    if protects and same:
+        raise _protected(name, noised=True)
+    protected = protect(units, query.relation, console=console)
+    marks = protected.identity.marks
+    if protects and touching(_protecting(folder), marks):
+        raise _protected(name, noised=True)
+    reserved = _reserve_release(
+        _score(folder.resolve(), name, marks, protected.unit.value), query, event, delta, seeded
+    )
+    return protected, reserved
+
+
 def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> None:
     """Charge what is computed without noise from units that need protection and that a run may be trained on.
 
@@ -79,9 +144,11 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
     charge_account(_score(place.resolve(), name, protect(units, console=console).identity.marks, unit))
 
 
-def _protected(name: str) -> DposeError:
+def _protected(name: str, *, noised: bool = False) -> DposeError:
     return DposeError(
-        "these are the units the run protects; their score without noise is outside any guarantee",
+        "these are the units the run protects; a score would cost more than its statement says"
+        if noised
+        else "these are the units the run protects; their score without noise is outside any guarantee",
         name,
         "evaluate on a held-out split",
     )
@@ -93,6 +160,20 @@ def _protecting(folder: Path) -> Sequence[Charge]:
     own = [entry for entry in entries if entry.id == run_id]
     before = lineage([entry.start for entry in own], entries)[0]
     return [*own, *(entry for entry in before if entry.events)]
+
+
+def _reserve_release(score: Charge, query: ScoreQuery, event: ExactEvent, delta: float, seeded: bool) -> str:
+    """Put one noised score on the account, under a name of its own, which is returned.
+
+    A loss on the account holds for a picture that is replaced by another, so it is the dearer of what the relation
+    costs and what replacement does (`cost_of`). Nothing bounds noise from a seed.
+    """
+    cost = cost_of(query, event)
+    loss = PureLoss(cost) if isinstance(event, LaplaceEvent) else ZcdpLoss(cost)
+    name = token_hex(16)
+    charged = replace(score, id=name, what=NOISED_SCORE, relation=query.relation, delta=delta)
+    charge_account(replace(charged, events=() if seeded else (loss,)))
+    return name
 
 
 def _score(place: Path, name: str, marks: Marks, unit: str) -> Charge:

@@ -72,6 +72,7 @@ class ScoredData:
         same: Whether they have the name of those that the run was trained on.
         score: A model's result on them, and the number of units that were scored.
         report: What the data say of themselves.
+        task: Scores a unit by itself, for scores with noise; None where there is no such score.
     """
 
     units: UnitDataset
@@ -81,6 +82,7 @@ class ScoredData:
     same: bool
     score: Callable[[torch.nn.Module], tuple[Result, int]]
     report: tuple[str, ...] = ()
+    task: Task | None = None
 
 
 class OpenScored(Protocol):

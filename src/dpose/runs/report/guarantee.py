@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, true_positives
+from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, coverage, true_positives
 from dpose.report.charts import REFERENCE, bound_on_attacks
 from dpose.report.numbers import at_most
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Text
@@ -76,7 +76,7 @@ def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
 def _sides(statement: PrivacyStatement, method: Method | None) -> tuple[Sequence[str], Sequence[str]]:
     """What is protected and what is not."""
     uncovered = [
-        f"{query.what} of {query.data} ({query.purpose}): not covered by epsilon"
+        f"{query.what} of {query.data} ({query.purpose}): {coverage(query).replace('NOT', 'not')}"
         for query in statement.queries
         if not query.covered
     ]

@@ -182,7 +182,26 @@ def _evaluation(path: Path, log: _Log) -> Evaluation | None:
         trained_on=trained_on,
         score=score,
         beside=tuple((other, result) for other, result in named if result is not None),
+        interval=_interval(mapping(values.get("result")).get("interval")),
+        privacy=_price(values.get("privacy"), path),
     )
+
+
+def _interval(value: Any) -> tuple[float, float] | None:
+    low, high = (_number(mapping(value).get(name)) for name in ("low", "high"))
+    return None if low is None or high is None else (low, high)
+
+
+def _price(value: Any, path: Path) -> PrivacyStatement | None:
+    """A noised score's statement; None where there is none that adds up, so that nothing is claimed for the score."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        statement = PrivacyStatement.from_json(json.dumps(value), str(path))
+        statement.verify()
+    except DposeError:
+        return None
+    return statement if statement.kind is Kind.PRIVATE else None
 
 
 def score_of(result: Any) -> Score | None:

@@ -97,6 +97,8 @@ class Evaluation:
         trained_on: Whether the model was trained on them; never so for a run with a guarantee.
         score: Of this run.
         beside: Other models' scores on the same data, by name.
+        interval: In percent, for the noise of a noised score; None for others.
+        privacy: What a noised score costs those data; None for a score without noise.
     """
 
     data: str
@@ -106,6 +108,8 @@ class Evaluation:
     trained_on: bool
     score: Score
     beside: tuple[tuple[str, Score], ...] = ()
+    interval: tuple[float, float] | None = None
+    privacy: PrivacyStatement | None = None
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from dpose.pose.metrics import GROUPS
 from dpose.pose.skeletons import MPII
-from dpose.privacy.statement import Kind
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.report.charts import paired_dots
 from dpose.report.inline import Best, Code, Inline, Mark, Strong, Warned
-from dpose.report.numbers import change, day, percentage
+from dpose.report.numbers import at_most, change, day, percentage
 from dpose.report.results import Block, Figure, Group, Table, Text
 from dpose.runs.report.record import Evaluation, RunRecord, Score, Watched
 
@@ -86,6 +86,24 @@ def standing(run: RunRecord, public: bool, trained_on: bool = False) -> Inline:
     return Mark("held-out data")
 
 
+def _evaluation_standing(run: RunRecord, evaluation: Evaluation) -> Inline:
+    privacy = evaluation.privacy
+    if privacy is None:
+        return standing(run, evaluation.public, evaluation.trained_on)
+    return Mark(f"private data, with noise: epsilon {at_most(privacy.epsilon or 0)} for each {privacy.unit}")
+
+
+def _price_of(evaluation: Evaluation, privacy: PrivacyStatement) -> tuple[str, ...]:
+    """What a noised score means and costs."""
+    if evaluation.interval is None:
+        ends = ""
+    else:
+        low, high = map(percentage, evaluation.interval)
+        ends = f"Without its noise the score lies between {low} and {high} with 95 % confidence; "
+        ends += "which people were scored is not in that interval. "
+    return (f"{ends}The score is a release of its own. ", *privacy.paragraph().split("\n\n")[:1])
+
+
 def _watched_table(run: RunRecord, watched: Watched) -> Group:
     before, after = watched.moments[0], watched.moments[-1]
     rows = [
@@ -126,10 +144,12 @@ def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Group:
     count = "" if evaluation.units is None else f", {evaluation.units:,} units"
     when = "" if evaluation.at is None else f", {day(evaluation.at)}"
     where = f"{evaluation.data}{count}{when} "
-    source = Text((where, standing(run, evaluation.public, evaluation.trained_on)), "source")
+    source = Text((where, _evaluation_standing(run, evaluation)), "source")
     head = (_heading(evaluation.score), *(name[:1].upper() + name[1:] for name, _ in models))
     table = Table(_what(evaluation.score), head, _weighted(rows, evaluation.score))
     said = (Text((note,), "note"),) if note else ()
+    if evaluation.privacy is not None:
+        said = (*said, Text(_price_of(evaluation, evaluation.privacy), "note"))
     return Group((source, table, *said), "wide" if len(models) > 2 else "", "Evaluation")
 
 

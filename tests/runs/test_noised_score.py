@@ -1,0 +1,400 @@
+"""Scores of private data with noise: by unit, reserved first, and published with their price and nothing else."""
+
+import io
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.pose.metrics import SCORED, PCKh
+from dpose.privacy.accounting import Relation
+from dpose.privacy.merged import merge_units
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noised_ratio import cost_of
+from dpose.privacy.odometer import (
+    Asked,
+    Budget,
+    PureLoss,
+    State,
+    ZcdpLoss,
+    charges,
+    marks_of,
+    set_budget,
+    spent_on,
+)
+from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.runs import noised_score, tasks
+from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
+from dpose.runs.tasks import ScoredData, TaskEntry, register_task
+from dpose.runs.unit_scores import capped, counts_of, main_share, unit_joints, unit_scores
+from dpose.units import View, pad_views
+
+QUIET = Console(quiet=True)
+TENTH = Fraction(1, 10)
+
+
+def person(found, missed, head=10.0):
+    """A view with so many joints found and missed, all others unseen."""
+    true, visible = np.zeros((16, 2), np.float32), np.zeros(16, np.float32)
+    guess = true.copy()
+    for place, joint in enumerate(SCORED[: found + missed]):
+        visible[joint] = 1
+        guess[joint] = 0 if place < found else 100
+    target = {"guess": guess, "true": true, "visible": visible, "head": np.float32(head)}
+    return View(np.zeros((2, 2, 3), np.uint8), target)
+
+
+class People:
+    """Units of given people; a unit is a list of (found, missed)."""
+
+    unit = "image"
+
+    def __init__(self, units, names=None):
+        self.units, self.names = units, names or [f"u{i}" for i in range(len(units))]
+
+    def __len__(self):
+        return len(self.units)
+
+    def unit_id(self, index):
+        return self.names[index]
+
+    def content_hashes(self, index):
+        return (f"content of {self.names[index]}",)
+
+    def load(self, index, rng):
+        views = [person(*one) for one in self.units[index]]
+        if len(views) > 8:  # as pictures of many people do it
+            views = [views[i] for i in sorted(rng.choice(len(views), 8, replace=False))]
+        return views
+
+
+class Model(torch.nn.Module):
+    def __init__(self, axes=2):
+        super().__init__()
+        self.axes = axes
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.batches = []
+
+    def forward(self, inputs):
+        self.batches.append(len(inputs))
+        found = inputs.float().mean((1, 2, 3))
+        return (found,) * self.axes if self.axes else found
+
+
+class Found:
+    def __init__(self):
+        self.metric = PCKh()
+
+    def update(self, outputs, targets):
+        parts = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+        assert {len(part) for part in parts} == {len(targets["head"])}
+        self.metric.update(*(targets[name].numpy() for name in ("guess", "true", "visible", "head")))
+
+    def compute(self):
+        return self.metric.compute()
+
+
+class PeopleTask:
+    name = "people"
+
+    def collate(self, units):
+        return pad_views(units)
+
+    def metric(self):
+        return Found()
+
+
+UNITS = [[(3, 1)], [(2, 0), (1, 5)], [(0, 0)], [(0, 4)], [(14, 0)] * 3]
+
+
+def scores(units, **how):
+    return unit_scores(PeopleTask(), Model(), People(units, **how)).tolist()
+
+
+def joints(units, most, **how):
+    return unit_joints(PeopleTask(), Model(), People(units, **how), most).tolist()
+
+
+def test_a_unit_scores_its_share_of_joints_found():
+    assert scores(UNITS) == [0.75, 0.375, 0.0, 0.0, 1.0]
+    # a person whose head length is unknown cannot be scored: nothing is visible there
+    assert scores([[(3, 1, float("nan"))]]) == [0.0]
+
+
+def test_every_unit_is_computed_alone():
+    model = Model()
+    unit_scores(PeopleTask(), model, People(UNITS))
+    assert model.batches == [len(unit) for unit in UNITS]
+
+
+def test_a_unit_scores_the_same_whatever_the_others_are_and_wherever_it_stands():
+    """One unit more, fewer or another moves its own score and no other; the ones of many views, too."""
+    many = [[(k % 3, k % 4 + 1) for k in range(i, i + 12)] for i in range(4)]
+    units, names = [*UNITS, *many], [f"n{i}" for i in range(9)]
+    all_scores, all_joints = scores(units, names=names), joints(units, 5, names=names)
+    for gone in range(len(units)):
+        left = {"names": names[:gone] + names[gone + 1 :]}
+        fewer = units[:gone] + units[gone + 1 :]
+        assert scores(fewer, **left) == all_scores[:gone] + all_scores[gone + 1 :]
+        assert joints(fewer, 5, **left) == all_joints[:gone] + all_joints[gone + 1 :]
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2])
+def test_people_are_counted_one_by_one_whatever_a_model_gives(axes):
+    """Each with the outputs that are its own (`Found` compares how many there are)."""
+    counted = unit_joints(PeopleTask(), Model(axes), People(UNITS), 100)
+    assert counted.tolist() == [np.sum(unit, axis=0).tolist() for unit in UNITS]
+
+
+def test_what_counts_nothing_cannot_be_pooled(folder, monkeypatch):
+    with pytest.raises(DposeError, match="no joints to pool"):
+        counts_of(Shares(50))
+    monkeypatch.setattr(Found, "compute", lambda _: Shares(50))
+    with pytest.raises(DposeError, match="no joints to pool"):
+        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH, joints=1), console=QUIET)
+    assert charges() == []  # told before anything is spent
+    assert evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET).metric.startswith(
+        "x, mean"
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2, 6, 100])
+def test_at_most_so_many_joints_of_a_unit_count(most):
+    for unit, (found, missed) in zip(UNITS, joints(UNITS, most), strict=True):
+        whole = np.sum(unit, axis=0)
+        assert found + missed == min(most, whole.sum())
+        assert found <= whole[0]
+        assert missed <= whole[1]
+
+
+def test_which_joints_count_is_fair_and_fixed():
+    things = {f"picture 0 {joint}": joint < 7 for joint in range(14)}
+    assert capped(things, 5) == capped(things, 5)
+    shares = [capped({f"p{k} 0 {j}": j < 7 for j in range(14)}, 5)[0] for k in range(400)]
+    assert 2.3 < np.mean(shares) < 2.7  # the first five would all be found
+
+
+def test_copies_are_one_unit():
+    data = People([[(2, 0)], [(0, 2)], [(1, 1)]])
+    merged = merge_units(data, [[0, 1], [2]])
+    assert unit_scores(PeopleTask(), Model(), merged).tolist() == [0.5, 0.5]
+
+
+class Shares:
+    def __init__(self, value, unit="%"):
+        self.value, self.unit = value, unit
+
+    def to_dict(self):
+        return {"metric": "x", "main": "a", "unit": self.unit, "columns": {"a": self.value}}
+
+
+@pytest.mark.parametrize(
+    ("result", "share"),
+    [
+        (Shares(50), 0.5),
+        (Shares(0.5, ""), 0.5),
+        (Shares(None), 0.0),
+        (Shares(float("nan")), 0.0),
+        (Shares(300), 1.0),
+    ],
+)
+def test_any_metrics_main_number_is_a_share(result, share):
+    assert main_share(result) == share
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A model folder of a task whose data are `PEOPLE`."""
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+
+    def scored(folder, model, data, *, limit, detections, console):
+        assert isinstance(model, Model)
+        public = data == "public"
+        units = People([*UNITS] * 20, [f"{data} {i}" for i in range(100)])
+        task = None if data == "odd" else PeopleTask()
+        return ScoredData(
+            units, data, "image", public, data == "own", lambda m: None, ("secret counts",), task
+        )
+
+    register_task(TaskEntry("people", "image", None, scored, lambda path: Model(), str))
+    (tmp_path / "config.json").write_text(json.dumps({"task": "people"}))
+    statement = PrivacyStatement(Kind.NONE, "image")
+    (tmp_path / "privacy.json").write_text(statement.to_json())
+    return tmp_path
+
+
+def written(folder):
+    return [json.loads(path.read_text()) for path in sorted((folder / "evaluations").glob("*.json"))]
+
+
+ASKED = [
+    NoisedEvaluation(Fraction(5), delta, relation, most)
+    for delta in (None, 1e-5)
+    for relation in Relation
+    for most in (None, 14)
+]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_a_score_is_published_with_its_price_and_nothing_else(folder, asked):
+    result = evaluate_noised(folder, "held-out", asked, console=QUIET)
+    truth = (
+        np.mean(scores(UNITS))
+        if asked.joints is None
+        else np.divide(*np.sum(joints(UNITS, 14), 0) @ [[1, 1], [0, 1]])
+    )
+    assert result.ratio.low <= truth <= result.ratio.high or result.ratio.high - result.ratio.low < 0.2
+    (content,) = written(folder)
+    statement = PrivacyStatement.from_json(json.dumps(content["privacy"]))
+    assert statement.verify() <= 5
+    assert (statement.kind, statement.epsilon, statement.delta) == (Kind.PRIVATE, 5, asked.delta or 0)
+    assert statement.neighbours.relation is asked.relation
+    hidden = asked.relation is Relation.ADD_REMOVE
+    assert (statement.n, content["units"]) == ((None, None) if hidden else (100, 100))
+    # one number, its interval, and no count of people or joints; under add-or-remove not of units either
+    assert set(content["result"]) == {"metric", "threshold", "main", "unit", "columns", "interval"}
+    assert list(content["result"]["columns"]) == ["Mean"]
+    told = json.dumps(content) + json.dumps([path.name for path in (folder / "evaluations").iterdir()])
+    for path in ("privacy.json", "README.md"):
+        told += (folder / path).read_text()
+    assert ("100 units" in told) is not hidden
+    assert "which people were scored" in told
+    (query,) = json.loads((folder / "privacy.json").read_text())["queries"]
+    assert query["cost"].startswith("epsilon 5 at delta")
+    assert "it costs epsilon 5" in (folder / "README.md").read_text()
+    assert "NOT covered" not in (folder / "README.md").read_text()
+
+
+def test_the_mean_divides_by_all_units_also_those_without_joints(folder):
+    asked = NoisedEvaluation(Fraction(10_000))
+    result = evaluate_noised(folder, "held-out", asked, console=QUIET)
+    assert result.ratio.value == pytest.approx(np.mean(scores(UNITS)), abs=1e-3)
+
+
+def test_every_run_is_another_release(folder):
+    first, second = (
+        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET) for _ in range(2)
+    )
+    assert first.ratio != second.ratio  # fresh noise: equal with probability below 1e-6
+    assert len(written(folder)) == 2
+    assert len({charge.id for charge in charges()}) == 2
+    assert len(json.loads((folder / "privacy.json").read_text())["queries"]) == 2
+
+
+def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
+    seen = []
+
+    def computing(*args, **kwargs):
+        seen.append(len(charges()))
+        raise RuntimeError("a crash while computing")
+
+    monkeypatch.setattr(noised_score, "unit_scores", computing)
+    with pytest.raises(RuntimeError, match="a crash"):
+        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+    assert seen == [1]
+    (charge,) = charges()  # what was reserved stays spent
+    assert (charge.state, charge.events, charge.delta) == (State.RESERVED, (PureLoss(0.1),), 0)
+
+
+PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
+
+
+@pytest.mark.parametrize(
+    ("asked", "loss"),
+    [
+        (NoisedEvaluation(TENTH), PureLoss(0.1)),
+        (NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), PureLoss(0.1)),
+        # a picture that is replaced moves found and missed by twice the cap
+        (NoisedEvaluation(TENTH, joints=14), PureLoss(0.2)),
+        (NoisedEvaluation(TENTH, joints=14, relation=Relation.REPLACE), PureLoss(0.1)),
+    ],
+    ids=str,
+)
+def test_the_account_counts_it_and_a_budget_lets_in_what_it_leaves(folder, asked, loss):
+    set_budget(Budget(1.0, 1e-5, "held-out", PEOPLE))
+    evaluate_noised(folder, "held-out", asked, console=QUIET)
+    (charge,) = charges()
+    assert (charge.events, charge.state, charge.unit) == ((loss,), State.COMMITTED, "image")
+    assert spent_on(PEOPLE, Asked("image", Relation.REPLACE), 1e-5).epsilon == pytest.approx(
+        loss.epsilon, rel=1e-3
+    )
+    with pytest.raises(DposeError, match="budget"):
+        evaluate_noised(folder, "held-out", replace(asked, epsilon=Fraction(3)), console=QUIET)
+    assert len(written(folder)) == len(charges()) == 1
+
+
+def test_gaussian_noise_enters_by_zcdp(folder):
+    asked = NoisedEvaluation(Fraction(1), 1e-5, joints=3)
+    evaluate_noised(folder, "held-out", asked, console=QUIET)
+    (charge,) = charges()
+    (loss,) = charge.events
+    assert loss == ZcdpLoss(cost_of(asked.query, asked.event))
+    assert Fraction(loss.rho) >= 2 * Fraction(asked.query.squared_l2) / (2 * asked.event.variance)
+
+
+@pytest.mark.parametrize("most", [None, 14])
+def test_progress_does_not_tell_a_number_of_units_that_is_private(folder, most):
+    for relation, told in ((Relation.ZERO_OUT, True), (Relation.ADD_REMOVE, False)):
+        screen = io.StringIO()
+        asked = NoisedEvaluation(TENTH, relation=relation, joints=most)
+        evaluate_noised(folder, "held-out", asked, console=Console(file=screen, force_terminal=True))
+        assert ("evaluating" in screen.getvalue()) is told
+        assert "secret counts" not in screen.getvalue()
+
+
+def test_the_report_is_made_again(folder, monkeypatch):
+    made = []
+    monkeypatch.setattr(noised_score, "make_report", lambda where, console: made.append((where, console)))
+    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+    assert made == []
+    (folder / "report.html").touch()
+    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET)
+    assert made == [(folder, QUIET)]
+
+
+def test_noise_from_a_seed_guarantees_nothing(folder):
+    source = AesNoise(Key.from_seed(1))
+    evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH), console=QUIET, noise=source)
+    (content,) = written(folder)
+    assert content["privacy"]["kind"] == "seeded"
+    (query,) = json.loads((folder / "privacy.json").read_text())["queries"]
+    assert "cost" not in query
+    assert "NOT covered" in (folder / "README.md").read_text()
+    (charge,) = charges()
+    assert charge.events == ()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [("public", "nobody in these data"), ("odd", "no score for a unit"), ("own", "the run protects")],
+)
+def test_what_has_no_price_is_refused_before_it_is_read(folder, data, told):
+    if data == "own":
+        (folder / "privacy.json").write_text(PrivacyStatement(Kind.PAPER, "image").to_json())
+    with pytest.raises(DposeError, match=told):
+        evaluate_noised(folder, data, NoisedEvaluation(TENTH), console=QUIET)
+    assert charges() == []
+    assert not (folder / "evaluations").exists()
+
+
+def test_a_limit_under_add_or_remove_is_refused(folder, monkeypatch):
+    from dpose.privacy.selection import Selection
+
+    monkeypatch.setattr(People, "selection", Selection(5), raising=False)
+    with pytest.raises(DposeError, match="one image more or less would change 2"):
+        evaluate_noised(folder, "x", NoisedEvaluation(TENTH, relation=Relation.ADD_REMOVE), console=QUIET)
+    assert charges() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [({"epsilon": Fraction(0)}, "positive"), ({"delta": 1.5}, "delta"), ({"joints": 0}, "at least 1 joint")],
+)
+def test_bad_prices_are_refused(values, told):
+    with pytest.raises(DposeError, match=told):
+        NoisedEvaluation(**{"epsilon": TENTH, **values})
