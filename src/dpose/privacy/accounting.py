@@ -157,7 +157,7 @@ def epsilon(
 def _epsilon(events: tuple[Event, ...], delta: float, relation: Relation, accountant: Accountant) -> float:
     if accountant is Accountant.PLD and _beyond_use(events, delta, relation):
         return math.inf
-    with _quiet_accountant():
+    with quiet_accountant():
         counting = _fresh_accountant(relation, accountant)
         for event in events:
             counting.compose(event.dp_event())
@@ -372,7 +372,7 @@ def _check_accountant(delta: float, relation: Relation, accountant: Accountant) 
 def _beyond_use(events: Sequence[Event], delta: float, relation: Relation) -> bool:
     # replacement has no RDP bound; half the noise under zero-out is near enough to judge the size by
     noise = 0.5 if relation is Relation.REPLACE else 1.0
-    with _quiet_accountant():
+    with quiet_accountant():
         counting = _fresh_accountant(Relation.ZERO_OUT, Accountant.RDP)
         for event in events:
             counting.compose(_library_event(event.q, noise * event.sigma, event.steps))
@@ -411,7 +411,7 @@ def _fresh_accountant(relation: Relation, accountant: Accountant) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet_accountant() -> Iterator[None]:
+def quiet_accountant() -> Iterator[None]:
     """Silence the warning about an RDP order left out: the minimum over the other orders is still a bound."""
     log = logging.getLogger("absl")
 

@@ -48,12 +48,24 @@ class Purpose(StrEnum):
     """Augmentation and choice of views; may be drawn again, because it protects nothing."""
     RELEASE = "release"
     """Noise on the sums of a released picture, or of one frame of a clip."""
+    TUNING = "tuning"
+    """How many trials there are, which setting and which key each of them has: a secret, like noise."""
+    SCORE = "score"
+    """Noise on a score of private units."""
     INIT = "init"
     """First weights, and the seeds of whatever else does not touch private data."""
 
 
 ONCE = frozenset(
-    {Purpose.PRIVATE_SAMPLER, Purpose.PUBLIC_SAMPLER, Purpose.SUBSPACE, Purpose.NOISE, Purpose.RELEASE}
+    {
+        Purpose.PRIVATE_SAMPLER,
+        Purpose.PUBLIC_SAMPLER,
+        Purpose.SUBSPACE,
+        Purpose.NOISE,
+        Purpose.RELEASE,
+        Purpose.TUNING,
+        Purpose.SCORE,
+    }
 )
 """Purposes whose streams may be drawn once only: to draw one again is to reuse noise or a sample."""
 
