@@ -31,6 +31,7 @@ from dpose.files import explain_os_error, locked_folder, write_private
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.keys import state_folder
 from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.tuning import Tuning
 
 SCHEMA = 1
 EVALUATION = "evaluation"
@@ -70,6 +71,7 @@ class Charge:
         start: SHA-256 of the file of weights that it began with; "" for none, `UNKNOWN` where it was not recorded.
         weights: SHA-256 of every file of weights that it released.
         opened: Pictures that it took to be public and learnt from: of these it protects nothing.
+        tuning: Of a choice among a random number of trials, which has a price and no events.
     """
 
     id: str
@@ -87,6 +89,12 @@ class Charge:
     start: str = ""
     weights: tuple[str, ...] = ()
     opened: Marks = field(default_factory=_none, repr=False, compare=False)
+    tuning: Tuning | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether anything bounds what it tells."""
+        return bool(self.events) or self.tuning is not None
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ def charge(entry: Charge, state_dir: Path | None = None) -> None:
         "relation": entry.relation.value,
         "events": [event.to_dict() for event in entry.events],
         "beyond": entry.beyond,
+        "tuning": entry.tuning.to_dict() if entry.tuning else None,
         "weights": list(entry.weights),
         "marks": _packed(entry.marks),
         "opened": _packed(entry.opened),
@@ -184,7 +193,7 @@ _TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start")
 
 def _charge_from(path: Path) -> Charge:
     # what older files do not say is taken for the worst that it can be
-    values = {"views": "", "start": UNKNOWN, "weights": [], "opened": "", **_read(path)}
+    values = {"views": "", "start": UNKNOWN, "weights": [], "opened": "", "tuning": None, **_read(path)}
     try:
         events = tuple(Event.from_dict(event, str(path)) for event in values["events"])
         return Charge(
@@ -196,6 +205,7 @@ def _charge_from(path: Path) -> Charge:
             weights=tuple(map(str, values["weights"])),
             marks=_unpacked(values["marks"]),
             opened=_unpacked(values["opened"]),
+            tuning=None if values["tuning"] is None else Tuning.from_dict(values["tuning"], str(path)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _broken(path, error) from error
@@ -266,7 +276,7 @@ def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
     found = []
     for entry in entries:
         if _any(entry.opened, marks):
-            found.append(replace(entry, events=(), beyond=False))
+            found.append(replace(entry, events=(), beyond=False, tuning=None))
         elif _any(entry.marks, marks):
             found.append(entry)
     return found
@@ -305,7 +315,7 @@ def unbounded(entry: Charge, unit: str) -> str:
     """Why nothing bounds what `entry` tells of a `unit`; "" where its events do."""
     if entry.what == EVALUATION:
         return "a score without noise"
-    if not entry.events:
+    if not entry.bounded:
         return "no noise, noise from a seed, or pictures taken to be public"
     if entry.beyond:
         return "only what pictures hold beyond their public views is protected"
@@ -321,7 +331,8 @@ def composed(entries: Sequence[Charge], delta: float) -> float:
     """Epsilon at `delta` of everything in `entries` together; infinite where one of them is bounded by nothing.
 
     Scores without noise (`what` "evaluation") have no epsilon and are left out; whoever shows the sum names them.
-    For neighbours by replacement where one of them claims that, otherwise by zeroing out.
+    For neighbours by replacement where one of them claims that, otherwise by zeroing out. A choice among trials has no
+    loss distribution to compose: it is added with an equal share of delta, and for replacement it has no bound.
 
     Raises:
         DposeError: delta is out of range.
@@ -329,11 +340,18 @@ def composed(entries: Sequence[Charge], delta: float) -> float:
     entries = [entry for entry in entries if entry.what != EVALUATION]
     if not entries:
         return 0.0
-    if not all(entry.events for entry in entries):
+    if not all(entry.bounded for entry in entries):
         return float("inf")
     replaced = any(entry.relation is Relation.REPLACE for entry in entries)
     events = [event for entry in entries for event in entry.events]
-    return epsilon(events, delta, relation=Relation.REPLACE if replaced else Relation.ZERO_OUT)
+    choices = [entry.tuning for entry in entries if entry.tuning]
+    if replaced and choices:
+        return float("inf")
+    share = delta / (len(choices) + bool(events))
+    chosen = sum((tuning.epsilon(share) for tuning in choices), 0.0)
+    if not events:
+        return chosen
+    return chosen + epsilon(events, share, relation=Relation.REPLACE if replaced else Relation.ZERO_OUT)
 
 
 def check_budgets(entry: Charge, state_dir: Path | None = None) -> None:

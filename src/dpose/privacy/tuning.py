@@ -7,8 +7,8 @@
 Whoever trains ten times and keeps the best has released something about all ten. If the number of trials K is itself
 random and secret, every trial is drawn independently from one mechanism, and nothing but the best is shown, the choice
 costs little more than one trial (Papernot and Steinke, ICLR 2022, "Hyperparameter tuning with Renyi differential
-privacy", Theorems 2 and 6). The bound is dp-accounting's `RepeatAndSelectDpEvent`; docs/proofs/tuning.md says what it is
-applied to.
+privacy", Theorems 2 and 6). The bound is dp-accounting's `RepeatAndSelectDpEvent`; docs/proofs/tuning.md says what
+it is applied to.
 
 **Guarantee.** One trial: a setting drawn uniformly from a public grid, training on one side of the data, a noised score
 on the other. Unit: one unit of either side. Neighbours: zero-out, with public numbers of units. A unit is on one side
@@ -41,7 +41,7 @@ from dpose.privacy.accounting import (
 from dpose.privacy.calibration import least_noise
 from dpose.privacy.coins import exp_bounds
 from dpose.privacy.noise import Stream
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.rounding import as_given
 
 NAMED_SHAPES = {"logarithmic": Fraction(0), "geometric": Fraction(1)}
 """The truncated negative binomial laws that have names of their own, by their shape eta."""
@@ -53,7 +53,7 @@ LAWS = "geometric:MEAN, logarithmic:MEAN, negative-binomial:ETA:MEAN with ETA fr
 
 _GRID = 1 << 48
 _ABOVE = 2.0**-28
-"""Gamma is rounded up by this share: the bound takes a smaller one (dp-accounting finds it to 1e-9) and holds for ours."""
+"""Gamma is rounded up by this share: the bound takes a smaller one (dp-accounting: to 1e-9) and holds for ours."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class TrialLaw:
 
         P(K = k) = (1 - gamma)^k / (gamma^-eta - 1) * product over l < k of (l + eta) / (l + 1)
 
-    or (1 - gamma)^k / (k log(1 / gamma)) where eta is 0 (Papernot and Steinke 2022, Definition 1); or Poisson, which may
-    draw no trial at all.
+    or (1 - gamma)^k / (k log(1 / gamma)) where eta is 0 (Papernot and Steinke 2022, Definition 1); or Poisson, which
+    may draw no trial at all.
 
     >>> TrialLaw.parse("geometric:10")
     TrialLaw(mean=Fraction(10, 1), shape=Fraction(1, 1))
@@ -109,7 +109,9 @@ class TrialLaw:
             (mean,) = values
             return cls(mean, None if name == POISSON else NAMED_SHAPES[name])
         except (ValueError, KeyError, ZeroDivisionError) as error:
-            raise DposeError("is no law of the number of trials", f"--trials {text}", f"give {LAWS}") from error
+            raise DposeError(
+                "is no law of the number of trials", f"--trials {text}", f"give {LAWS}"
+            ) from error
 
     def __str__(self) -> str:
         mean = as_given(self.mean)
@@ -316,11 +318,16 @@ class Tuning:
         try:
             if set(values) != {"trials", "grid", "score", "scored"}:
                 raise KeyError("another field")
-            grid = [({str(k): str(v) for k, v in cell["setting"].items()}, cell["event"]) for cell in values["grid"]]
+            grid = [
+                ({str(k): str(v) for k, v in cell["setting"].items()}, cell["event"])
+                for cell in values["grid"]
+            ]
             return cls(
                 law=TrialLaw.from_dict(values["trials"], f"{where}.trials"),
                 settings=tuple(setting for setting, _ in grid),
-                events=tuple(Event.from_dict(event, f"{where}.grid[{i}]") for i, (_, event) in enumerate(grid)),
+                events=tuple(
+                    Event.from_dict(event, f"{where}.grid[{i}]") for i, (_, event) in enumerate(grid)
+                ),
                 score=Event.from_dict(values["score"], f"{where}.score"),
                 scored=values["scored"],
             )
@@ -328,7 +335,9 @@ class Tuning:
             raise DposeError("does not say how the run was chosen", where) from error
 
 
-def calibrated(law: TrialLaw, epsilon: float, delta: float, kinds: Sequence[tuple[float, int]]) -> list[float]:
+def calibrated(
+    law: TrialLaw, epsilon: float, delta: float, kinds: Sequence[tuple[float, int]]
+) -> list[float]:
     """The noise of each kind of trial, so that the choice among all of them costs `epsilon`.
 
     Each kind alone, chosen from itself, costs the same; a common factor then makes room for what their curves differ
@@ -359,7 +368,9 @@ def calibrated(law: TrialLaw, epsilon: float, delta: float, kinds: Sequence[tupl
     single = {kind: alone(*kind) for kind in dict.fromkeys(kinds)}
 
     def together(factor: float) -> float:
-        events = (Event(q, min(factor * sigma, MAX_SIGMA), steps, 1.0) for (q, steps), sigma in single.items())
+        events = (
+            Event(q, min(factor * sigma, MAX_SIGMA), steps, 1.0) for (q, steps), sigma in single.items()
+        )
         return selection_epsilon(tuple(events), law, delta)
 
     factor = least_noise(together, epsilon, 1.0, 1.0, MAX_SIGMA)
@@ -434,7 +445,7 @@ def _library() -> tuple[Any, Any]:
             if not isinstance(event, AnyOf):
                 return super()._maybe_compose(event, count, do_compose)
             if do_compose:
-                self._rdp = self._rdp + count * np.max([_curve(one) for one in event.events], axis=0)
+                self._rdp += count * np.max([_curve(one) for one in event.events], axis=0)
             return None
 
     return lambda: AnyOfAccountant(neighboring_relation=_zero_out()), AnyOf
@@ -470,12 +481,3 @@ def _poisson(mean: Fraction, stream: Stream) -> int:
             total += term
         if (drawn + 1) << spare <= low * total:
             return count
-
-
-def told_price(tuning: Tuning, delta: float) -> str:
-    """One line on what choosing costs."""
-    one, score = tuning.of_one_trial(delta)
-    return (
-        f"one trial alone: epsilon {upper(one)} for a unit that it trains on, {upper(score)} for one that it is scored "
-        f"on; all trials and the choice together: epsilon {upper(tuning.epsilon(delta))} (delta {as_given(delta)})"
-    )

@@ -177,8 +177,8 @@ def _choice(statement: PrivacyStatement) -> list[str]:
     return [
         f"by private selection: the best of a random number of trials (law {tuning.law}), each with a setting drawn "
         f"from a fixed grid of {len(tuning.settings)}; the number of trials, the others and all scores stay secret",
-        f"each trial learnt from {statement.n:,} {unit}s and was scored, with noise, on {tuning.scored:,} others; which "
-        f"are which was fixed beforehand by their names",
+        f"each trial learnt from {statement.n:,} {unit}s and was scored, with noise, on {tuning.scored:,} others; "
+        f"which are which was fixed beforehand by their names",
         f"epsilon is that of all trials and of the choice: {upper(trained)} for a {unit} that was learnt from, "
         f"{upper(judged)} for one that was scored on; one trial alone would cost {upper(alone)} and {upper(score)}",
     ]

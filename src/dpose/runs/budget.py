@@ -130,17 +130,17 @@ def _table(
             entry.unit,
             entry.relation.value + (" *" if entry.beyond else ""),
             _own(entry),
-            as_given(entry.delta) if entry.events else "",
+            as_given(entry.delta) if entry.bounded else "",
             _short(entry.folder),
         )
-    at = delta or max((entry.delta for entry in entries if entry.events), default=DELTA)
-    bounded = [entry for entry in entries if entry.events]
+    at = delta or max((entry.delta for entry in entries if entry.bounded), default=DELTA)
+    bounded = [entry for entry in entries if entry.bounded]
     lines = ["No run with a guarantee has read them."]
     if bounded:
         lines = [
             f"All runs with a guarantee, composed: epsilon {upper(composed(bounded, at))} at delta {as_given(at)}."
         ]
-    free = [entry for entry in entries if not entry.events and entry.what != EVALUATION]
+    free = [entry for entry in entries if not entry.bounded and entry.what != EVALUATION]
     if free:
         lines.append(
             f"Besides, {_times(len(free), 'run')} that nothing bounds (no noise, or noise from a seed)."
@@ -170,7 +170,7 @@ def _budget_line(limit: Budget) -> str:
 def _own(entry: Charge) -> str:
     if entry.what == EVALUATION:
         return "no noise"
-    return upper(composed([entry], entry.delta)) if entry.events else "unbounded"
+    return upper(composed([entry], entry.delta)) if entry.bounded else "unbounded"
 
 
 def _times(count: int, what: str) -> str:

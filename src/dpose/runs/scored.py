@@ -92,7 +92,7 @@ def _protecting(folder: Path) -> Sequence[Charge]:
     entries, run_id = charges(), run_name(folder)
     own = [entry for entry in entries if entry.id == run_id]
     before = lineage([entry.start for entry in own], entries)[0]
-    return [*own, *(entry for entry in before if entry.events)]
+    return [*own, *(entry for entry in before if entry.bounded)]
 
 
 def _score(place: Path, name: str, marks: Marks, unit: str) -> Charge:

@@ -189,7 +189,7 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
         caveats=_told(first, bool(runs)),
         events=tuple(event for run in read for event in run.events) if plan.kind.private else (),
         beyond=bool(beyond),
-        whole=any(run.events or not run.beyond for run in read),
+        whole=any(run.bounded or not run.beyond for run in read),
     )
 
 
@@ -208,10 +208,17 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
     """Refuse what cannot be composed with the run's own guarantee."""
     for run in read:
         when = f"the run of {run.at[:10]} that they come from"
-        if not run.events and not run.beyond:
+        if not run.bounded and not run.beyond:
             raise DposeError(
                 f"the first weights learnt from some of these {entry.unit}s without a guarantee ({when}): "
                 "no noise that is added now protects them",
+                first.name,
+                "start from other weights, or train on other data",
+            )
+        if run.tuning:
+            raise DposeError(
+                f"the first weights were chosen among trials on some of these {entry.unit}s ({when}), and the price of "
+                "that does not add up with a run's events",
                 first.name,
                 "start from other weights, or train on other data",
             )
