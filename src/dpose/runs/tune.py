@@ -266,14 +266,18 @@ def explain_tuning(config: TuningConfig, law: TrialLaw, console: Console) -> Ren
     scored = max(1, math.ceil(count * config.score_share))
     bounds, tuning = _priced(config, law, count - scored, scored)
     table = Table(title=f"{len(bounds)} settings, each as likely as any other", title_justify="left")
-    for column in ("setting", "sampling rate", "steps", "noise multiplier"):
-        table.add_column(column, justify="left" if column == "setting" else "right")
-    for setting, bound in zip(tuning.settings, bounds, strict=True):
-        assert bound.event is not None
-        words = ", ".join(f"{name} {value}" for name, value in setting.items())
-        table.add_row(words, f"{bound.sampling_rate:.4g}", f"{bound.steps:,}", lower(bound.event.sigma))
+    for column in ("settings", "sampling rate", "steps", "noise multiplier"):
+        table.add_column(column, justify="right")
+    for event in dict.fromkeys(tuning.events):
+        like = f"{tuning.events.count(event)}"
+        table.add_row(like, f"{event.q:.4g}", f"{event.steps:,}", lower(event.sigma))
+    choices: dict[str, dict[str, None]] = {}
+    for setting in tuning.settings:
+        for name, value in setting.items():
+            choices.setdefault(name, {})[value] = None
     few = " (no trial at all is possible: then the first weights are returned)" if law.shape is None else ""
     lines = [
+        *(f"{name}: one of {', '.join(values)}" for name, values in choices.items()),
         f"Trials: {law}, {as_given(law.mean)} in expectation{few}. The number, the losing trials and all scores stay "
         "secret.",
         f"Each learns from about {count - scored:,} units and is scored on about {scored:,} others, with noise of "
