@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +19,7 @@ from torch.func import functional_call
 
 from dpose.cli import main
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, epsilon
+from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import Budget, charges, composed, set_budget
@@ -157,6 +159,11 @@ def files_of(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
+def alone_of(statement):
+    """Epsilon of the run that was chosen, had it been the only one."""
+    return epsilon(statement.events, DELTA, accountant=Accountant.RDP)
+
+
 def fixed(monkeypatch, count):
     """So many trials, whatever the law says: what the rest does must not depend on how they came about."""
     monkeypatch.setattr(TrialLaw, "draw", lambda self, stream: count)
@@ -174,8 +181,7 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     assert statement == done.statement
     assert statement.epsilon == statement.tuning.epsilon(DELTA) <= 8.0
     assert found.spent == statement.epsilon
-    alone = epsilon(statement.events, DELTA, accountant=Accountant.RDP)
-    assert alone < 0.8 * statement.epsilon
+    assert alone_of(statement) < 0.8 * statement.epsilon
     assert any("secret number of trials (geometric:3)" in line for line in found.lines)
     assert statement.tuning.scored + statement.n == 600
     assert "How it was chosen:" in (out / "README.md").read_text()
@@ -187,6 +193,13 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     assert entry.events == ()
     assert len(entry.marks) == 600
     assert composed([entry], DELTA) == statement.epsilon
+    many = composed([entry] * 2, DELTA)
+    assert statement.epsilon < many < 2 * statement.epsilon
+    other = replace(entry, id="0" * 32, tuning=None, events=statement.events)
+    both = composed([entry, other], DELTA)
+    assert composed([entry], DELTA) < both < statement.epsilon + alone_of(statement)
+    assert composed([entry, replace(other, events=())], DELTA) == math.inf
+    assert composed([entry, replace(other, relation=Relation.REPLACE)], DELTA) == math.inf
     # a later run that starts from these weights is told where they are from
     assert entry.weights == (hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),)
 
@@ -229,6 +242,23 @@ def test_nothing_is_told_of_what_lost(tmp_path, monkeypatch, capsys):
     assert left[0][2] == {".lock"}
     assert said[0] == said[1]
     assert "trial" in said[0]
+
+
+def test_no_file_has_the_time_of_its_trial(tmp_path, monkeypatch):
+    fixed(monkeypatch, 1)
+    out, real, before = tmp_path / "tuned", tune._publish, []
+
+    def publish(problem, state, known, work, *args):
+        for path in work.rglob("*"):
+            os.utime(path, (1e9, 1e9))
+        before.append(time.time())
+        real(problem, state, known, work, *args)
+
+    monkeypatch.setattr(tune, "_publish", publish)
+    tune_runs(grid(), LAW, out, QUIET)
+    times = [path.stat().st_mtime for path in (out, *out.rglob("*"))]
+    assert len(times) > 8
+    assert min(times) >= before[0] - 1
 
 
 def test_no_trial_returns_the_first_weights_under_the_same_price(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from dpose.files import explain_os_error, locked_folder, write_private
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.keys import state_folder
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.tuning import Tuning
+from dpose.privacy.tuning import Tuning, curve_epsilon, event_curve
 
 SCHEMA = 1
 EVALUATION = "evaluation"
@@ -41,6 +42,9 @@ UNKNOWN = "unknown"
 """What stands as the first weights of a charge that was written before these were recorded."""
 STRENGTH = ("crop", "image", "video", "subject")
 """Units, the weaker before the stronger: who hides a whole video hides each of its pictures."""
+
+_SIDES_APART = 6
+"""Of so many choices every combination of sides is looked at; of more the worse side counts at every order."""
 
 Marks = NDArray[np.uint64]
 """Sorted, one for each picture: the first eight bytes of a hash of its content hash."""
@@ -332,7 +336,8 @@ def composed(entries: Sequence[Charge], delta: float) -> float:
 
     Scores without noise (`what` "evaluation") have no epsilon and are left out; whoever shows the sum names them.
     For neighbours by replacement where one of them claims that, otherwise by zeroing out. A choice among trials has no
-    loss distribution to compose: it is added with an equal share of delta, and for replacement it has no bound.
+    loss distribution to compose: the smaller of two bounds counts, all by Renyi divergences, or the choices so and the
+    events by theirs at half of delta each. For replacement it has none.
 
     Raises:
         DposeError: delta is out of range.
@@ -347,11 +352,24 @@ def composed(entries: Sequence[Charge], delta: float) -> float:
     choices = [entry.tuning for entry in entries if entry.tuning]
     if replaced and choices:
         return float("inf")
-    share = delta / (len(choices) + bool(events))
-    chosen = sum((tuning.epsilon(share) for tuning in choices), 0.0)
+    relation = Relation.REPLACE if replaced else Relation.ZERO_OUT
+    if not choices:
+        return epsilon(events, delta, relation=relation)
+    chosen = _by_sides(choices)
+    rest = sum(event_curve(event) for event in events)
+    whole = max(curve_epsilon(curve + rest, delta) for curve in chosen)
     if not events:
-        return chosen
-    return chosen + epsilon(events, share, relation=Relation.REPLACE if replaced else Relation.ZERO_OUT)
+        return whole
+    apart = max(curve_epsilon(curve, delta / 2) for curve in chosen)
+    return min(whole, apart + epsilon(events, delta / 2, relation=relation))
+
+
+def _by_sides(choices: Sequence[Tuning]) -> list[Any]:
+    """The divergences of all `choices` together, for a unit that is on whichever side of each of them."""
+    sides = [choice.curves() for choice in choices]
+    if len(sides) > _SIDES_APART:
+        return [sum(np.maximum(*pair) for pair in sides)]
+    return [sum(curves) for curves in itertools.product(*sides)]
 
 
 def check_budgets(entry: Charge, state_dir: Path | None = None) -> None:

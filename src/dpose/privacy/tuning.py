@@ -255,6 +255,10 @@ class Tuning:
         """
         return max(self.by_side(delta, relation))
 
+    def curves(self) -> tuple[Any, Any]:
+        """Renyi divergences of everything, for a unit of either side, at dp-accounting's orders: what composes."""
+        return selection_curve(self.events, self.law), selection_curve((self.score,), self.law)
+
     def by_side(self, delta: float, relation: Relation = Relation.ZERO_OUT) -> tuple[float, float]:
         """Epsilon of everything for a unit of the training side, and for one that scores are taken of.
 
@@ -397,14 +401,40 @@ def selection_epsilon(
     Raises:
         DposeError: delta is out of range, or there is no bound for the relation.
     """
-    check_delta(delta)
     check_choosable(Relation(relation), Accountant.RDP)
+    return curve_epsilon(selection_curve(events, law), delta)
+
+
+def selection_curve(events: Sequence[Event], law: TrialLaw) -> Any:
+    """Renyi divergences of the best of a random number of trials at dp-accounting's own orders, as `selection_epsilon`.
+
+    Args:
+        events: What a trial may do; at least one.
+        law: Of the number of trials.
+    """
     kinds = {(event.q, event.sigma, event.steps): replace(event, sensitivity=1.0) for event in events}
-    return _selection_epsilon(tuple(kinds.values()), law, float(delta))
+    return _selection_curve(tuple(kinds.values()), law)
+
+
+def event_curve(event: Event) -> Any:
+    """Renyi divergences of a run's event, for zero-out, at dp-accounting's own orders."""
+    return _curve(replace(event, sensitivity=1.0))
+
+
+def curve_epsilon(curve: Any, delta: float) -> float:
+    """Epsilon at `delta` of Renyi divergences at dp-accounting's own orders; of several mechanisms, of their sum.
+
+    Raises:
+        DposeError: delta is out of range.
+    """
+    from dp_accounting.rdp import RdpAccountant, compute_epsilon
+
+    check_delta(delta)
+    return float(compute_epsilon(RdpAccountant().orders, curve, float(delta))[0])
 
 
 @lru_cache(maxsize=4096)
-def _selection_epsilon(events: tuple[Event, ...], law: TrialLaw, delta: float) -> float:
+def _selection_curve(events: tuple[Event, ...], law: TrialLaw) -> Any:
     from dp_accounting import dp_event
 
     accountant_of, any_of = _library()
@@ -412,7 +442,7 @@ def _selection_epsilon(events: tuple[Event, ...], law: TrialLaw, delta: float) -
         repeated = dp_event.RepeatAndSelectDpEvent(
             any_of(events), float(law.mean), math.inf if law.shape is None else float(law.shape)
         )
-        return float(accountant_of().compose(repeated).get_epsilon(delta))
+        return accountant_of().compose(repeated).rdp
 
 
 @lru_cache(maxsize=4096)
@@ -420,7 +450,8 @@ def _curve(event: Event) -> Any:
     """Renyi divergences of one trial's event, at dp-accounting's own orders."""
     from dp_accounting.rdp import RdpAccountant
 
-    return RdpAccountant(neighboring_relation=_zero_out()).compose(event.dp_event()).rdp
+    with quiet_accountant():
+        return RdpAccountant(neighboring_relation=_zero_out()).compose(event.dp_event()).rdp
 
 
 def _zero_out() -> Any:

@@ -179,7 +179,7 @@ def _choice(statement: PrivacyStatement) -> list[str]:
         f"from a fixed grid of {len(tuning.settings)}; the number of trials, the others and all scores stay secret",
         f"each trial learnt from {statement.n:,} {unit}s and was scored, with noise, on {tuning.scored:,} others; "
         f"which are which was fixed beforehand by their names",
-        f"epsilon is that of all trials and of the choice: {upper(trained)} for a {unit} that was learnt from, "
+        f"epsilon is that of all trials and of the choice: {upper(trained)} for one {unit} that was learnt from, "
         f"{upper(judged)} for one that was scored on; one trial alone would cost {upper(alone)} and {upper(score)}",
     ]
 

@@ -67,12 +67,6 @@ from dpose.training.trainer import describe_run, train
 
 SCHEMA = 1
 CHOOSING = "choosing: how many trials there are, and how far it is, stay secret"
-FACTS = StatementFacts(
-    public=(
-        "the grid of settings, and the law of the number of trials",
-        "which units trials learn from and which they are scored on: a function of their names",
-    )
-)
 DEFAULTED = StatementFacts(
     caveats=("no trial was drawn, or none came to an end: these are the first weights, untrained",)
 )
@@ -191,6 +185,7 @@ def tune_runs(
     if process_group().count > 1:
         raise DposeError("choosing among trials takes one process", fix="start it without torchrun")
     work = _work_folder(out, state_dir)
+    private_folder(work.parent)
     private_folder(work)
     with locked_folder(work):
         state = _State.read(work)
@@ -281,7 +276,7 @@ def explain_tuning(config: TuningConfig, law: TrialLaw, console: Console) -> Ren
         f"Trials: {law}, {as_given(law.mean)} in expectation{few}. The number, the losing trials and all scores stay "
         "secret.",
         f"Each learns from about {count - scored:,} units and is scored on about {scored:,} others, with noise of "
-        f"standard deviation {tuning.score.sigma * tuning.score.sensitivity:.2g} on a mean share between 0 and 1.",
+        f"standard deviation {lower(tuning.score.sigma * tuning.score.sensitivity, 2)} on a mean share in [0, 1].",
         _price(tuning, config.delta),
     ]
     return Group(table, Text("\n".join(lines)))
@@ -368,6 +363,16 @@ def _opened(config: TuningConfig, law: TrialLaw, out: Path, key: Key, console: C
     return _Problem(config, found, sides, runs, bounds, tuning, marks)
 
 
+def _facts(problem: _Problem) -> StatementFacts:
+    return StatementFacts(
+        public=(
+            f"the number of units that trials are scored on, {problem.tuning.scored:,}",
+            "the grid of settings, and the law of the number of trials",
+            "which units trials learn from and which they are scored on: a function of their names",
+        )
+    )
+
+
 def _origin(problem: _Problem, entry: Charge, state_dir: Path | None) -> Inherited:
     """Where the first weights are from, for the units of both sides.
 
@@ -434,7 +439,7 @@ def _trial(
     options = RunOptions(
         start=found.start,
         watch=found.watch,
-        facts=found.facts + FACTS,
+        facts=found.facts + _facts(problem),
         settings=shown_settings(run, command),
         data_name=found.data_name,
         state_dir=place / "state",
@@ -491,19 +496,22 @@ def _publish(
         if state.best is None:
             _write_default(problem, state, known, folder, command, state_dir)
         else:
-            try:
-                shutil.copytree(
-                    work / f"trial-{state.best}" / "run",
-                    folder,
-                    copy_function=shutil.copyfile,
-                    ignore=shutil.ignore_patterns(".lock", "*.lock"),
-                    dirs_exist_ok=True,
-                )
-            except OSError as error:
-                raise explain_os_error(error, out) from error
+            _copy(work / f"trial-{state.best}" / "run", folder)
         keep_head(folder / "ledger.jsonl", state_dir)
         keep_places(state.id, places_of(problem.runs[state.setting], command), state_dir)
         note_weights(state.id, _weights_digest(folder), state_dir)
+
+
+def _copy(source: Path, folder: Path) -> None:
+    """The files of `source` in `folder`, with the times of now, of folders too: the old ones are a trial's."""
+    try:
+        for file in sorted(source.rglob("*")):
+            if file.is_file() and not file.name.endswith(".lock"):
+                place = folder / file.relative_to(source)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, place)
+    except OSError as error:
+        raise explain_os_error(error, folder) from error
 
 
 def _write_default(
@@ -524,7 +532,7 @@ def _write_default(
     )
     statement = run_statement(
         bound,
-        found.facts + FACTS + DEFAULTED,
+        found.facts + _facts(problem) + DEFAULTED,
         seeded=False,
         head="",
         counted=0,
