@@ -12,8 +12,6 @@ from dpose.privacy.noise import AesNoise, Key, Stream
 from dpose.training.loader import Loader
 from dpose.units import CanonicalUnits, Task, UnitDataset, View, WrappedUnits
 
-VIEWS_AT_ONCE = 64
-
 
 def noised_trial_score(
     task: Task, model: torch.nn.Module, units: UnitDataset, event: Event, stream: Stream, threads: int = 2
@@ -46,6 +44,9 @@ def noised_trial_score(
 def unit_shares(task: Task, model: torch.nn.Module, units: UnitDataset, threads: int = 2) -> list[float]:
     """Of every unit by itself what the task's metric gives for its views, in [0, 1]; 0 where there is nothing to find.
 
+    Each is computed in a batch of its own: the last bits of a product may depend on what else is in a batch, and then a
+    unit would move the shares of others.
+
     Args:
         task: Gives the metric.
         model: On its device; used in evaluation mode and left as it was.
@@ -60,17 +61,13 @@ def unit_shares(task: Task, model: torch.nn.Module, units: UnitDataset, threads:
     model.eval()
     shares = []
     try:
-        for batch in loader.micro_batches(range(len(units)), 0, VIEWS_AT_ONCE):
-            there = batch.weights > 0
-            outputs = model(batch.inputs.flatten(0, 1)[there.flatten()].to(device))
-            first = 0
-            for unit, seen in enumerate(there):
-                last = first + int(seen.sum())
-                metric = task.metric()
-                targets = {name: values[unit][seen] for name, values in batch.targets.items()}
-                metric.update(_rows(outputs, first, last), targets)
-                shares.append(_share(metric.compute().to_dict()))
-                first = last
+        for views in loader.units(range(len(units)), 0):
+            batch = task.collate([views])
+            there = (batch.weights > 0).flatten()
+            metric = task.metric()
+            targets = {name: values.flatten(0, 1)[there] for name, values in batch.targets.items()}
+            metric.update(model(batch.inputs.flatten(0, 1)[there].to(device)), targets)
+            shares.append(_share(metric.compute().to_dict()))
     finally:
         model.train(training)
         loader.close()
@@ -83,10 +80,6 @@ def _share(result: dict[str, Any]) -> float:
     if value is None or not math.isfinite(value):
         return 0.0
     return min(1.0, max(0.0, float(value) / (100 if result.get("unit") == "%" else 1)))
-
-
-def _rows(outputs: Any, first: int, last: int) -> Any:
-    return tuple(one[first:last] for one in outputs) if isinstance(outputs, tuple) else outputs[first:last]
 
 
 class _Canonical(WrappedUnits):
