@@ -116,12 +116,12 @@ NAMED = (
     Named(
         "choosing: nothing is charged",
         "runs/tune.py",
-        (Edit("tune_runs", "charge_account(entry, state_dir)", "pass"),),
+        (Edit("tune_runs", "charge_account(entry, state_dir)", "None"),),
     ),
     Named(
         "choosing: what lost stays",
         "runs/tune.py",
-        (Edit("_finish", "_clear(work)", "pass"),),
+        (Edit("_finish", "_clear(work)", "None"),),
     ),
     Named("sampling rate 2 % higher in the step than in the event", "training/step.py", (RATE,)),
     Named(

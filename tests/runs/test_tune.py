@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -508,6 +509,13 @@ def test_what_cannot_be_chosen_from_is_refused_in_a_line(changes, said):
     with pytest.raises(DposeError, match=said) as caught:
         grid(**changes)
     assert "\n" not in caught.value.line()
+
+
+def test_several_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tune, "process_group", lambda: SimpleNamespace(count=2))
+    with pytest.raises(DposeError, match="takes one process"):
+        tune_runs(grid(), LAW, tmp_path / "a", QUIET)
+    assert charges() == []
 
 
 def test_private_data_are_not_watched(tmp_path):
