@@ -77,6 +77,12 @@ GUARDED = {
     ),
     "runs/unit_scores.py": Guarded(("runs/test_noised_score.py",)),
     "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised",)),
+    "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),
+    "privacy/sides.py": Guarded(("runs/test_tune.py",)),
+    "runs/trial_score.py": Guarded(("runs/test_tune.py",)),
+    "runs/tune.py": Guarded(
+        ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy", "_priced")
+    ),
     "privacy/coins.py": Guarded(EXACT),
     "privacy/discrete.py": Guarded(EXACT),
     "privacy/bits.py": Guarded(EXACT),

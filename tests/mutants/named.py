@@ -49,6 +49,80 @@ RATE = Edit(
 CONSTANT = "Key.drawn(bytes(32), seeded=False)"
 """A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
+    Named(
+        "choosing: one trial is charged for all",
+        "privacy/tuning.py",
+        (
+            Edit(
+                "Tuning.by_side",
+                "selection_epsilon(events, self.law, delta, relation)",
+                "max(epsilon([event], delta, relation, Accountant.RDP) for event in events)",
+            ),
+        ),
+    ),
+    Named(
+        "choosing: the smaller of two sides is claimed",
+        "privacy/tuning.py",
+        (Edit("Tuning.epsilon", "max(self.by_side(delta, relation))", "min(self.by_side(delta, relation))"),),
+    ),
+    Named(
+        "choosing: a fixed number of trials",
+        "privacy/tuning.py",
+        (Edit("TrialLaw.draw", "_poisson(self.mean, stream)", "int(self.mean)"),),
+    ),
+    Named(
+        "choosing: geometric whatever eta is",
+        "privacy/tuning.py",
+        (
+            Edit(
+                "TrialLaw.draw",
+                "all(_toss((step + self.shape) / (step + 1), stream) for step in range(1, count))",
+                "True",
+            ),
+        ),
+    ),
+    Named(
+        "choosing: a setting costs what settings cost on average",
+        "privacy/tuning.py",
+        (
+            Edit(
+                "_library",
+                "np.max([_curve(one) for one in event.events], axis=0)",
+                "np.mean([_curve(one) for one in event.events], axis=0)",
+            ),
+        ),
+    ),
+    Named(
+        "choosing: a score without noise",
+        "runs/trial_score.py",
+        (
+            Edit(
+                "noised_trial_score",
+                "mean + float(stream.gaussian(1, event.sigma * event.sensitivity)[0])",
+                "mean",
+            ),
+        ),
+    ),
+    Named(
+        "choosing: a person on both sides",
+        "privacy/sides.py",
+        (Edit("split_sides", "known.subjects(index) if known else ()", "()"),),
+    ),
+    Named(
+        "choosing: one that goes on begins another",
+        "runs/tune.py",
+        (Edit("tune_runs", "state is None or kept is None", "True"),),
+    ),
+    Named(
+        "choosing: nothing is charged",
+        "runs/tune.py",
+        (Edit("tune_runs", "charge_account(entry, state_dir)", "None"),),
+    ),
+    Named(
+        "choosing: what lost stays",
+        "runs/tune.py",
+        (Edit("_finish", "_clear(work)", "None"),),
+    ),
     Named("sampling rate 2 % higher in the step than in the event", "training/step.py", (RATE,)),
     Named(
         "augmentation keyed by the place in the sample",

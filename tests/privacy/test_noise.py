@@ -159,6 +159,7 @@ def test_samplers_and_noise_are_all_of_them():
         Purpose.SUBSPACE,
         Purpose.NOISE,
         Purpose.RELEASE,
+        Purpose.TUNING,
         Purpose.SCORE,
     }
     assert drawn_once == ONCE

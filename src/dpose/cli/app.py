@@ -18,6 +18,7 @@ from dpose.cli.predict import predict
 from dpose.cli.reproduce import reproduce
 from dpose.cli.run_options import Limit, PlanBasics, Seed
 from dpose.cli.train import stop_if_interrupted, train
+from dpose.cli.tune import tune
 from dpose.errors import DposeError
 
 app = typer.Typer(
@@ -54,6 +55,10 @@ app.command(
     "train",
     epilog="Example: dpose train --data lspet:/data/lspet:private --epsilon 8 --delta 1e-5 --out runs/a",
 )(train)
+app.command(
+    "tune",
+    epilog="Example: dpose tune --config examples/tune.yaml --epsilon 4 --delta 1e-5 --out runs/tuned",
+)(tune)
 
 
 @app.command(

@@ -161,7 +161,7 @@ def _epsilon(
 ) -> float:
     if accountant is Accountant.PLD and _beyond_use(events, delta, relation):
         return math.inf
-    with _quiet_accountant():
+    with quiet_accountant():
         counting = _fresh_accountant(relation, accountant, grid)
         for event in events:
             counting.compose(event.dp_event())
@@ -178,7 +178,7 @@ def rdp_at(event: Event, order: float) -> float:
     """
     from dp_accounting.rdp import rdp_privacy_accountant
 
-    with _quiet_accountant():
+    with quiet_accountant():
         counting = rdp_privacy_accountant.RdpAccountant(
             orders=[order], neighboring_relation=library_relation(Relation.ZERO_OUT)
         )
@@ -394,7 +394,7 @@ def _check_accountant(delta: float, relation: Relation, accountant: Accountant) 
 def _beyond_use(events: Sequence[Event], delta: float, relation: Relation) -> bool:
     # replacement has no RDP bound; half the noise under zero-out is near enough to judge the size by
     noise = 0.5 if relation is Relation.REPLACE else 1.0
-    with _quiet_accountant():
+    with quiet_accountant():
         counting = _fresh_accountant(Relation.ZERO_OUT, Accountant.RDP)
         for event in events:
             counting.compose(_library_event(event.q, noise * event.sigma, event.steps))
@@ -434,7 +434,7 @@ def _fresh_accountant(relation: Relation, accountant: Accountant, grid: float = 
 
 
 @contextlib.contextmanager
-def _quiet_accountant() -> Iterator[None]:
+def quiet_accountant() -> Iterator[None]:
     """Silence the warning about an RDP order left out: the minimum over the other orders is still a bound."""
     log = logging.getLogger("absl")
 

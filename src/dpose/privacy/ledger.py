@@ -293,6 +293,15 @@ def verify_ledger(path: Path, expected_head: str, state_dir: Path | None = None)
     return entries
 
 
+def keep_head(path: Path, state_dir: Path | None = None) -> None:
+    """Keep the head of a whole ledger apart on this machine: of one that was written under another state folder.
+
+    Raises:
+        DposeError: the ledger cannot be read, or the state folder not be written.
+    """
+    _keep_head_apart(read_ledger(path), state_dir)
+
+
 def _open_locked(path: Path, flags: int) -> tuple[int, FileLock]:
     with _explained(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | flags, 0o644)

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.units import MAX_VIEWS, CanonicalUnits, KnownPictures, UnitDataset, View
+from dpose.units import MAX_VIEWS, CanonicalUnits, KnownPictures, UnitDataset, View, most_views
 
 
 def groups_of(names: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -38,8 +38,8 @@ def groups_of(names: Sequence[Sequence[str]]) -> list[list[int]]:
 
 
 def merge_units(data: UnitDataset, groups: Sequence[Sequence[int]]) -> UnitDataset:
-    """The units of `data` with each of `groups` as one unit; `data` itself where every group is of one."""
-    if all(len(group) == 1 for group in groups):
+    """Units of `data`, each of `groups` as one, and no others; `data` itself where that changes nothing."""
+    if [list(group) for group in groups] == [[index] for index in range(len(data))]:
         return data
     known, canonical = isinstance(data, KnownPictures), isinstance(data, CanonicalUnits)
     kind = {
@@ -58,7 +58,7 @@ class MergedUnits:
 
     Args:
         data: The units.
-        groups: Indices into `data`, each of them once.
+        groups: Indices into `data`, none of them twice.
 
     Attributes:
         unmerged: The data as they were.
@@ -73,6 +73,11 @@ class MergedUnits:
     def unit(self) -> str:
         """What a unit is."""
         return self.unmerged.unit
+
+    @property
+    def most_views(self) -> int:
+        """The most views of a unit."""
+        return most_views(self.unmerged) * max(map(len, self._groups), default=1)
 
     def __len__(self) -> int:
         return len(self._groups)

@@ -49,7 +49,9 @@ class Purpose(StrEnum):
     RELEASE = "release"
     """Noise on the sums of a released picture, or of one frame of a clip."""
     SCORE = "score"
-    """Noise on the score of private data."""
+    """Noise on a score of private units."""
+    TUNING = "tuning"
+    """How many trials there are, which setting and which key each of them has: a secret, like noise."""
     INIT = "init"
     """First weights, and the seeds of whatever else does not touch private data."""
 
@@ -61,6 +63,7 @@ ONCE = frozenset(
         Purpose.SUBSPACE,
         Purpose.NOISE,
         Purpose.RELEASE,
+        Purpose.TUNING,
         Purpose.SCORE,
     }
 )

@@ -27,6 +27,7 @@ from dpose.privacy.accounting import (
     check_delta,
     check_epsilon,
     epsilon,
+    merge,
     parse_decimal,
 )
 from dpose.privacy.exact import (
@@ -41,6 +42,7 @@ from dpose.privacy.exact import (
     zcdp_rho,
 )
 from dpose.privacy.rounding import upper
+from dpose.privacy.tuning import Tuning, check_choosable
 
 AnyEvent: TypeAlias = Event | ExactEvent
 AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
@@ -183,6 +185,8 @@ class PrivacyStatement:
         artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
             the statement is not bound to one.
         seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty where none does.
+        tuning: How the run was chosen among a random number of trials; epsilon is then the price of them all and of the
+            choice, and `n` counts the units that trials train on. None where it was not.
 
     Raises:
         DposeError: the fields contradict each other or are out of range; names the field.
@@ -206,6 +210,7 @@ class PrivacyStatement:
     release: Mapping[str, str] = field(default_factory=dict)
     artefact_sha256: str = ""
     seal: str = ""
+    tuning: Tuning | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", _member(Kind, self.kind, "kind"))
@@ -226,6 +231,10 @@ class PrivacyStatement:
             for name in ("neighbours", "epsilon", "delta", "accountant", "events"):
                 if getattr(self, name) in (None, ()):
                     raise DposeError(f"is missing from a statement of kind {self.kind.value}", name)
+        if self.tuning is not None:
+            if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
+                raise DposeError("only a private run is chosen at a price", "tuning")
+            check_choosable(self.neighbours.relation, self.accountant)
         inexact = any(isinstance(event, Event) for event in self.events)
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
@@ -260,6 +269,7 @@ class PrivacyStatement:
             "release": dict(self.release),
             "artefact_sha256": self.artefact_sha256,
             "seal": self.seal,
+            "tuning": self.tuning.to_dict() if self.tuning else None,
         }
         return content | {name: value for name, value in optional.items() if value}
 
@@ -291,7 +301,7 @@ class PrivacyStatement:
                 f"has schema {schema}: made by a newer dpose", where, "update dpose and try again"
             )
         values = _fields(
-            {"release": {}, "artefact_sha256": "", "seal": ""} | values,
+            {"release": {}, "artefact_sha256": "", "seal": "", "tuning": None} | values,
             {"schema", *cls.__dataclass_fields__},
             where,
         )
@@ -324,6 +334,7 @@ class PrivacyStatement:
                 release=_named_texts(values["release"], "release"),
                 artefact_sha256=_text(values["artefact_sha256"], "artefact_sha256"),
                 seal=_text(values["seal"], "seal"),
+                tuning=None if values["tuning"] is None else Tuning.from_dict(values["tuning"]),
             )
         except DposeError as error:
             raise DposeError(error.line(), where) from error
@@ -364,6 +375,8 @@ class PrivacyStatement:
         counted = [event for event in events if isinstance(event, Event)]
         if len(counted) < len(events):
             raise DposeError(f'accountant "{self.accountant}" cannot count the events of a release')
+        if self.tuning is not None:
+            return self.tuning.cost(merge(counted), self.delta, self.neighbours.relation)
         return epsilon(counted, self.delta, self.neighbours.relation, self.accountant)
 
     def check_claim(self, spent: float | Fraction, what: str) -> None:

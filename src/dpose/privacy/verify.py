@@ -76,6 +76,11 @@ def verify_run(
             f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
         )
     lines += _noised_scores(Path(folder))
+    if statement.tuning:
+        lines.append(
+            f"chosen among {len(statement.tuning.settings)} settings from a secret number of trials "
+            f"({statement.tuning.law}): the cost is that of all trials and of the choice"
+        )
     if statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
     if not ledger.exists():

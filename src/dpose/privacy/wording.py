@@ -71,6 +71,7 @@ def paragraph(statement: PrivacyStatement) -> str:
         whole = statement.neighbours.scope in ("unit", BEYOND)
         blocks.append(_guarantee(statement) if whole else _release_guarantee(statement))
     for title, items in (
+        ("How it was chosen:", _choice(statement)),
         ("How it was released:", [f"{name}: {value}" for name, value in statement.release.items()]),
         ("Treated as public:", statement.public),
         ("Taken as given:", statement.conditional_on),
@@ -86,7 +87,8 @@ def _guarantee(statement: PrivacyStatement) -> str:
     assert statement.neighbours is not None
     assert statement.epsilon is not None
     assert statement.delta is not None
-    count = "" if statement.n is None else f" {statement.n:,}"
+    scored = statement.tuning.scored if statement.tuning else 0
+    count = "" if statement.n is None else f" {statement.n + scored:,}"
     nominal = " (a number fixed beforehand)" if statement.neighbours.relation is Relation.ADD_REMOVE else ""
     verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
     by = f", {METHODS[statement.accountant]}" if statement.accountant else ""
@@ -162,6 +164,24 @@ def _attack(statement: PrivacyStatement) -> str:
     if found > 0.5:
         text += " That is a weak guarantee."
     return text
+
+
+def _choice(statement: PrivacyStatement) -> list[str]:
+    """How a run was chosen among others, in sentences; none where it was not."""
+    tuning, delta = statement.tuning, statement.delta
+    if tuning is None or delta is None or statement.n is None:
+        return []
+    trained, judged = tuning.by_side(delta)
+    alone, score = tuning.of_one_trial(delta)
+    unit = statement.unit
+    return [
+        f"by private selection: the best of a random number of trials (law {tuning.law}), each with a setting drawn "
+        f"from a fixed grid of {len(tuning.settings)}; the number of trials, the others and all scores stay secret",
+        f"each trial learnt from {statement.n:,} {unit}s and was scored, with noise, on {tuning.scored:,} others; "
+        f"which are which was fixed beforehand by their names",
+        f"epsilon is that of all trials and of the choice: {upper(trained)} for one {unit} that was learnt from, "
+        f"{upper(judged)} for one that was scored on; one trial alone would cost {upper(alone)} and {upper(score)}",
+    ]
 
 
 def _query(query: Query) -> str:

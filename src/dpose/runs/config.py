@@ -177,7 +177,7 @@ class RunConfig(BaseModel):
         Raises:
             DposeError: the file cannot be read, or is not a configuration.
         """
-        return RunConfig.from_dict(_read_yaml(path), str(path))
+        return RunConfig.from_dict(read_yaml(path), str(path))
 
     @staticmethod
     def from_options(given: dict[str, Any], file: Path | None = None) -> RunConfig:
@@ -198,7 +198,7 @@ class RunConfig(BaseModel):
                 )
             return RunConfig.from_dict(options, "options")
         both = f"{file} and options" if options else str(file)
-        return RunConfig.from_dict(filled_in(options, _read_yaml(file)), both, str(file))
+        return RunConfig.from_dict(filled_in(options, read_yaml(file)), both, str(file))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `from_dict` takes them."""
@@ -209,7 +209,12 @@ def _task(values: dict[str, Any]) -> TaskEntry:
     return task_entry(str(values.get("task", DEFAULT_TASK)))
 
 
-def _read_yaml(path: Path) -> Any:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Keys and values of a YAML file.
+
+    Raises:
+        DposeError: it cannot be read, or holds something else.
+    """
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -215,6 +215,13 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
                 first.name,
                 "start from other weights, or train on other data",
             )
+        if run.what == "tuning":
+            raise DposeError(
+                f"the first weights were chosen among trials on some of these {entry.unit}s ({when}), and the price of "
+                "that does not add up with a run's events",
+                first.name,
+                "start from other weights, or train on other data",
+            )
         if run.events and (run.unit, run.relation) != (entry.unit, entry.relation):
             raise DposeError(
                 f"the first weights learnt from some of these pictures under another guarantee ({when}: each "

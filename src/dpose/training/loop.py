@@ -64,6 +64,10 @@ class Ended(IntEnum):
     """By Ctrl-C, or by the system."""
 
 
+class TrainingDivergedError(DposeError):
+    """What may be shown of a step is not finite any more: the noised gradients say so, and nothing private does."""
+
+
 class ReplayError(Exception):
     """A step that was taken before, under this key, came out otherwise; nothing of the new one was shown."""
 
@@ -79,6 +83,7 @@ class Loop:
         console: Where progress goes.
         watch: Scored now and then.
         before: Events that count beside the run's own: those of runs that its first weights come from.
+        priced: Whether the epsilon spent by then stands beside scores; not in a trial, which costs what all trials do.
 
     Attributes:
         chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
@@ -95,7 +100,9 @@ class Loop:
         console: Console,
         watch: Validation | None = None,
         before: Sequence[Event] = (),
+        priced: bool = True,
     ) -> None:
+        self.priced = priced
         self.parts, self.folder, self.config, self.console = parts, folder, config, console
         self.watch, self.before = watch, tuple(before)
         self.model, self.bound, self.ranks = parts.inputs.model, parts.bound, parts.inputs.ranks
@@ -149,7 +156,9 @@ class Loop:
         ends = [min(end, bound.steps) for end in range(block, bound.steps + block, block)]
         saved = checkpoint_steps(ends, bound.divisor)
         scored = moments(ends) if self.watch else []
-        spent = spent_by(bound, [0, *scored], self.before) if self.watch else {}
+        spent: dict[int, float | None] = dict.fromkeys([0, *scored])
+        if self.watch and self.priced:
+            spent = spent_by(bound, [0, *scored], self.before)
         if self.watch and not self.done:
             self._score(0, spent[0], log)
         with _interruptible() as asked, self._progress() as bar:
@@ -195,7 +204,9 @@ class Loop:
             raise ReplayError
         shown = {"lr": float(self.schedule.get_last_lr()[0]), **found.shown}
         if not all(math.isfinite(v) for v in shown.values()):
-            raise DposeError(f"training diverged at step {step + 1}", fix="lower the learning rate")
+            raise TrainingDivergedError(
+                f"training diverged at step {step + 1}", fix="lower the learning rate"
+            )
         for leaf, name in zip(self.leaves, self.params, strict=True):
             leaf.grad = gradient[name]
         self.optimizer.step()

@@ -9,10 +9,34 @@ from typing import Any
 
 from rich.console import Console
 
+from dpose.privacy.noise import Key
+from dpose.privacy.odometer import Charge
+from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import FirstWeights
 from dpose.training.kept import Places
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
+
+
+@dataclass(frozen=True)
+class TuningTrial:
+    """What a run is told that is one of a random number of trials (`dpose.privacy.tuning`).
+
+    **Guarantee.** The run charges nothing and claims what all trials cost: whoever runs it has charged that before, and
+    shows nothing of it unless it is the one that is chosen.
+
+    Attributes:
+        tuning: What it is chosen from.
+        charge: What all trials and the choice take from their pictures; the run bears its name.
+        key: Where the run's randomness comes from.
+        account: The state folder whose account is asked for the origin of the first weights; the run's own state
+            folder is a secret one.
+    """
+
+    tuning: Tuning
+    charge: Charge
+    key: Key
+    account: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +57,7 @@ class RunOptions:
         views_at_once: The micro-batch in views; fitted to memory when None.
         threads: Threads that decode pictures.
         console: Where progress goes; None for the terminal.
+        trial: Of a run that is a trial among others.
     """
 
     start: FirstWeights | str | Path | None = None
@@ -46,3 +71,4 @@ class RunOptions:
     views_at_once: int | None = None
     threads: int = 2
     console: Console | None = None
+    trial: TuningTrial | None = None

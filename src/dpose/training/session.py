@@ -74,7 +74,10 @@ class TrainingSession:
         self.kept: Kept | None = None
         self._lost = False
         self._path = folder / "ledger.jsonl"
+        self.trial = options.trial
         self._key = Key.fresh() if seed is None else Key.from_seed(seed)
+        if self.trial:
+            self._key = self.trial.key
         if ranks.first and bound.event and self._path.exists():
             self._look_back()
         whole = self.saved is not None and self.saved.step == bound.steps
@@ -177,7 +180,8 @@ class TrainingSession:
         self._agree(loop.model)
         if not self.ranks.first:
             return loop.run(NoLog(), None)
-        charge_account(self.entry, self.state_dir)
+        if not self.trial:
+            charge_account(self.entry, self.state_dir)
         with RunLog(self.folder / "log.jsonl") as log:
             goes_on = self.saved is not None
             if not goes_on:
@@ -246,7 +250,7 @@ class TrainingSession:
 
     def finish(self) -> None:
         """The run needs its key no more, and has taken what its ledger counts."""
-        if self.entry.events and self.bound.event and self.counted > self.bound.steps:
+        if not self.trial and self.entry.events and self.bound.event and self.counted > self.bound.steps:
             event = replace(self.bound.event, steps=self.counted)
             charge(replace(self.entry, events=(event,)), self.state_dir)
         if self.run_id and self.seed is None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, Query
+from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import Inherited
 from dpose.training.plan import BoundPlan
 
@@ -16,6 +18,13 @@ CAVEATS = (
     "how long a step takes depends on how many units were drawn; timing is not covered",
     "settings chosen by looking at earlier runs on the same units cost extra; those runs' epsilons add up",
 )
+
+
+CHOSEN = (
+    "how long choosing took tells how many trials there were, and so does what a disk still holds of them; neither is "
+    "covered",
+)
+"""What a reader of the statement of a run that was chosen must know besides."""
 
 
 PUBLIC_ONLY = (
@@ -55,6 +64,7 @@ def run_statement(
     counted: int,
     queries: Sequence[Query] = (),
     start: Inherited | None = None,
+    tuning: Tuning | None = None,
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -70,6 +80,10 @@ def run_statement(
         counted: The steps that count by the ledger.
         queries: What else was computed from private data.
         start: What the first weights mean for the claim: the events of runs that they come from count, too.
+        tuning: What the run was chosen from: the claim is then the price of all trials and of the choice.
+
+    Raises:
+        DposeError: the run is one of several trials, and its first weights have learnt from the same units.
     """
     plan, start = bound.plan, start or Inherited()
     public = [*start.facts, *facts.public]
@@ -95,6 +109,15 @@ def run_statement(
     if start.events and plan.delta is not None:
         both = [event, *start.events]
         claimed = epsilon(both, plan.delta, relation=plan.relation, accountant=plan.accountant)
+    if tuning and plan.delta is not None:
+        if start.events or start.beyond:
+            raise DposeError(
+                "a choice among trials has no price where the first weights learnt from the same units",
+                "--init",
+                "start from other weights",
+            )
+        claimed = tuning.cost([event], plan.delta, plan.relation)
+        caveats = (*CHOSEN, *caveats)
     beyond = plan.kind.public_views or start.beyond
     number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
@@ -112,4 +135,5 @@ def run_statement(
         caveats=(*CAVEATS, *caveats),
         ledger_head=head,
         plan_sha256=bound.sha256,
+        tuning=tuning,
     )

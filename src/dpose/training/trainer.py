@@ -141,10 +141,14 @@ def train(
 
     # what it takes from the account of its data; whatever can be refused is refused before it is charged
     entry = run_charge(folder, bound, own, options, opened=opened, seeded=seed is not None, resume=resume)
-    known = inherited(first_of(options.start, model), entry, plan, charges(options.state_dir))
+    trial = options.trial
+    if trial:
+        entry = replace(entry, id=trial.charge.id)
+    account = charges(trial.account if trial else options.state_dir)
+    known = inherited(first_of(options.start, model), entry, plan, account)
     entry = replace(entry, start=known.digest)
     scored = watch_charge(options, entry, console)
-    if place.first:
+    if place.first and not trial:
         for asked in filter(None, (entry, scored)):
             check_budgets(asked, options.state_dir)
         tell_composed(known, bound, console)
@@ -164,13 +168,15 @@ def train(
         fitted, repeats = _fitted(inputs, options.views_at_once or session.micro_batch, console)
         around = environment(inputs.device, fitted, place.count, *code)
         check_alike(around, place)
-        config = _config(entry.id, inputs, optimizer, fitted, seed, options.settings)
+        config = describe_run(entry.id, task, model, bound, optimizer, fitted, seed, options.settings)
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
         ended = None
         while ended is None:
             noise = session.noise(around, repeats)
             with open_parts(inputs, noise, context, fitted) as parts:
-                loop = Loop(parts, optimizer, folder, config, console, options.watch, known.events)
+                loop = Loop(
+                    parts, optimizer, folder, config, console, options.watch, known.events, priced=not trial
+                )
                 if place.first and scored:
                     charge_account(scored, options.state_dir)
                 if place.first and options.places:
@@ -190,9 +196,11 @@ def train(
             counted=session.counted,
             queries=[session.query] if session.query else [],
             start=known,
+            tuning=trial.tuning if trial else None,
         )
-        if place.first:
+        if place.first and not trial:
             note_weights(entry.id, digest_of_weights(model), options.state_dir)
+        if place.first:
             statement = write_run_folder(
                 folder,
                 model,
@@ -245,23 +253,26 @@ def _example(inputs: RunInputs) -> UnitBatch:
         return inputs.task.collate([loader.unit(0, 0)])
 
 
-def _config(
+def describe_run(
     run_id: str,
-    inputs: RunInputs,
+    task: Task,
+    model: torch.nn.Module,
+    bound: BoundPlan,
     optimizer: OptimizerConfig,
     views_at_once: int,
     seed: int | None,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    described = getattr(inputs.model, "config", None)
+    """What `config.json` of a run says: its name, task and model, and all settings."""
+    described = getattr(model, "config", None)
     return {
-        "task": inputs.task.name,
+        "task": task.name,
         "run_id": run_id,
         "model": described.to_dict() if described else {},
         "run": {
             **settings,
-            "plan": inputs.bound.plan.to_dict(),
-            "bound": inputs.bound.constants(),
+            "plan": bound.plan.to_dict(),
+            "bound": bound.constants(),
             "optimizer": asdict(optimizer),
             "seed": seed,
             "views_at_once": views_at_once,

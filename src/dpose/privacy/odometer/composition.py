@@ -189,7 +189,10 @@ def _by_renyi(counted: Iterable[tuple[ChargedEvent, int]], delta: float, replace
     found = math.inf
     counted = list(counted)
     few = ORDERS if len(counted) <= MANY_KINDS else ORDERS[::4]
-    for order in few:
+    own = {
+        order for event, _ in counted[:MANY_KINDS] if isinstance(event, RenyiLoss) for order, _ in event.curve
+    }
+    for order in sorted({*few, *own}):
         spent = sum(count * _renyi(event, order, replaces) for event, count in counted)
         found = min(found, spent + _conversion(order, delta))
     return max(0.0, found)

@@ -1,0 +1,585 @@
+"""Choosing settings privately: the best of a random number of trials becomes one run folder, at one price.
+
+A trial is an ordinary run (`dpose.training.trainer.train`) on one side of the data, with a setting drawn from the grid,
+and a noised score on the other side. Trials lie in the user's state folder and are gone at the end; only the best is
+published. What the price depends on is proved in docs/proofs/tuning.md.
+
+**Secret.** The number of trials K, which settings they had, their scores and how long they took: nothing here prints or
+logs them, no progress counts them, and the account holds one charge for the law of K.
+
+**Resumed.** Everything is drawn from one key, which is kept until the end. A tuning that was stopped goes on when it is
+started again with the same settings and data: same K, same settings, and an unfinished trial is begun again under its
+own key. Nobody has seen anything of it, so that nothing is charged twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import secrets
+import shutil
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dpose.errors import DposeError
+from dpose.files import (
+    check_free,
+    explain_os_error,
+    file_digest,
+    folder_beside,
+    locked_folder,
+    private_folder,
+    write_private,
+)
+from dpose.privacy.accounting import Event, check_delta
+from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
+from dpose.privacy.ledger import keep_head
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.odometer import Charge, RenyiLoss, charge_account, charges, marks_of, note_weights
+from dpose.privacy.protected import protect, unit_of
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.sides import Sides, split_sides
+from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.tuning import TrialLaw, Tuning, below, calibrated
+from dpose.runs.config import RunConfig
+from dpose.runs.places import places_of, shown_settings
+from dpose.runs.reporting import make_report
+from dpose.runs.tasks import PreparedRun, task_entry
+from dpose.runs.trial_score import noised_trial_score
+from dpose.runs.tune_config import TuningConfig
+from dpose.training.distributed import process_group
+from dpose.training.first_weights import Inherited, first_of, inherited
+from dpose.training.folder import model_card, read_statement, write_run_folder
+from dpose.training.guards import check_disjoint, check_not_watched
+from dpose.training.kept import keep_places, run_name
+from dpose.training.loop import TrainingDivergedError
+from dpose.training.options import RunOptions, TuningTrial
+from dpose.training.plan import BoundPlan
+from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.trainer import describe_run, train
+
+SCHEMA = 1
+CHOOSING = "choosing: how many trials there are, and how far it is, stay secret"
+DEFAULTED = StatementFacts(
+    caveats=("no trial was drawn, or none came to an end: these are the first weights, untrained",)
+)
+
+
+@dataclass(frozen=True)
+class TunedRun:
+    """A run that was chosen.
+
+    Attributes:
+        folder: The run folder.
+        statement: What is guaranteed, for all trials and the choice.
+    """
+
+    folder: Path
+    statement: PrivacyStatement
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What there is to choose from, with its data: the same for every trial."""
+
+    config: TuningConfig
+    found: PreparedRun
+    sides: Sides
+    runs: tuple[RunConfig, ...]
+    bounds: tuple[BoundPlan, ...]
+    tuning: Tuning
+    marks: Charge
+
+    @property
+    def digest(self) -> str:
+        """Of the settings."""
+        told = [run.to_dict() for run in self.runs], self.config.score_share, self.tuning.to_dict()
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def data(self) -> str:
+        """Of the units on both sides."""
+        both = self.sides.training.identity.digest + self.sides.scored.identity.digest
+        return hashlib.sha256(both).hexdigest()
+
+
+@dataclass(frozen=True)
+class _State:
+    """How far a tuning is: a secret, and kept as one.
+
+    Attributes:
+        id: Of the charge, of the kept key and of the run that comes out.
+        settings: `_Problem.digest`.
+        following: The trial to take next.
+        best: The best trial so far; None where none came to an end.
+        setting: The setting of that trial; the first one, whose plan a default carries, where there is none.
+        score: Its noised score, as `float.hex`.
+        views_at_once: The micro-batch of the first trial, and so of all.
+    """
+
+    id: str
+    settings: str
+    following: int = 0
+    best: int | None = None
+    setting: int = 0
+    score: str = "-inf"
+    views_at_once: int | None = None
+
+    def write(self, work: Path) -> None:
+        write_private(_state_file(work), json.dumps({"schema": SCHEMA, **asdict(self)}) + "\n")
+
+    @classmethod
+    def read(cls, work: Path) -> _State | None:
+        file = _state_file(work)
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+            if values.pop("schema") != SCHEMA:
+                raise ValueError("another dpose wrote it")
+            return cls(**values)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DposeError(
+                f"what is kept of an unfinished choice cannot be read ({error})",
+                str(file),
+                "give it up: dpose tune --discard --out OUT",
+            ) from error
+
+
+def tune_runs(
+    config: TuningConfig,
+    law: TrialLaw,
+    out: Path,
+    console: Console,
+    *,
+    command: str = "",
+    views_at_once: int | None = None,
+    state_dir: Path | None = None,
+) -> TunedRun:
+    """Choose a setting by training a random number of times, and write the run folder of the best trial.
+
+    **Guarantee.** (epsilon, delta)-differential privacy of the run folder, for zero-out of one unit, whether it is
+    learnt from or scored on: `Tuning.epsilon`, charged once before anything is trained.
+
+    Args:
+        config: The grid.
+        law: Of the number of trials.
+        out: The run folder; must not exist. Of an unfinished tuning for that folder, with the same settings and data,
+            the rest is done.
+        console: Where it is said what happens; how far it is, is not.
+        command: What the user typed, for the report.
+        views_at_once: The micro-batch in views; fitted to memory when None.
+        state_dir: The user's state folder by default.
+
+    Raises:
+        DposeError: as `train`; a budget would be passed; or an unfinished tuning for `out` has other settings or data.
+        KeyboardInterrupt: it was stopped; started again, it goes on.
+    """
+    if process_group().count > 1:
+        raise DposeError("choosing among trials takes one process", fix="start it without torchrun")
+    work = _work_folder(out, state_dir)
+    private_folder(work.parent)
+    private_folder(work)
+    with locked_folder(work):
+        state = _State.read(work)
+        if state and out.is_dir() and run_name(out) == state.id:  # published, and then it was stopped
+            return _finish(out, state, work, state_dir, console)
+        check_free(out, may_be_empty=True)
+        kept = kept_key(state.id, state_dir) if state else None
+        key = kept.key if kept else Key.fresh()
+        problem = _opened(config, law, out, key, console)
+        if state is None or kept is None:
+            _remove_trials(work)
+            state = _State(secrets.token_hex(16), problem.digest, views_at_once=views_at_once)
+        elif (state.settings, kept.data) != (problem.digest, problem.data):
+            raise DposeError(
+                "an unfinished choice for this folder began with other settings or data",
+                str(out),
+                f"give those, or give it up: dpose tune --discard --out {out}",
+            )
+        entry = replace(problem.marks, id=state.id)
+        known = _origin(problem, entry, state_dir)
+        entry = replace(entry, start=known.digest)
+        console.print(_price(problem.tuning, config.delta), highlight=False)
+        if kept is None:
+            keep_key(state.id, Kept(key, problem.data, {}), state_dir)
+        state.write(work)
+        charge_account(entry, state_dir)  # of the same name again where it goes on: no second charge
+        with console.status(CHOOSING):
+            state = _trials(problem, state, entry, key, work, command, state_dir)
+            _publish(problem, state, known, work, out, command, state_dir)
+        return _finish(out, state, work, state_dir, console)
+
+
+def discard_tuning(out: Path, state_dir: Path | None = None) -> str:
+    """Give an unfinished tuning up: its key and its trials are deleted, and what it took stays taken.
+
+    Args:
+        out: The folder that it was for.
+        state_dir: The user's state folder by default.
+
+    Returns:
+        What was done, for the user.
+
+    Raises:
+        DposeError: a process is at work on it, or something cannot be deleted.
+    """
+    work = _work_folder(out, state_dir)
+    if not work.is_dir():
+        return f"{out}: no unfinished choice is kept on this machine."
+    with locked_folder(work):
+        try:
+            state = _State.read(work)
+        except DposeError:
+            state = None  # that it cannot be read is why it is given up
+        if state:
+            forget_key(state.id, state_dir)
+        _clear(work)
+    return f"{out}: the trials and their key are deleted. What they took from the account stays taken."
+
+
+def explain_tuning(config: TuningConfig, law: TrialLaw, console: Console) -> RenderableType:
+    """What a tuning would do and cost; nothing is trained, and nothing charged.
+
+    Raises:
+        DposeError: the budget cannot be met; or the data cannot be read and the config gives no number of units.
+    """
+    base = config.runs[0]
+    try:
+        count = len(task_entry(base.task).prepare(base, console).units)
+    except DposeError:
+        if base.data.units is None:
+            raise
+        count = base.data.units
+    scored = max(1, math.ceil(count * config.score_share))
+    bounds, tuning = _priced(config, law, count - scored, scored)
+    table = Table(title=f"{len(bounds)} settings, each as likely as any other", title_justify="left")
+    for column in ("settings", "sampling rate", "steps", "noise multiplier"):
+        table.add_column(column, justify="right")
+    for event in dict.fromkeys(tuning.events):
+        like = f"{tuning.events.count(event)}"
+        table.add_row(like, f"{event.q:.4g}", f"{event.steps:,}", lower(event.sigma))
+    choices: dict[str, dict[str, None]] = {}
+    for setting in tuning.settings:
+        for name, value in setting.items():
+            choices.setdefault(name, {})[value] = None
+    few = " (no trial at all is possible: then the first weights are returned)" if law.shape is None else ""
+    lines = [
+        *(f"{name}: one of {', '.join(values)}" for name, values in choices.items()),
+        f"Trials: {law}, {as_given(law.mean)} in expectation{few}. The number, the losing trials and all scores stay "
+        "secret.",
+        f"Each learns from about {count - scored:,} units and is scored on about {scored:,} others, with noise of "
+        f"standard deviation {lower(tuning.score.sigma * tuning.score.sensitivity, 2)} on a mean share in [0, 1].",
+        _price(tuning, config.delta),
+    ]
+    return Group(table, Text("\n".join(lines)))
+
+
+def _price(tuning: Tuning, delta: float) -> str:
+    one, score = tuning.of_one_trial(delta)
+    return (
+        f"One trial alone would cost epsilon {upper(one)} for a unit that it learns from and {upper(score)} for one "
+        f"that it is scored on; all trials and the choice together cost {upper(tuning.epsilon(delta))} "
+        f"(delta {as_given(delta)})."
+    )
+
+
+def _priced(
+    config: TuningConfig, law: TrialLaw, units: int, scored: int
+) -> tuple[tuple[BoundPlan, ...], Tuning]:
+    """The noise of every setting and of the score, so that everything together costs what was asked for."""
+    check_delta(config.delta, units + scored)
+    rough = [plan.bind(units) for plan in config.plans([1.0] * len(config.runs))]
+    kinds = [(bound.sampling_rate, bound.steps) for bound in rough]
+    sigmas = calibrated(law, config.epsilon, config.delta, kinds)
+    (noise,) = calibrated(law, config.epsilon, config.delta, [(1.0, 1)])
+    bounds = tuple(plan.bind(units) for plan in config.plans(sigmas))
+    events = tuple(bound.event for bound in bounds if bound.event)
+    tuning = Tuning(law, config.settings, events, Event(1.0, noise, 1, 1 / scored), scored)
+    # recomputed from what will be claimed
+    claimed = tuning.epsilon(config.delta)
+    if claimed > config.epsilon * (1 + 1e-6):
+        raise DposeError(f"calibration gave epsilon {upper(claimed, 6)} for {as_given(config.epsilon)}")
+    return bounds, tuning
+
+
+def _opened(config: TuningConfig, law: TrialLaw, out: Path, key: Key, console: Console) -> _Problem:
+    """Data, first weights and noise.
+
+    Raises:
+        DposeError: they are not possible.
+    """
+    base = config.runs[0]
+    # first weights that are drawn at random are those of every trial, and the same when it goes on
+    seed = int.from_bytes(AesNoise(key).stream(Purpose.INIT).bytes(4), "big")
+    found = task_entry(base.task).prepare(base.model_copy(update={"seed": seed}), console)
+    if found.watch and not found.watch.public:
+        raise DposeError(
+            "scores of private data while training would be outside the price",
+            "watch",
+            "watch public data, or none",
+        )
+    config.plan.check_unit(unit_of(found.units))
+    whole = protect(found.units, config.plan.relation, console=console)
+    sides = split_sides(whole, config.score_share, console=console)
+    if found.watch:
+        check_not_watched(found.watch.units, sides.scored, 2, console)
+    projects = any(run.plan.kind.projects and run.plan.subspace.kind == "public" for run in config.runs)
+    opened = marks_of(())
+    if projects and found.public is not None:
+        check_disjoint(found.public, sides.scored, 2, console)
+        opened = protect(found.public).identity.marks
+    with console.status("finding the noise that the budget asks for"):
+        bounds, tuning = _priced(config, law, sides.training.identity.units, sides.scored.identity.units)
+    unit = whole.unit.value
+    bounds = tuple(replace(bound.plan, unit=unit).bind_to(sides.training) for bound in bounds)
+    settled = found.config.model_copy(update={"seed": None})
+    runs = tuple(
+        settled.model_copy(update={"plan": bound.plan, "optimizer": run.optimizer})
+        for run, bound in zip(config.runs, bounds, strict=True)
+    )
+    marks = Charge(
+        id="",
+        what="tuning",
+        data=found.data_name,
+        folder=str(out.resolve()),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        unit=unit,
+        relation=config.plan.relation,
+        delta=config.delta,
+        events=(RenyiLoss(tuning.curve()),),
+        beyond=False,
+        marks=whole.identity.marks,
+        opened=opened,
+    )
+    return _Problem(config, found, sides, runs, bounds, tuning, marks)
+
+
+def _facts(problem: _Problem) -> StatementFacts:
+    return StatementFacts(
+        public=(
+            f"the number of units that trials are scored on, {problem.tuning.scored:,}",
+            "the grid of settings, and the law of the number of trials",
+            "which units trials learn from and which they are scored on: a function of their names",
+        )
+    )
+
+
+def _origin(problem: _Problem, entry: Charge, state_dir: Path | None) -> Inherited:
+    """Where the first weights are from, for the units of both sides.
+
+    Raises:
+        DposeError: they have learnt from some of them.
+    """
+    found = problem.found
+    known = inherited(first_of(found.start, found.model), entry, problem.config.plan, charges(state_dir))
+    if known.events or known.beyond:
+        raise DposeError(
+            "a choice among trials has no price where the first weights learnt from the same units",
+            "--init",
+            "start from other weights",
+        )
+    return known
+
+
+def _trials(
+    problem: _Problem,
+    state: _State,
+    entry: Charge,
+    key: Key,
+    work: Path,
+    command: str,
+    state_dir: Path | None,
+) -> _State:
+    """All trials that are left; only the best so far is kept."""
+    noise = AesNoise(key)
+    count = problem.tuning.law.draw(noise.stream(Purpose.TUNING, 0, b"number"))
+    _remove_trials(work, besides=state.best)
+    while state.following < count:
+        index = state.following
+        setting = below(len(problem.runs), noise.stream(Purpose.TUNING, index, b"setting"))
+        place = work / f"trial-{index}"
+        score, views = _trial(problem, setting, state, entry, noise, place, command, state_dir)
+        better = score > float.fromhex(state.score)
+        state = replace(
+            state,
+            following=index + 1,
+            best=index if better else state.best,
+            setting=setting if better else state.setting,
+            score=score.hex() if better else state.score,
+            views_at_once=state.views_at_once or views,
+        )
+        state.write(work)
+        _remove_trials(work, besides=state.best)
+    return state
+
+
+def _trial(
+    problem: _Problem,
+    setting: int,
+    state: _State,
+    entry: Charge,
+    noise: AesNoise,
+    place: Path,
+    command: str,
+    state_dir: Path | None,
+) -> tuple[float, int | None]:
+    """One trial, begun from nothing: its noised score and its micro-batch. Whatever diverges is worse than all else."""
+    found, index = problem.found, state.following
+    secret = noise.stream(Purpose.TUNING, index, b"key").bytes(32)
+    run = problem.runs[setting]
+    options = RunOptions(
+        start=found.start,
+        watch=found.watch,
+        facts=found.facts + _facts(problem),
+        settings=shown_settings(run, command),
+        data_name=found.data_name,
+        state_dir=place / "state",
+        views_at_once=state.views_at_once,
+        console=Console(quiet=True),
+        trial=TuningTrial(problem.tuning, entry, Key.drawn(secret, seeded=noise.seeded), state_dir),
+    )
+    try:
+        done = train(
+            found.task,
+            copy.deepcopy(found.model),
+            private=problem.sides.training,
+            plan=run.plan,
+            out=place / "run",
+            public=found.public,
+            optimizer=run.optimizer,
+            options=options,
+        )
+    except TrainingDivergedError:
+        return -math.inf, None
+    except DposeError as error:  # where it was would tell how far it is
+        raise DposeError(
+            f"a trial could not be finished: {error.what}", fix=error.fix or "start again, and it goes on"
+        ) from error
+    if done.interrupted:
+        raise KeyboardInterrupt
+    score = noised_trial_score(
+        found.task,
+        done.model,
+        problem.sides.scored.data,
+        problem.tuning.score,
+        noise.stream(Purpose.SCORE, index),
+    )
+    taken = json.loads((place / "run" / "config.json").read_text(encoding="utf-8"))["run"]["views_at_once"]
+    return score, int(taken)
+
+
+def _publish(
+    problem: _Problem,
+    state: _State,
+    known: Inherited,
+    work: Path,
+    out: Path,
+    command: str,
+    state_dir: Path | None,
+) -> None:
+    """The best trial's folder as `out`, or first weights where there is none.
+
+    Every file is written anew at one moment: when a trial was taken does not show.
+    """
+    if out.is_dir():
+        out.rmdir()  # empty, as was checked
+    with folder_beside(out) as folder:
+        if state.best is None:
+            _write_default(problem, state, known, folder, command, state_dir)
+        else:
+            _copy(work / f"trial-{state.best}" / "run", folder)
+        keep_head(folder / "ledger.jsonl", state_dir)
+        keep_places(state.id, places_of(problem.runs[state.setting], command), state_dir)
+        note_weights(state.id, _weights_digest(folder), state_dir)
+
+
+def _copy(source: Path, folder: Path) -> None:
+    """The files of `source` in `folder`, with the times of now, of folders too: the old ones are a trial's."""
+    try:
+        for file in sorted(source.rglob("*")):
+            if file.is_file() and not file.name.endswith(".lock"):
+                place = folder / file.relative_to(source)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, place)
+    except OSError as error:
+        raise explain_os_error(error, folder) from error
+
+
+def _write_default(
+    problem: _Problem, state: _State, known: Inherited, folder: Path, command: str, state_dir: Path | None
+) -> None:
+    """A run of no trial: the first weights, which say nothing of the data, under the same statement."""
+    found, bound, run = problem.found, problem.bounds[0], problem.runs[0]
+    model = copy.deepcopy(found.model).eval()
+    config = describe_run(
+        state.id,
+        found.task,
+        model,
+        bound,
+        run.optimizer,
+        state.views_at_once or 1,
+        None,
+        shown_settings(run, command),
+    )
+    statement = run_statement(
+        bound,
+        found.facts + _facts(problem) + DEFAULTED,
+        seeded=False,
+        head="",
+        counted=0,
+        start=known,
+        tuning=problem.tuning,
+    )
+    write_run_folder(
+        folder,
+        model,
+        config,
+        statement,
+        model_card(found.task.name, statement, config),
+        run_id=state.id,
+        first_weights=known.digest,
+        state_dir=state_dir,
+    )
+
+
+def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
+    """Delete the key and everything that was not chosen; then the report."""
+    forget_key(state.id, state_dir)
+    _clear(work)
+    make_report(out, console=console)
+    statement = read_statement(out)
+    assert statement is not None
+    return TunedRun(out, statement)
+
+
+def _work_folder(out: Path, state_dir: Path | None) -> Path:
+    name = hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:32]
+    return state_folder(state_dir) / "tuning" / name
+
+
+def _state_file(work: Path) -> Path:
+    return work / "tuning.json"
+
+
+def _weights_digest(folder: Path) -> str:
+    return file_digest(folder / "model.safetensors")
+
+
+def _remove_trials(work: Path, besides: int | None = None) -> None:
+    for place in work.glob("trial-*"):
+        if besides is None or place.name != f"trial-{besides}":
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _clear(work: Path) -> None:
+    """Everything but the lock: the state last, so that what is left can be found."""
+    _remove_trials(work)
+    _state_file(work).unlink(missing_ok=True)

@@ -1,0 +1,553 @@
+"""Choosing among trials, from a grid to a run folder: one charge, no word of what lost, the same when it goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch.func import functional_call
+
+from dpose.cli import main
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.keys import keys_kept
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.odometer import Budget, RenyiLoss, charges, composed, set_budget
+from dpose.privacy.protected import protect
+from dpose.privacy.sides import split_sides
+from dpose.privacy.tuning import TrialLaw
+from dpose.privacy.verify import verify_run
+from dpose.runs import tasks, trial_score, tune
+from dpose.runs.tasks import PreparedRun, TaskEntry, register_task
+from dpose.runs.trial_score import noised_trial_score
+from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
+from dpose.runs.tune_config import TuningConfig
+from dpose.runs.unit_scores import unit_scores
+from dpose.training import loop as loops
+from dpose.training.first_weights import FirstWeights
+from dpose.training.validation import Validation
+from dpose.units import View, pad_views
+
+QUIET = Console(quiet=True)
+LAW = TrialLaw.parse("geometric:3")
+DELTA = 1e-4
+
+
+class Shades:
+    """`count` pictures of one grey each, three of each person."""
+
+    unit = "image"
+
+    def __init__(self, count, seed=0):
+        self.greys = np.random.default_rng(seed).integers(256, size=count)
+        self.seed = seed
+
+    def __len__(self):
+        return len(self.greys)
+
+    def unit_id(self, index):
+        return f"{self.seed}-{index}"
+
+    def content_hashes(self, index):
+        return (hashlib.sha256(self.unit_id(index).encode()).hexdigest(),)
+
+    def fingerprints(self, index):
+        digest = hashlib.sha256(self.unit_id(index).encode()).digest()
+        return np.frombuffer(digest[:16], np.uint8)[None]
+
+    def subjects(self, index):
+        return (f"{self.seed}-person-{index // 3}",)
+
+    def load(self, index, rng):
+        grey = self.greys[index]
+        return [View(np.full((2, 2, 3), grey, np.uint8), {"bright": np.float32(grey / 255)})]
+
+
+class Meter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(1, 1)
+
+    def forward(self, inputs):
+        return self.line(inputs.float().mean((1, 2, 3))[:, None] / 255)[:, 0]
+
+
+@dataclass(frozen=True)
+class Hits:
+    share: float
+
+    def to_dict(self):
+        return {"metric": "Hits", "main": "near", "unit": "%", "columns": {"near": 100 * self.share}}
+
+
+class HitsMetric:
+    def __init__(self):
+        self.hits = []
+
+    def update(self, outputs, targets):
+        self.hits += ((outputs - targets["bright"]).abs() < 0.1).tolist()
+
+    def compute(self):
+        return Hits(float(np.mean(self.hits)))
+
+
+class TintTask:
+    name = "tint"
+
+    def build_model(self, config=None):
+        return Meter()
+
+    def loss(self, model, params, inputs, targets):
+        return (functional_call(model, dict(params), (inputs,)) - targets["bright"]) ** 2
+
+    def collate(self, units):
+        return pad_views(units)
+
+    def metric(self):
+        return HitsMetric()
+
+
+def prepare(config, console):
+    _, count, seed = config.data.private.split(":")
+    torch.manual_seed(config.seed or 0)
+    watch = None
+    if config.data.watch:
+        watch = Validation(Shades(20, 99), config.data.watch, public=config.data.watch == "shades:20:99")
+    return PreparedRun(
+        config=config,
+        task=TintTask(),
+        model=Meter(),
+        units=Shades(int(count), int(seed)),
+        data_name=config.data.private,
+        title=config.data.private,
+        start=FirstWeights.drawn(),
+        watch=watch,
+    )
+
+
+@pytest.fixture(autouse=True)
+def tint(monkeypatch, tmp_path):
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
+    return register_task(
+        TaskEntry("tint", "image", prepare, scored=None, load=None, explain=lambda config: "explained")
+    )
+
+
+def grid(**changes):
+    values = {
+        "task": "tint",
+        "data": {"private": "shades:600:1"},
+        "plan": {"steps": 6, "expected_batch_size": 100, "clip_norm": 0.5},
+        "optimizer": {"name": "adam", "schedule": "constant", "warmup": 0.0},
+        "grid": {"optimizer": {"lr": [0.2, 1e-6]}, "plan": {"steps": [4, 6]}},
+        **changes,
+    }
+    return TuningConfig.from_dict(values, epsilon=8.0, delta=DELTA)
+
+
+def files_of(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def alone_of(statement):
+    """Epsilon of the run that was chosen, had it been the only one."""
+    return epsilon(statement.events, DELTA, accountant=Accountant.RDP)
+
+
+def fixed(monkeypatch, count):
+    """So many trials, whatever the law says: what the rest does must not depend on how they came about."""
+    monkeypatch.setattr(TrialLaw, "draw", lambda self, stream: count)
+
+
+# --- the whole -------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path, monkeypatch):
+    fixed(monkeypatch, 5)
+    out = tmp_path / "tuned"
+    done = tune_runs(grid(), LAW, out, QUIET, command="dpose tune --config /secret/grid.yaml")
+    found = verify_run(out)
+    statement = found.statement
+    assert statement == done.statement
+    assert statement.epsilon == statement.tuning.epsilon(DELTA) <= 8.0
+    assert found.spent == statement.epsilon
+    assert alone_of(statement) < 0.8 * statement.epsilon
+    assert any("secret number of trials (geometric:3)" in line for line in found.lines)
+    assert statement.tuning.scored + statement.n == 600
+    assert "How it was chosen:" in (out / "README.md").read_text()
+    assert "private selection" in (out / "report.html").read_text()
+    assert "/secret" not in (out / "config.json").read_text()
+
+    (entry,) = charges()
+    assert entry.what == "tuning"
+    assert entry.events == (RenyiLoss(statement.tuning.curve()),)
+    assert statement.epsilon <= composed([entry], DELTA) <= 1.05 * statement.epsilon  # the sides' curves cross
+    many = composed([entry] * 2, DELTA)
+    assert statement.epsilon < many < 2 * statement.epsilon
+    other = replace(entry, id="0" * 32, events=statement.events)
+    both = composed([entry, other], DELTA)
+    assert composed([entry], DELTA) < both < statement.epsilon + alone_of(statement)
+    assert composed([entry, replace(other, events=())], DELTA) == math.inf
+    assert both < composed([entry, replace(other, relation=Relation.REPLACE)], DELTA) < math.inf
+    # a later run that starts from these weights is told where they are from
+    assert entry.weights == (hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),)
+
+
+def test_the_better_setting_wins(tmp_path, monkeypatch):
+    fixed(monkeypatch, 12)
+    monkeypatch.setattr(tune, "below", lambda count, stream: stream.bytes(1)[0] % count)
+    out = tmp_path / "tuned"
+    tune_runs(grid(), LAW, out, QUIET)
+    run = json.loads((out / "config.json").read_text())["run"]
+    assert run["optimizer"]["lr"] == 0.2  # the other one learns nothing
+    (kept,) = (Path(tmp_path) / "state-home" / "dpose" / "runs").glob("*.json")
+    assert json.loads(kept.read_text())["settings"]["optimizer"]["lr"] == 0.2
+
+
+def test_nothing_is_told_of_what_lost(tmp_path, monkeypatch, capsys):
+    """One trial and seven leave the same files and the same words."""
+    left, said = [], []
+    for count in (1, 7):
+        fixed(monkeypatch, count)
+        home, out = tmp_path / f"home-{count}", tmp_path / str(count) / "tuned"
+        monkeypatch.setenv("XDG_STATE_HOME", str(home))
+        monkeypatch.setattr(tune, "below", lambda count, stream: 0)
+        tune_runs(grid(), LAW, out, Console(force_terminal=False, width=200))
+        said.append(capsys.readouterr().out)
+        names = {path.name for path in (home / "dpose" / "tuning").rglob("*")}
+        (entry,) = charges()
+        left.append(
+            (
+                files_of(out),
+                sorted(len(list(p.parents)) for p in (home / "dpose").rglob("*.json")),
+                {name for name in names if len(name) != 32},
+                [line.split(",")[0] for line in (out / "log.jsonl").read_text().splitlines()],
+                keys_kept(),
+                len(list((home / "dpose" / "account").glob("*.json"))),
+                entry.events,
+            )
+        )
+    assert left[0] == left[1]
+    assert left[0][2] == {".lock"}
+    assert said[0] == said[1]
+    assert "trial" in said[0]
+
+
+def test_no_file_has_the_time_of_its_trial(tmp_path, monkeypatch):
+    fixed(monkeypatch, 1)
+    out, real, before = tmp_path / "tuned", tune._publish, []
+
+    def publish(problem, state, known, work, *args):
+        for path in work.rglob("*"):
+            os.utime(path, (1e9, 1e9))
+        before.append(time.time())
+        real(problem, state, known, work, *args)
+
+    monkeypatch.setattr(tune, "_publish", publish)
+    tune_runs(grid(), LAW, out, QUIET)
+    times = [path.stat().st_mtime for path in (out, *out.rglob("*"))]
+    assert len(times) > 8
+    assert min(times) >= before[0] - 1
+
+
+def test_no_trial_returns_the_first_weights_under_the_same_price(tmp_path, monkeypatch):
+    law, out = TrialLaw.parse("poisson:3"), tmp_path / "tuned"
+    fixed(monkeypatch, 0)
+    done = tune_runs(grid(), law, out, QUIET)
+    statement = verify_run(out).statement
+    assert statement.epsilon == statement.tuning.epsilon(DELTA)
+    assert any("first weights, untrained" in caveat for caveat in done.statement.caveats)
+    assert len(charges()) == 1
+    assert keys_kept() == []
+
+
+def test_trials_that_diverge_lose_and_are_not_told(tmp_path, monkeypatch):
+    fixed(monkeypatch, 3)
+    taken = []
+
+    def diverging(self, *args):
+        taken.append(1)
+        raise loops.TrainingDivergedError("training diverged at step 1")
+
+    monkeypatch.setattr(loops.Loop, "_step", diverging)
+    out = tmp_path / "tuned"
+    tune_runs(grid(), LAW, out, QUIET)
+    assert len(taken) == 3
+    assert any("none came to an end" in caveat for caveat in verify_run(out).statement.caveats)
+
+
+# --- stopped, and on -------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Stands for kill -9."""
+
+
+@pytest.mark.parametrize("when", [1, 7, 13, "score", "publish", "clear"])
+def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, monkeypatch, when):
+    key = Key.fresh()
+    monkeypatch.setattr(tune.Key, "fresh", classmethod(lambda cls: key))
+    config = grid(grid={"optimizer": {"lr": [0.2, 0.1]}})
+    fixed(monkeypatch, 4)
+
+    def weights(home, out, kill):
+        monkeypatch.setenv("XDG_STATE_HOME", str(home))
+        if kill is not None:
+            with monkeypatch.context() as planted:
+                plant(planted, kill)
+                with pytest.raises(Killed):
+                    tune_runs(config, LAW, out, QUIET)
+        tune_runs(config, LAW, out, QUIET)
+        assert keys_kept() == []
+        assert len(charges()) == 1
+        assert not list((home / "dpose" / "tuning").rglob("trial-*"))
+        assert verify_run(out).statement.tuning
+        return (out / "model.safetensors").read_bytes()
+
+    def plant(planted, kill):
+        steps = iter(range(10_000))
+        real = loops.Loop._step
+
+        def step(self, *args):
+            if next(steps) == kill:
+                raise Killed
+            return real(self, *args)
+
+        def killed(*args, **how):
+            raise Killed
+
+        if isinstance(kill, int):
+            planted.setattr(loops.Loop, "_step", step)
+        else:
+            name = {"score": "noised_trial_score", "publish": "keep_places", "clear": "_clear"}[kill]
+            planted.setattr(tune, name, killed)
+
+    whole = weights(tmp_path / "a", tmp_path / "one" / "tuned", None)
+    assert weights(tmp_path / "b", tmp_path / "two" / "tuned", when) == whole
+
+
+def test_ctrl_c_stops_between_steps_and_the_same_command_goes_on(tmp_path, monkeypatch):
+    fixed(monkeypatch, 2)
+    out = tmp_path / "tuned"
+    with monkeypatch.context() as planted:
+        planted.setattr(loops.Loop, "run", lambda self, log, ledger: loops.Ended.ASKED)
+        with pytest.raises(KeyboardInterrupt):
+            tune_runs(grid(), LAW, out, QUIET)
+    assert not out.exists()
+    (before,) = charges()
+    assert keys_kept() == [before.id]
+    with pytest.raises(DposeError, match="began with other settings or data"):
+        tune_runs(grid(data={"private": "shades:600:2"}), LAW, out, QUIET)
+    with pytest.raises(DposeError, match="began with other settings or data"):
+        tune_runs(grid(), TrialLaw.parse("geometric:4"), out, QUIET)
+    tune_runs(grid(), LAW, out, QUIET)
+    assert [entry.id for entry in charges()] == [before.id]
+
+
+def test_one_that_is_given_up_leaves_no_key_and_stays_charged(tmp_path, monkeypatch):
+    out = tmp_path / "tuned"
+    assert "no unfinished choice" in discard_tuning(out)
+    with monkeypatch.context() as planted:
+        planted.setattr(loops.Loop, "run", lambda self, log, ledger: loops.Ended.ASKED)
+        with pytest.raises(KeyboardInterrupt):
+            tune_runs(grid(), LAW, out, QUIET)
+    assert "stays taken" in discard_tuning(out)
+    assert keys_kept() == []
+    assert len(charges()) == 1
+    fixed(monkeypatch, 1)
+    tune_runs(grid(), LAW, out, QUIET)  # another number of trials is another choice, and is paid for
+    assert len(charges()) == 2
+
+
+def test_a_budget_refuses_before_anything_is_trained(tmp_path, monkeypatch):
+    whole = protect(Shades(600, 1))
+    set_budget(Budget(4.0, DELTA, "shades", whole.identity.marks))
+    monkeypatch.setattr(tune, "_trials", None)
+    with pytest.raises(DposeError, match="would be passed"):
+        tune_runs(grid(), LAW, tmp_path / "tuned", QUIET)
+    assert charges() == []
+
+
+# --- the mechanism of one trial --------------------------------------------------------------------------------------
+
+
+def test_settings_keys_and_noise_of_trials_are_apart(tmp_path, monkeypatch):
+    fixed(monkeypatch, 6)
+    seen, scores = [], []
+    real_train, real_score = tune.train, tune.noised_trial_score
+
+    def train(*args, **how):
+        seen.append((how["options"].trial.key.secret, how["optimizer"].lr, how["plan"].steps))
+        assert not how["options"].trial.key.seeded
+        assert how["plan"].noise_multiplier is not None
+        return real_train(*args, **how)
+
+    def score(task, model, units, event, stream):
+        found = real_score(task, model, units, event, stream)
+        scores.append(found - np.mean(unit_scores(task, model, units)))
+        return found
+
+    monkeypatch.setattr(tune, "train", train)
+    monkeypatch.setattr(tune, "noised_trial_score", score)
+    tune_runs(grid(), LAW, tmp_path / "tuned", QUIET)
+    assert len({secret for secret, _, _ in seen}) == 6
+    assert len({round(noise, 12) for noise in scores}) == 6
+    assert all(noise != 0 for noise in scores)
+
+
+def test_the_score_has_the_noise_that_is_paid_for(monkeypatch):
+    units, model, event = Shades(90), Meter(), Event(1.0, 3.0, 1, 1 / 90)
+    shares = unit_scores(TintTask(), model, units)
+    assert len(shares) == 90
+    monkeypatch.setattr(trial_score, "unit_scores", lambda *args: shares)
+    noise = AesNoise(Key.from_seed(3))
+    found = [
+        noised_trial_score(TintTask(), model, units, event, noise.stream(Purpose.SCORE, i))
+        for i in range(400)
+    ]
+    assert np.mean(found) == pytest.approx(np.mean(shares), abs=4 * 3 / 90 / 20)
+    assert np.std(found) == pytest.approx(3 / 90, rel=0.15)
+    with pytest.raises(ValueError, match="moves by more"):
+        noised_trial_score(
+            TintTask(), model, units, replace(event, sensitivity=1 / 180), noise.stream(Purpose.SCORE, 999)
+        )
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -5.0, 250.0, 60.0])
+def test_a_unit_moves_the_score_by_no_more_than_one_nth_whatever_its_metric_says(monkeypatch, value):
+    class Odd:
+        def update(self, outputs, targets):
+            pass
+
+        def compute(self):
+            found = Hits(0.0)
+            object.__setattr__(found, "to_dict", lambda: {"main": "x", "unit": "%", "columns": {"x": value}})
+            return found
+
+    monkeypatch.setattr(TintTask, "metric", lambda self: Odd())
+    shares = unit_scores(TintTask(), Meter(), Shades(5))
+    assert all(0 <= share <= 1 for share in shares)
+    expected = {None: 0.0, -5.0: 0.0, 250.0: 1.0, 60.0: 0.6}.get(value, 0.0)
+    assert shares.tolist() == [expected] * 5
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.9])
+def test_sides_share_nobody_and_depend_on_names_alone(share):
+    units = Shades(300, 4)
+    whole = protect(units)
+    sides = split_sides(whole, share)
+    one, other = sides.training, sides.scored
+    assert one.identity.units + other.identity.units == 300
+    assert not np.isin(one.identity.marks, other.identity.marks).any()
+    people = [{data.subjects(i) for i in range(len(data))} for data in (one.data, other.data)]
+    assert not people[0] & people[1]
+    assert share * 300 <= other.identity.units < share * 300 + 3
+
+    # other pictures under the same names fall on the same sides
+    changed = Shades(300, 4)
+    changed.greys = 255 - changed.greys
+    again = split_sides(protect(changed), share).scored.data
+    assert [again.unit_id(i) for i in range(len(again))] == [
+        other.data.unit_id(i) for i in range(len(other.data))
+    ]
+
+
+def test_sides_are_two():
+    units = Shades(3)  # all of one person
+    with pytest.raises(DposeError, match="nothing is left"):
+        split_sides(protect(units), 0.5)
+
+
+# --- the grid --------------------------------------------------------------------------------------------------------
+
+
+def test_a_grid_is_all_combinations_and_the_noise_makes_them_cost_the_same():
+    config = grid()
+    assert [dict(setting) for setting in config.settings] == [
+        {"optimizer.lr": lr, "plan.steps": steps} for lr in ("0.2", "1e-06") for steps in ("4", "6")
+    ]
+    assert [(run.optimizer.lr, run.plan.steps) for run in config.runs] == [
+        (lr, steps) for lr in (0.2, 1e-6) for steps in (4, 6)
+    ]
+    assert {run.plan.epsilon for run in config.runs} == {8.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"grid": None}, "no grid"),
+        ({"grid": {"data": {"private": ["a", "b"]}}}, "reaches into"),
+        ({"grid": {"plan": {"epsilon": [1, 2]}}}, "same for every trial"),
+        ({"grid": {"optimizer": {"lr": 0.1}}}, "needs a list"),
+        ({"grid": {"optimizer": {"lr": [0.1, 0.1]}}}, "twice"),
+        ({"grid": {"optimizer": {"lrr": [0.1]}}}, "lrr"),
+        ({"grid": {"plan": {"method": ["dp-sgd", "non-private"]}}}, "does not protect whole units"),
+        ({"grid": {"plan": {"method": ["fdp-sgd"]}}}, "does not protect whole units"),
+        ({"grid": {"plan": {"steps": list(range(1, 1002))}}}, "at most 1,000"),
+        ({"seed": 3}, "seed"),
+        ({"recipe": "recommended"}, "recipe"),
+        ({"plan": {"accountant": "pld"}}, "no bound by PLD"),
+        ({"plan": {"relation": "replace", "accountant": "rdp"}}, "no bound for replace"),
+        ({"plan": {"relation": "add-or-remove", "nominal_units": 600}}, "no bound for add-or-remove"),
+        ({"score_share": 1.0}, "score_share"),
+        ({"plan": "dp-sgd"}, "no keys and values"),
+    ],
+)
+def test_what_cannot_be_chosen_from_is_refused_in_a_line(changes, said):
+    with pytest.raises(DposeError, match=said) as caught:
+        grid(**changes)
+    assert "\n" not in caught.value.line()
+
+
+def test_several_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tune, "process_group", lambda: SimpleNamespace(count=2))
+    with pytest.raises(DposeError, match="takes one process"):
+        tune_runs(grid(), LAW, tmp_path / "a", QUIET)
+    assert charges() == []
+
+
+def test_private_data_are_not_watched(tmp_path):
+    with pytest.raises(DposeError, match="outside the price"):
+        tune_runs(grid(data={"private": "shades:600:1", "watch": "held-out"}), LAW, tmp_path / "a", QUIET)
+    assert charges() == []
+
+
+def test_curves_show_no_epsilon_of_one_trial(tmp_path, monkeypatch):
+    fixed(monkeypatch, 1)
+    out = tmp_path / "tuned"
+    tune_runs(grid(data={"private": "shades:600:1", "watch": "shades:20:99"}), LAW, out, QUIET)
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    scores = [line for line in lines if line["type"] == "score"]
+    assert scores
+    assert all(line["epsilon"] is None for line in scores)
+
+
+def test_what_it_would_cost_is_told_beforehand(capsys):
+    Console(width=200).print(explain_tuning(grid(), LAW, QUIET))
+    said = capsys.readouterr().out
+    assert "geometric:3, 3 in expectation" in said
+    assert "about 480 units and is scored on about 120" in said
+    assert "together cost" in said
+    assert charges() == []
+
+
+def test_the_command_says_what_is_missing(tmp_path, capsys):
+    assert main(["tune", "--out", str(tmp_path / "a")]) == 2
+    assert "needs a grid" in capsys.readouterr().err
+    file = tmp_path / "grid.yaml"
+    file.write_text("data: {private: synthetic:ward}\ngrid: {optimizer: {lr: [0.1]}}\n")
+    assert main(["tune", "--config", str(file), "--out", str(tmp_path / "a"), "--delta", "1e-5"]) == 2
+    assert "epsilon" in capsys.readouterr().err
+    assert Fraction(3) == LAW.mean
