@@ -1,4 +1,4 @@
-"""The account of private data, as a terminal shows it: what has read them, what it took, and what is left of a budget."""
+"""The account of private data, as a terminal shows it: what has read them, what it took, and what is left."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def marks_of_file(file: Path) -> Marks:
         DposeError: it cannot be read, or is no picture or video.
     """
     from dpose.media.images import IMAGE_SUFFIXES, read_image
-    from dpose.media.video import VIDEO_SUFFIXES, read_frames
+    from dpose.media.video import VIDEO_SUFFIXES
     from dpose.pose.data.units import pixel_hash
 
     if file.suffix.lower() in IMAGE_SUFFIXES:
@@ -180,12 +180,12 @@ def answer_lines(answer: Answer) -> list[str]:
         )
         lines.append(f"{of}: no bound ({counted}).{rest}")
     elif answer.together:
-        said = f"{of}: epsilon {upper(answer.epsilon)} at {at} of the picture that gave most"
+        said = f"{of}: epsilon {upper(answer.epsilon)} at {at}"
         if upper(answer.together) != upper(answer.epsilon):
-            said += f"; {upper(answer.together)} if all had read the same one"
+            said += f" of the picture that gave most; {upper(answer.together)} if all had read the same one"
         lines.append(f"{said}.")
     else:
-        lines.append(f"{of}: nothing with a guarantee has read them.")
+        lines.append(f"{of}: nothing with a bound has read them.")
     if answer.scores:
         lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")
     return lines

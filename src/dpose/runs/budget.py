@@ -1,4 +1,4 @@
-"""Budgets of private data, for whoever sets them: the data read, the budget set or lifted, and how it stands in words."""
+"""Budgets of private data, for whoever sets them: set or lifted by reading the data, and how they stand in words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpose.privacy.odometer import (
     what_fits,
 )
 from dpose.privacy.rounding import as_given, upper
-from dpose.runs.spending import told_neighbours
+from dpose.runs.spending import PLANNED, told_neighbours
 
 EXAMPLE = Event(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)
 """What is told to fit where nothing like it was charged before: steps of `EXAMPLE_BATCH` at this noise."""
@@ -105,10 +105,10 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
             f"{said}what is spent has no bound: {counted}.",
             "Nothing more is let in until it is lifted.",
         ]
-    said += f"{upper(state.epsilon)} is spent"
+    said += f"{upper(state.epsilon)} is spent by the count of its filter, {upper(state.fixed)} {PLANNED}"
     if state.closed:
         return [f"{said}, by one charge that it was just large enough for: nothing more is let in."]
-    lines = [f"{said} ({upper(state.used, places=0, times=100)} % of what its filter lets in)."]
+    lines = [f"{said} ({upper(state.used, places=0, times=100)} % of what it lets in is used)."]
     if state.level:
         lines.append(
             "WARNING: all of it is used; what comes next is refused."

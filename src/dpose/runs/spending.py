@@ -177,11 +177,8 @@ def answered(
     at = delta_of(entries, delta)
     found: list[Spent] = []
     for one in asked:
-        if marks is None:
-            spent = spent_by(entries, one, at, where)
-        else:
-            spent = spent_on(marks, one, at, where=where, same=same)
-        found.append(spent)
+        by_marks = None if marks is None else spent_on(marks, one, at, where=where, same=same)
+        found.append(by_marks or spent_by(entries, one, at, where))
     sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
     return tuple(
         Answer(s.asked, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores)
@@ -264,7 +261,7 @@ def picture_of(
     states = tuple(budget_states(marks, where))
     whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
     wanted = tuple(asked) or tuple(dict.fromkeys((*relations_of(entries), Asked(whole, Relation.REPLACE))))
-    answers = []
+    answers: list[Answer] = []
     for one in wanted:
         if one.unit != "subject":
             answers += answered(entries, [one], delta, marks, where, same=True)

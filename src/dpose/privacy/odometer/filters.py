@@ -58,6 +58,9 @@ SLACK = 1e-9
 LEVELS = (50, 80, 100)
 """Per cent of a budget at which its owner is told."""
 
+EXAMPLES = 3
+"""Of what would fit: so many, of the newest kinds."""
+
 Cost = tuple[float, float]
 """Renyi divergence at the budget's order, and the probability that it does not hold."""
 
@@ -468,7 +471,7 @@ def _what_fits(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
     if not said:
         return ""
     rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
-    return f"at epsilon {rest} left: {', or '.join(dict.fromkeys(said))}"
+    return f"at epsilon {rest} left: {', or '.join(list(dict.fromkeys(said))[-EXAMPLES:])}"
 
 
 def _fitting(asked: Asked, left: float, order: float, charge: Charge, event: ChargedEvent) -> str:
