@@ -161,7 +161,7 @@ def cells_within(account: Transaction, set_id: int) -> list[PictureCell]:
 
 def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset[int]]:
     """The sets that the pictures of each cell are in."""
-    wanted = [cell for cell in cells if cell]
+    wanted = frozenset(cells)
     found = account.rows(
         "WITH RECURSIVE above(id) AS (SELECT id FROM cells WHERE id IN ({each}) UNION "
         "SELECT cells.parent FROM cells JOIN above ON cells.id = above.id) "
@@ -171,7 +171,7 @@ def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset
     chains: dict[int, frozenset[int]] = {0: frozenset()}
     for cell, parent, set_id in found:
         chains[int(cell)] = chains[int(parent)] | {int(set_id)}
-    return {cell: chains[cell] for cell in (*wanted, 0)}
+    return {cell: chains[cell] for cell in wanted}
 
 
 def check_sets(account: Transaction, say: Callable[[int], None] = lambda done: None) -> str:

@@ -109,7 +109,7 @@ def check_budgets(entry: Charge, where: Where = None) -> None:
         DposeError: it would; says what is spent and what would be.
     """
     try:
-        with opened(where).transaction() as account:
+        with opened(where).transaction(make=False) as account:
             _reserve(account, entry, checked=True)
             raise _DryRunError
     except _DryRunError:
@@ -405,10 +405,10 @@ class _Remembered:
         return self._old[name]
 
     def keep(self, where: Where) -> None:
-        """Write what is new."""
+        """Write what is new, where there is an account."""
         if not self._new:
             return
-        with opened(where).transaction() as account:
+        with opened(where).transaction(make=False) as account:
             for digest, value in self._new.items():
                 account.run(
                     "INSERT INTO compositions (digest, value, mac) VALUES (:digest, :value, :mac) "
