@@ -229,6 +229,20 @@ def readers(marks: Marks, where: Where = None) -> list[Charge]:
         return _touching_sets(history(account).charges.values(), sets_of(account, marks))
 
 
+def read_with(entry: Charge, where: Where = None) -> list[Charge]:
+    """The charges that read any picture that `entry`, of this account, read; itself among them, oldest first.
+
+    One that took some of them to be public comes without its events: nothing bounds what it tells of those.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    own = ",".join(map(str, sorted(entry.stored.sets))) if entry.stored else ""
+    with opened(where).transaction(write=False) as account:
+        met = account.rows("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=own)
+        return _touching_sets(history(account).charges.values(), frozenset(int(row[0]) for row in met))
+
+
 def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
     """Those of `entries` that read any of the pictures `marks`: told by the account for those that it holds.
 
