@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from rich.text import Text
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where, marks_of
-from dpose.privacy.odometer.store import opened
+from dpose.privacy.odometer.store import VARIABLE, opened
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.budget import budget_lines, marks_of_data
 from dpose.runs.spending import (
@@ -50,6 +51,7 @@ def account_of(
     Raises:
         DposeError: the data or the account cannot be read.
     """
+    check_there(where)
     if data is None:
         with console.status("reading the account"):
             found = datasets(delta, asked, where)
@@ -81,6 +83,7 @@ def account_of_picture(
     Raises:
         DposeError: the file or the account cannot be read.
     """
+    check_there(where)
     with console.status("reading the file"):
         marks = marks_of_file(file)
     with console.status("reading the account"):
@@ -115,6 +118,18 @@ def marks_of_file(file: Path) -> Marks:
         str(file),
         f"give one of {', '.join((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))}",
     )
+
+
+def check_there(where: Where = None) -> None:
+    """Refuse to tell of an account that is named and not there: that nothing is spent would be a wrong answer.
+
+    Raises:
+        DposeError: it is a file that does not exist.
+    """
+    store = opened(where)
+    named = where is not None or VARIABLE in os.environ
+    if named and store.file is not None and not store.file.exists():
+        raise DposeError("there is no account here", store.name, "see that its name is right")
 
 
 def _shown(one: Dataset, where: Where) -> RenderableType:

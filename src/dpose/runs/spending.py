@@ -27,6 +27,7 @@ from dpose.privacy.odometer import (
     BudgetState,
     Charge,
     Marks,
+    PureLoss,
     Spent,
     Where,
     budget_states,
@@ -37,6 +38,7 @@ from dpose.privacy.odometer import (
     spent_on,
     unbounded,
 )
+from dpose.privacy.odometer.records import restated
 
 DELTA = 1e-5
 """At which epsilon is told where nothing names a delta."""
@@ -319,9 +321,17 @@ def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[Line, ...]
         found.setdefault(key, []).append(entry)
     firsts = [alike[0] for alike in found.values()]
     claims = [e for e in firsts if e.events and e.what != EVALUATION]
-    told = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in claims], where)
-    own = {e.id: value for e, value in zip(claims, told, strict=True)}
+    own = {e.id: pure for e in claims if not e.delta and (pure := _pure(e)) is not None}
+    left = [e for e in claims if e.id not in own]
+    told = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
+    own |= {e.id: value for e, value in zip(left, told, strict=True)}
     return tuple(Line(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
+
+
+def _pure(entry: Charge) -> float | None:
+    """What a charge of pure losses claims without any delta; None where it has other events."""
+    pure = [event for event in restated(entry, own_neighbours(entry)) if isinstance(event, PureLoss)]
+    return math.fsum(event.epsilon for event in pure) if len(pure) == len(entry.events) else None
 
 
 def own_neighbours(entry: Charge) -> Asked:

@@ -26,7 +26,7 @@ from dpose.privacy.rounding import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
-from dpose.runs.account import answer_lines, marks_of_file, row_of
+from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of
 from dpose.runs.budget import budget_lines, marks_of_data
 from dpose.runs.report.record import RunRecord
 from dpose.runs.spending import (
@@ -85,6 +85,7 @@ def write_account_page(
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise DposeError("is no name of a page", str(path), "name it .html")
+    check_there(where)
     if picture is not None:
         found: tuple[Dataset, ...] = (picture_of(picture.name, marks_of_file(picture), delta, asked, where),)
     elif data is not None:
@@ -172,7 +173,7 @@ def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[
 def _left(state: BudgetState) -> tuple[Block, ...]:
     limit = state.budget
     first, *rest = budget_lines(state)
-    numbers = [("budget", as_given(limit.epsilon)), ("delta", as_given(limit.delta))]
+    numbers = [("budget", as_given(limit.epsilon))]
     if not state.unbounded:
         left = 0.0 if state.closed else max(0.0, limit.epsilon - state.epsilon)
         numbers += [("spent", upper(state.epsilon)), ("left", lower(left))]
