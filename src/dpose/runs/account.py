@@ -20,8 +20,8 @@ from dpose.runs.budget import budget_lines, marks_of_data
 from dpose.runs.spending import (
     PLANNED,
     Answer,
-    Dataset,
-    Line,
+    ChargeLine,
+    DataSpending,
     dataset_of,
     datasets,
     lines_of,
@@ -132,7 +132,7 @@ def check_there(where: Where = None) -> None:
         raise DposeError("there is no account here", store.name, "see that its name is right")
 
 
-def _shown(one: Dataset, where: Where) -> RenderableType:
+def _shown(one: DataSpending, where: Where) -> RenderableType:
     lines = lines_of(one.entries, where)
     said = [line for answer in one.answers for line in answer_lines(answer)] if one.entries else []
     if one.entries:
@@ -158,7 +158,7 @@ def _shown(one: Dataset, where: Where) -> RenderableType:
     return Group(table, text)
 
 
-def row_of(line: Line) -> tuple[str, ...]:
+def row_of(line: ChargeLine) -> tuple[str, ...]:
     """When, what, for which neighbours, epsilon, delta and state of charges told in one line."""
     entry = line.entry
     what = entry.what if line.count == 1 else f"{line.count:,} x {entry.what}"
@@ -173,7 +173,7 @@ def row_of(line: Line) -> tuple[str, ...]:
     )
 
 
-def _own_neighbours(line: Line) -> str:
+def _own_neighbours(line: ChargeLine) -> str:
     entry = line.entry
     if entry.unit != PIXEL:
         return f"{entry.unit}, {entry.relation.value}"

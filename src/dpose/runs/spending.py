@@ -34,7 +34,7 @@ from dpose.privacy.odometer import (
     composed_each,
     groups,
     readers,
-    spent_by,
+    spent_among,
     spent_on,
     unbounded,
 )
@@ -70,7 +70,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Dataset:
+class DataSpending:
     """Pictures that were read together, by one charge or by several that share some.
 
     Attributes:
@@ -180,7 +180,7 @@ def answered(
     found: list[Spent] = []
     for one in asked:
         by_marks = None if marks is None else spent_on(marks, one, at, where=where, same=same)
-        found.append(by_marks or spent_by(entries, one, at, where))
+        found.append(by_marks or spent_among(entries, one, at, where))
     sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
     return tuple(
         Answer(s.asked, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores)
@@ -194,7 +194,7 @@ def _bounded(spent: Spent) -> list[Charge]:
 
 def datasets(
     delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
-) -> tuple[Dataset, ...]:
+) -> tuple[DataSpending, ...]:
     """All that the account holds, by what was read together; pictures that were only released, by their folders.
 
     Args:
@@ -216,20 +216,20 @@ def datasets(
         entries.sort(key=lambda entry: entry.stored.seq if entry.stored else 0)
         mine = tuple(state for state in states if state.sets & sets_read(entries))
         answers = answered(entries, asked or relations_of(entries, mine), delta, where=where)
-        found.append(Dataset(names_of(entries), tuple(entries), answers, mine))
+        found.append(DataSpending(names_of(entries), tuple(entries), answers, mine))
     shown = {id(state) for one in found for state in one.budgets}
     for state in states:  # a budget of pictures that nothing has read yet
         if id(state) not in shown:
             at = delta or state.budget.delta
             found.append(
-                Dataset(state.budget.data, (), (Answer(state.budget.asked, at, 0.0, 0.0),), (state,))
+                DataSpending(state.budget.data, (), (Answer(state.budget.asked, at, 0.0, 0.0),), (state,))
             )
     return tuple(found)
 
 
 def dataset_of(
     name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
-) -> Dataset:
+) -> DataSpending:
     """What the pictures `marks` have been spent for: `datasets`, of them alone.
 
     Raises:
@@ -238,12 +238,12 @@ def dataset_of(
     entries = tuple(readers(marks, where))
     states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
     answers = answered(entries, asked or relations_of(entries, states), delta, marks, where)
-    return Dataset(name, entries, answers, tuple(states))
+    return DataSpending(name, entries, answers, tuple(states))
 
 
 def picture_of(
     name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
-) -> Dataset:
+) -> DataSpending:
     """What one picture or clip has been spent for, and where people are known, its people.
 
     The account does not know who is on it. Where a run that read it was for each subject, all that touches any picture
@@ -272,7 +272,7 @@ def picture_of(
         near = [e for group in groups(where) if any(m.id in ids for m in group) for e in group]
         counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
         answers += answered(tuple(counted.values()), [one], delta, where=where)
-    return Dataset(name, entries, tuple(answers), states)
+    return DataSpending(name, entries, tuple(answers), states)
 
 
 def sets_read(entries: Iterable[Charge]) -> frozenset[int]:
@@ -292,7 +292,7 @@ def names_of(entries: Sequence[Charge]) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChargeLine:
     """Charges that are told in one line: alike in all that it shows.
 
     Attributes:
@@ -306,7 +306,7 @@ class Line:
     epsilon: float
 
 
-def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[Line, ...]:
+def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:
     """`entries` by lines, oldest first: a folder of pictures that was released at once is one line.
 
     Raises:
@@ -325,7 +325,7 @@ def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[Line, ...]
     left = [e for e in claims if e.id not in own]
     told = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
     own |= {e.id: value for e, value in zip(left, told, strict=True)}
-    return tuple(Line(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
+    return tuple(ChargeLine(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
 
 
 def _pure(entry: Charge) -> float | None:

@@ -58,7 +58,7 @@ from dpose.privacy.odometer.reservations import (
     read_with,
     readers,
     reserve_all,
-    spent_by,
+    spent_among,
     spent_on,
     touching,
 )
@@ -103,7 +103,7 @@ __all__ = [
     "readers",
     "reserve_all",
     "set_budget",
-    "spent_by",
+    "spent_among",
     "spent_on",
     "touching",
     "unbounded",

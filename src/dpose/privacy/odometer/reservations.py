@@ -336,7 +336,7 @@ def spent_on(
     return spent
 
 
-def spent_by(entries: Sequence[Charge], asked: Asked, delta: float, where: Where = None) -> Spent:
+def spent_among(entries: Sequence[Charge], asked: Asked, delta: float, where: Where = None) -> Spent:
     """What stored charges have spent together, and nothing else: of the picture that has spent the most.
 
     Args:

@@ -31,7 +31,7 @@ from dpose.runs.budget import budget_lines, marks_of_data
 from dpose.runs.report.record import RunRecord
 from dpose.runs.spending import (
     PLANNED,
-    Dataset,
+    DataSpending,
     answered,
     dataset_of,
     datasets,
@@ -87,7 +87,9 @@ def write_account_page(
         raise DposeError("is no name of a page", str(path), "name it .html")
     check_there(where)
     if picture is not None:
-        found: tuple[Dataset, ...] = (picture_of(picture.name, marks_of_file(picture), delta, asked, where),)
+        found: tuple[DataSpending, ...] = (
+            picture_of(picture.name, marks_of_file(picture), delta, asked, where),
+        )
     elif data is not None:
         found = (dataset_of(data, marks_of_data(data, console, limit), delta, asked, where),)
     else:
@@ -97,7 +99,7 @@ def write_account_page(
     return written
 
 
-def account_report(found: Sequence[Dataset], where: Where = None) -> Report:
+def account_report(found: Sequence[DataSpending], where: Where = None) -> Report:
     """A page of datasets and what they have given.
 
     Raises:
@@ -118,7 +120,7 @@ def account_report(found: Sequence[Dataset], where: Where = None) -> Report:
     )
 
 
-def dataset_blocks(one: Dataset, where: Where = None, *, titles: bool = True) -> tuple[Block, ...]:
+def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = True) -> tuple[Block, ...]:
     """What one dataset has given: what is left of budgets, the figures, the chart, the artefacts.
 
     Args:
@@ -165,7 +167,12 @@ def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[
             if others
             else "Nothing else that the account knows of has read these pictures."
         )
-        return (lead, *dataset_blocks(Dataset("", entries, answers), where, titles=False), PARALLEL, FILTER)
+        return (
+            lead,
+            *dataset_blocks(DataSpending("", entries, answers), where, titles=False),
+            PARALLEL,
+            FILTER,
+        )
     except DposeError as error:
         return (f"The account could not be read when this page was written: {error.what}.",)
 
@@ -183,7 +190,7 @@ def _left(state: BudgetState) -> tuple[Block, ...]:
     )
 
 
-def _chart(one: Dataset, where: Where) -> Figure | None:
+def _chart(one: DataSpending, where: Where) -> Figure | None:
     """Epsilon after each artefact, for the first neighbours for which something has a bound."""
     asked = [state.budget.asked for state in one.budgets] + [answer.asked for answer in one.answers]
     of = {answer.asked: answer for answer in one.answers}
