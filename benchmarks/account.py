@@ -87,10 +87,23 @@ def race(where: Where, processes: int, attempts: int, kills: int, epsilon: float
     set_budget(Budget(epsilon, DELTA, "bench", PICTURES), where)
     command = [sys.executable, __file__, "--racer", str(where), "--attempts", str(attempts // processes)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
-    rng = random.Random(SEED)
-    for process in running[:kills]:
-        threading.Timer(rng.uniform(2, 6), process.send_signal, [signal.SIGKILL]).start()
-    lines = [line.split() for process in running for line in process.communicate()[0].splitlines()]
+    rng, lines = random.Random(SEED), list[list[str]]()
+
+    def listen(process: subprocess.Popen[str], after: int) -> None:
+        assert process.stdout is not None
+        for count, line in enumerate(process.stdout, 1):
+            lines.append(line.split())
+            if count == after:  # in the midst of a later attempt, wherever that is by then
+                time.sleep(rng.uniform(0, 0.05))
+                process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    ends = [rng.randrange(1, attempts // processes) if k < kills else 0 for k in range(processes)]
+    listeners = [threading.Thread(target=listen, args=pair) for pair in zip(running, ends, strict=True)]
+    for listener in listeners:
+        listener.start()
+    for listener in listeners:
+        listener.join()
     told = {line[0] for line in lines if len(line) == 2} - {"-"}
     kept = {entry.id for entry in charges(where)}
     (state,) = budget_states(where=where)

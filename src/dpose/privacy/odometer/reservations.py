@@ -128,7 +128,7 @@ def _reserve(account: Transaction, entry: Charge, *, checked: bool) -> Charge:
     for marks, into in ((entry.marks, sets), (entry.opened, public)):
         left = without(account, marks, into) if into else marks
         if len(left):
-            into.add(register_set(account, account.key.subjects(left)))
+            into.add(register_set(account, left))
     if checked:
         admit(account, entry, sets, public, before)
     else:
