@@ -11,7 +11,7 @@ processes that race for the last of a budget never spend more than it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
@@ -87,6 +87,30 @@ def reserve_all(entries: Sequence[Charge], where: Where = None) -> list[Charge]:
     """
     with opened(where).transaction() as account:
         return [_reserve(account, entry, checked=True) for entry in entries]
+
+
+def reserve_after(entry: Charge, known: Mapping[str, State], where: Where = None) -> Charge:
+    """`charge_account`, provided that of all charges of its kind (`what`) on its pictures only `known` ones are there.
+
+    Whoever has looked at an account and decides by what it saw decides by what is still so: of processes that race for
+    one picture, all but the first are told.
+
+    Args:
+        entry: What is reserved.
+        known: The states of the charges that were seen, by id.
+        where: The account.
+
+    Raises:
+        DposeError: as `charge_account`, or another process has read the pictures, or finished with them, meanwhile.
+    """
+    with opened(where).transaction() as account:
+        found = _touching_sets(history(account).charges.values(), sets_of(account, entry.marks))
+        now = {other.id: other.state for other in found if other.what == entry.what}
+        if now != dict(known):
+            raise DposeError(
+                f"another process has just made or begun a {entry.what} of this", entry.data, "run this again"
+            )
+        return _reserve(account, entry, checked=True)
 
 
 def charge(entry: Charge, where: Where = None) -> Charge:
