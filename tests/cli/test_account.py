@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from clips import write as write_clip
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.media import write_image
@@ -239,3 +240,18 @@ def test_the_refusal_of_a_run_says_what_would_fit():
     many = run_charge(1, events=(replace(EVENT, steps=2000),))
     with pytest.raises(DposeError, match=r"at epsilon [\d.]+ left: \d+ steps of 10 at sigma 3"):
         charged(many)
+
+
+def test_a_clip_is_known_by_its_frames(capsys, tmp_path):
+    """A frame that was released as a picture has given something of its clip, too."""
+    file = write_clip(tmp_path / "clip.mp4", frames=3)
+    marks = marks_of_file(file)
+    assert len(marks) == 5  # its bytes, its pixels, and each frame's
+    charged(
+        release_charge(0, marks, within="video", area=3 * 48 * 64),
+        run_charge(1, marks[:1]),
+        run_charge(2, marks[1:2]),
+    )
+    shown = says(capsys, "--picture", file, "--neighbours", "video:replace")
+    assert "no bound (2 x only each image is protected" in shown
+    assert says(capsys, "--picture", file, "--neighbours", "pixels:16").count("training") == 2

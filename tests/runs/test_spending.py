@@ -84,7 +84,7 @@ def test_releases_of_one_folder_are_one_dataset_and_a_run_joins_them():
 
 
 def test_lines_are_joined_only_where_nothing_tells_them_apart():
-    day = {"at": "2026-10-01T00:00:00+00:00", "folder": "out"}
+    day = {"at": "2026-10-01T00:00:00+00:00", "folder": "out/a.png"}
     charged(*(release_charge(k, marks, **day) for k, marks in enumerate(THREE)))
     charged(release_charge(3, WARD[:1], epsilon=1.0, **day), run_charge(4), run_charge(5))
     assert [(line.count, line.entry.what) for line in lines_of(charges())] == [

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.errors import DposeError
-from dpose.files import file_digest
-from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where, marks_of
+from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where
 from dpose.privacy.odometer.store import VARIABLE, opened
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.budget import budget_lines, marks_of_data
@@ -100,19 +99,19 @@ def account_of_picture(
 
 
 def marks_of_file(file: Path) -> Marks:
-    """Marks of a photo or clip, by the digests of its bytes and of its decoded pixels.
+    """Marks of a photo or clip, as a release makes them: of its bytes and its decoded pixels, and of a clip's frames.
 
     Raises:
         DposeError: it cannot be read, or is no picture or video.
     """
-    from dpose.media.images import IMAGE_SUFFIXES, read_image
-    from dpose.media.video import VIDEO_SUFFIXES
-    from dpose.pose.data.units import pixel_hash
+    from dpose.media.images import IMAGE_SUFFIXES
+    from dpose.media.video import VIDEO_SUFFIXES, probe
+    from dpose.release.counting import picture_original, video_original
 
     if file.suffix.lower() in IMAGE_SUFFIXES:
-        return marks_of([pixel_hash(read_image(file)), file_digest(file)])
+        return picture_original(file)[0].marks
     if file.suffix.lower() in VIDEO_SUFFIXES:
-        return marks_of([file_digest(file)])
+        return video_original(probe(file)).marks
     raise DposeError(
         "is no picture or video that dpose reads",
         str(file),
@@ -154,7 +153,7 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
         table.add_column(column, justify="right" if column in ("epsilon", "delta") else "left", no_wrap=True)
     table.add_column("where", overflow="fold")
     for line in lines:
-        table.add_row(*row_of(line), _short(line.entry.folder))
+        table.add_row(*row_of(line), _short(line.folder))
     return Group(table, text)
 
 

@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dpose.errors import DposeError, did_you_mean
@@ -26,10 +26,12 @@ from dpose.privacy.odometer import (
     Asked,
     BudgetState,
     Charge,
+    ChargedEvent,
     Marks,
     PureLoss,
     Spent,
     Where,
+    ZcdpLoss,
     budget_states,
     composed_each,
     groups,
@@ -305,6 +307,11 @@ class ChargeLine:
     count: int
     epsilon: float
 
+    @property
+    def folder(self) -> str:
+        """Where the results are."""
+        return str(PurePath(self.entry.folder).parent) if self.count > 1 else self.entry.folder
+
 
 def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:
     """`entries` by lines, oldest first: a folder of pictures that was released at once is one line.
@@ -316,16 +323,22 @@ def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine
     for entry in entries:
         key: object = entry.id
         if entry.what == "release":
-            place = (PurePath(entry.data).parent, PurePath(entry.folder))
-            key = (entry.at[:10], entry.delta, entry.events, entry.state, entry.within, place)
+            place = (PurePath(entry.data).parent, PurePath(entry.folder).parent)
+            claims = tuple(_claim(event) for event in entry.events)
+            key = (entry.at[:10], entry.delta, claims, entry.state, entry.within, place)
         found.setdefault(key, []).append(entry)
     firsts = [alike[0] for alike in found.values()]
-    claims = [e for e in firsts if e.events and e.what != EVALUATION]
-    own = {e.id: pure for e in claims if not e.delta and (pure := _pure(e)) is not None}
-    left = [e for e in claims if e.id not in own]
+    bounded = [e for e in firsts if e.events and e.what != EVALUATION]
+    own = {e.id: pure for e in bounded if not e.delta and (pure := _pure(e)) is not None}
+    left = [e for e in bounded if e.id not in own]
     told = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
     own |= {e.id: value for e, value in zip(left, told, strict=True)}
     return tuple(ChargeLine(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
+
+
+def _claim(event: ChargedEvent) -> ChargedEvent:
+    """An event without what depends on its picture's size."""
+    return replace(event, points=()) if isinstance(event, PureLoss | ZcdpLoss) else event
 
 
 def _pure(entry: Charge) -> float | None:
