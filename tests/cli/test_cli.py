@@ -218,7 +218,8 @@ class TestRun:
         assert "Nothing" in capsys.readouterr().out
         assert main([*TRAIN, *BUDGET, "--out", "mine"]) == 0
         capsys.readouterr()
-        assert main(["account", data, "--budget", "8.5"]) == 0
+        refused(capsys, ["account", data, "--budget", "8.5"], "is spent already")  # at delta 1e-5
+        assert main(["account", data, "--budget", "8.5", "--delta", "1e-3"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert "training" in shown
         assert "epsilon 8.5" in shown

@@ -25,6 +25,7 @@ class Guarded:
 
 STREAMS = ("privacy/test_noise.py", "privacy/test_sampling.py")
 STEP = ("training/test_passed.py", "training/test_step.py", "mutants/test_training.py")
+ODOMETER = ("privacy/test_odometer.py", "privacy/test_odometer_store.py")
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
     "release/test_api.py",
@@ -49,11 +50,26 @@ GUARDED = {
     ),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
-    "privacy/odometer.py": Guarded(
-        ("privacy/test_odometer.py",),
+    "privacy/odometer/records.py": Guarded(
+        ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events", "_steps", "_at")
+    ),
+    "privacy/odometer/composition.py": Guarded(ODOMETER),
+    "privacy/odometer/filters.py": Guarded(
+        ODOMETER, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
+    ),
+    "privacy/odometer/reservations.py": Guarded(
+        ODOMETER, ("reserve_all", "_reserve", "_settle", "_touching_sets", "spent_on", "_parts", "lineage")
+    ),
+    "privacy/odometer/cells.py": Guarded(ODOMETER),
+    "privacy/odometer/subjects.py": Guarded(ODOMETER),
+    "privacy/odometer/store.py": Guarded(
+        ODOMETER,
         (
-            *("marks_of", "charge", "charges", "_charge_from", "_joined", "touching", "_any", "lineage"),
-            *("unbounded", "composed", "check_budgets", "charge_account", "groups"),
+            "Store._begun",
+            "Transaction.head",
+            "Transaction.append",
+            "Transaction.journal",
+            "Transaction.last_of",
         ),
     ),
     "privacy/coins.py": Guarded(EXACT),

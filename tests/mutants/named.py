@@ -116,8 +116,54 @@ NAMED = (
     ),
     Named(
         "audits left out of the composed epsilon",
-        "privacy/odometer.py",
+        "privacy/odometer/composition.py",
         (Edit("composed", "entry.what != EVALUATION", "entry.what not in (EVALUATION, 'audit')"),),
+    ),
+    Named(
+        "a filter that forgets what was only reserved",
+        "privacy/odometer/filters.py",
+        (
+            Edit(
+                "_shares", "charge.id == without", "charge.id == without or charge.state.value == 'reserved'"
+            ),
+        ),
+    ),
+    Named(
+        "a stored bound that does not grow",
+        "privacy/odometer/filters.py",
+        (
+            Edit(
+                "_admit",
+                "_write_bound(account, kept.name, kept.set_id, after)",
+                "_write_bound(account, kept.name, kept.set_id, stored)",
+            ),
+        ),
+    ),
+    Named(
+        "replacement accounted as zeroing out",
+        "privacy/odometer/composition.py",
+        (
+            Edit(
+                "_renyi",
+                "min(unsampled, _two_steps(lambda a: rdp_at(once, a), order))",
+                "rdp_at(once, order)",
+            ),
+        ),
+    ),
+    Named(
+        "group privacy of zCDP that grows with k and not with its square",
+        "privacy/odometer/records.py",
+        (Edit("ZcdpLoss.restated", "k * k * r", "k * r"),),
+    ),
+    Named(
+        "people in parallel, as if each were in one picture",
+        "privacy/odometer/records.py",
+        (Edit("Asked.together", "('video', 'subject')", "('video',)"),),
+    ),
+    Named(
+        "SQLite's transactions begin without the lock",
+        "privacy/odometer/store.py",
+        (Edit("Store._begun", "'BEGIN IMMEDIATE' if write else 'BEGIN'", "'BEGIN'"),),
     ),
     Named(
         "one noise draw for R, G and B: pictures, Laplace",

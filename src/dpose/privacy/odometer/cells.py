@@ -36,18 +36,19 @@ class PictureCell:
     members: int
 
 
-def known_set(account: Transaction, subjects: Subjects) -> int | None:
+def known_set(account: Transaction, marks: Marks) -> int | None:
     """The set of exactly these pictures; None where the account has none."""
-    digest = account.key.set_digest(subjects)
+    digest = account.key.name_of(marks)
     found = account.rows("SELECT id FROM sets WHERE digest = :digest", digest=digest)
     return int(found[0][0]) if found else None
 
 
-def register_set(account: Transaction, subjects: Subjects) -> int:
+def register_set(account: Transaction, marks: Marks) -> int:
     """The set of exactly these pictures, made if it is new."""
-    known = known_set(account, subjects)
+    known = known_set(account, marks)
     if known is not None:
         return known
+    subjects = account.key.subjects(marks)
     set_id = int(account.rows("SELECT COALESCE(MAX(id), 0) + 1 FROM sets")[0][0])
     digest = account.key.set_digest(subjects)
     account.run(
@@ -103,8 +104,8 @@ def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:
     """The sets that hold any of the pictures `marks`."""
     if not len(marks):
         return frozenset()
-    subjects = account.key.subjects(marks)
-    known = known_set(account, subjects)
+    known = known_set(account, marks)
+    subjects = account.key.subjects(marks) if known is None else np.empty(0, np.int64)
     if known is not None:
         found = account.rows("SELECT other FROM meets WHERE one = :one", one=known)
     else:
@@ -135,8 +136,8 @@ def cells_of(account: Transaction, marks: Marks) -> frozenset[int]:
     """The cells that hold any of the pictures `marks`; 0 among them where one is in no set."""
     if not len(marks):
         return frozenset()
-    subjects = account.key.subjects(marks)
-    known = known_set(account, subjects)
+    known = known_set(account, marks)
+    subjects = account.key.subjects(marks) if known is None else np.empty(0, np.int64)
     if known is not None:
         return frozenset(cell.id for cell in cells_within(account, known) if cell.members)
     found = account.rows(
@@ -161,7 +162,7 @@ def cells_within(account: Transaction, set_id: int) -> list[PictureCell]:
 
 def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset[int]]:
     """The sets that the pictures of each cell are in."""
-    wanted = [cell for cell in cells if cell]
+    wanted = frozenset(cells)
     found = account.rows(
         "WITH RECURSIVE above(id) AS (SELECT id FROM cells WHERE id IN ({each}) UNION "
         "SELECT cells.parent FROM cells JOIN above ON cells.id = above.id) "
@@ -171,7 +172,7 @@ def chains_of(account: Transaction, cells: Iterable[int]) -> dict[int, frozenset
     chains: dict[int, frozenset[int]] = {0: frozenset()}
     for cell, parent, set_id in found:
         chains[int(cell)] = chains[int(parent)] | {int(set_id)}
-    return {cell: chains[cell] for cell in (*wanted, 0)}
+    return {cell: chains[cell] for cell in wanted}
 
 
 def check_sets(account: Transaction, say: Callable[[int], None] = lambda done: None) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
-from dpose.privacy.odometer.cells import cells_within, chains_of, register_set, sets_of
+from dpose.privacy.odometer.cells import cells_within, chains_of, known_set, register_set, sets_of
 from dpose.privacy.odometer.composition import (
     APPROXIMATE_SHARE,
     composed,
@@ -148,7 +148,7 @@ def adopt_budget(budget: Budget, where: Where = None) -> None:
 
 
 def _set(account: Transaction, budget: Budget, *, adopted: bool = False) -> None:
-    set_id = register_set(account, account.key.subjects(budget.marks))
+    set_id = register_set(account, budget.marks)
     name = budget_name(set_id)
     _check_owner(account, name, budget.owner)
     owner = owner_hash(account.key, budget.owner)
@@ -177,7 +177,7 @@ def lift_budget(marks: Marks, where: Where = None, owner: str = "") -> bool:
         DposeError: it is another owner's, or the account cannot be written.
     """
     with opened(where).transaction() as account:
-        name = budget_name(register_set(account, account.key.subjects(marks)))
+        name = budget_name(register_set(account, marks))
         if not account.rows("SELECT name FROM budgets WHERE name = :name", name=name):
             return False
         _check_owner(account, name, owner)
@@ -216,11 +216,8 @@ def budget_states(
             touched = sets_of(account, marks)
             kept = [one for one in kept if one.set_id in touched]
             if exactly:
-                digest = account.key.set_digest(account.key.subjects(marks))
-                same = {
-                    int(row[0]) for row in account.rows("SELECT id FROM sets WHERE digest = :d", d=digest)
-                }
-                kept = [one for one in kept if one.set_id in same]
+                same = known_set(account, marks)
+                kept = [one for one in kept if one.set_id == same]
         return [_state(account, one, known) for one in kept]
 
 

@@ -36,9 +36,9 @@ def import_old_accounts(store: Store) -> None:
     from dpose.privacy.odometer.reservations import charge
 
     folder = store.folder
-    places = [folder / "account", folder / "budgets"]
-    if not any(list(place.glob("*.json")) for place in places):
+    if not old_accounts(folder):
         return
+    places = [folder / "account", folder / "budgets"]
     try:
         with locked_folder(folder, wait=True):
             kept = [_charge_from(path) for path in sorted(places[0].glob("*.json"))]
@@ -52,6 +52,11 @@ def import_old_accounts(store: Store) -> None:
                     os.replace(place, _free(place))
     except OSError as error:
         raise explain_os_error(error, folder) from error
+
+
+def old_accounts(folder: Path) -> bool:
+    """Whether there are accounts of before in a state folder."""
+    return any(any((folder / name).glob("*.json")) for name in ("account", "budgets"))
 
 
 def _free(place: Path) -> Path:

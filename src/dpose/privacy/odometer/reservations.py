@@ -125,7 +125,7 @@ def check_budgets(entry: Charge, where: Where = None) -> None:
         DposeError: it would; says what is spent and what would be.
     """
     try:
-        with opened(where).transaction() as account:
+        with opened(where).transaction(make=False) as account:
             _reserve(account, entry, checked=True)
             raise _DryRunError
     except _DryRunError:
@@ -144,7 +144,7 @@ def _reserve(account: Transaction, entry: Charge, *, checked: bool) -> Charge:
     for marks, into in ((entry.marks, sets), (entry.opened, public)):
         left = without(account, marks, into) if into else marks
         if len(left):
-            into.add(register_set(account, account.key.subjects(left)))
+            into.add(register_set(account, left))
     if checked:
         admit(account, entry, sets, public, before)
     else:
@@ -362,10 +362,10 @@ class _Remembered:
         return self._old[name]
 
     def keep(self, where: Where) -> None:
-        """Write what is new."""
+        """Write what is new, where there is an account."""
         if not self._new:
             return
-        with opened(where).transaction() as account:
+        with opened(where).transaction(make=False) as account:
             for digest, value in self._new.items():
                 account.run(
                     "INSERT INTO compositions (digest, value, mac) VALUES (:digest, :value, :mac) "

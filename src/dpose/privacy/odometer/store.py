@@ -220,8 +220,13 @@ class Store:
         )
 
     @contextlib.contextmanager
-    def transaction(self, *, write: bool = True) -> Iterator[Transaction]:
+    def transaction(self, *, write: bool = True, make: bool | None = None) -> Iterator[Transaction]:
         """A transaction: the only one that writes, or a view of one moment.
+
+        Args:
+            write: Whether it may write.
+            make: Whether an account is made where there is none; as `write` by default. Otherwise an empty one is
+                read, and nothing stays of what is written.
 
         Raises:
             DposeError: the account cannot be reached, is of a newer dpose or of another key, or the disk is full.
@@ -229,6 +234,11 @@ class Store:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
+            if not (write if make is None else make) and self._absent():
+                with _nothing().connect() as connection, self._begun(connection, write):
+                    empty = Store("sqlite:///", self.folder, self.where)
+                    yield empty._created(connection, Transaction(empty, connection, AccountKey(bytes(32))))
+                return
             key = self.ready or self._prepared()
             with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write):
                 yield Transaction(self, connection, key)
@@ -257,7 +267,7 @@ class Store:
         """The key; the schema is there and of this dpose when this returns."""
         from dpose.privacy.odometer.legacy import import_old_accounts
 
-        if self.file:
+        if self.file and not self._orphan():
             self._closed_to_others()
         engine = _engine(self.url, os.getpid())
         with engine.connect() as connection, self._begun(connection, write=True):
@@ -296,12 +306,39 @@ class Store:
             raise
         return key
 
-    def _created(self, connection: Connection, account: Transaction) -> None:
+    def _absent(self) -> bool:
+        """Whether there is no account yet, and none of before that would be taken over."""
+        from dpose.privacy.odometer.legacy import old_accounts
+
+        return (
+            self.file is not None
+            and not self.file.exists()
+            and not self._orphan()
+            and not old_accounts(self.folder)
+        )
+
+    def _orphan(self) -> bool:
+        """Whether there is a key without its account.
+
+        Raises:
+            DposeError: there is: what was spent would be forgotten.
+        """
+        key = self.folder / FILE
+        if self.file and key.exists() and not self.file.exists():
+            raise DposeError(
+                "the key of an account is here, and its account is not",
+                str(self.file),
+                f"bring it back, set {VARIABLE} if it is elsewhere, or remove {key} to begin anew",
+            )
+        return False
+
+    def _created(self, connection: Connection, account: Transaction) -> Transaction:
         serial = "INTEGER PRIMARY KEY" if self.lite else "BIGSERIAL PRIMARY KEY"
         for statement in _TABLES:
             connection.exec_driver_sql(statement.format(serial=serial))
         account.set_meta("schema", str(SCHEMA))
         account.set_meta("key", account.key.check)
+        return account
 
     def _version(self, connection: Connection) -> int | None:
         from sqlalchemy import inspect
@@ -369,6 +406,18 @@ def _store(url: str, folder: Path, where: Where, process: int) -> Store:
                 "an account in PostgreSQL needs psycopg", fix="pip install 'dpose[postgres]'"
             ) from error
     return Store(url, folder, where)
+
+
+def _nothing() -> Engine:
+    """An empty database that vanishes."""
+    from sqlalchemy import create_engine
+
+    return create_engine("sqlite://", isolation_level="AUTOCOMMIT")
+
+
+def close_connections(url: str) -> None:
+    """Close what this process keeps open of the account at `url`; the next transaction opens it again."""
+    _engine(url, os.getpid()).dispose()
 
 
 @lru_cache(maxsize=16)

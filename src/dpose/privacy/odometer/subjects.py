@@ -22,6 +22,7 @@ import re
 import secrets
 import tempfile
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,10 @@ class AccountKey:
         sealed = np.frombuffer(cipher.update(blocks.tobytes()) + cipher.finalize(), "<i8").reshape(-1, 2)
         return sealed[:, 0].astype(np.int64)
 
+    def name_of(self, marks: Marks) -> str:
+        """`set_digest` of the pictures `marks`, computed once for the same marks."""
+        return _name_of(self, hashlib.sha256(np.ascontiguousarray(marks).data).digest(), _Unhashed(marks))
+
     def set_digest(self, subjects: Subjects) -> str:
         """The name of a set of pictures, by its members."""
         return hmac.digest(
@@ -84,6 +89,26 @@ class AccountKey:
         """What only a holder of the key can write beside `parts`."""
         framed = b"".join(len(part.encode()).to_bytes(8, "big") + part.encode() for part in parts)
         return hmac.digest(self.derived(purpose), framed, "sha256").hex()
+
+
+class _Unhashed:
+    """An array that goes along with the digest that stands for it in a cache."""
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks: Marks | None = marks
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unhashed)
+
+
+@lru_cache(maxsize=64)
+def _name_of(key: AccountKey, digest: bytes, of: _Unhashed) -> str:
+    marks, of.marks = of.marks, None  # the cache keeps digests and no arrays
+    assert marks is not None
+    return key.set_digest(key.subjects(marks))
 
 
 def account_key(folder: Path, *, make: bool) -> AccountKey | None:

@@ -1,0 +1,610 @@
+"""The account on both engines: races, kills, keys, alterations; what every picture has spent, by brute force."""
+
+import itertools
+import math
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Event, Relation, epsilon
+from dpose.privacy.exact import zcdp_epsilon
+from dpose.privacy.odometer import (
+    ApproximateLoss,
+    Asked,
+    Budget,
+    Charge,
+    PureLoss,
+    RenyiLoss,
+    State,
+    ZcdpLoss,
+    budget_states,
+    budgets,
+    charge,
+    charge_account,
+    charges,
+    check_account,
+    check_budgets,
+    commit,
+    composed,
+    fail,
+    finished_alike,
+    lift_budget,
+    marks_of,
+    readers,
+    reserve_all,
+    set_budget,
+    spent_on,
+    unbounded,
+    what_fits,
+)
+from dpose.privacy.odometer.cells import sets_of
+from dpose.privacy.odometer.composition import ORDERS, order_of_budget, renyi_cost
+from dpose.privacy.odometer.store import opened
+from dpose.privacy.odometer.subjects import AccountKey
+from old_accounts import write_old_budget, write_old_charge
+
+EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
+HERE = marks_of([f"picture {i}" for i in range(20)])
+
+
+def entry(number=0, marks=HERE, **changes):
+    made = Charge(
+        id=f"{number:032x}",
+        what="training",
+        data="ward",
+        folder="/runs/a",
+        at="2026-01-01T00:00:00+00:00",
+        unit="image",
+        relation=Relation.ZERO_OUT,
+        delta=1e-5,
+        events=(EVENT,),
+        beyond=False,
+        marks=marks,
+    )
+    return replace(made, **changes)
+
+
+def release(number=0, marks=HERE[:1], event=None, **changes):
+    event = event or PureLoss(0.5, pixels=16)
+    own = {"what": "release", "unit": "pixel", "relation": Relation.REPLACE, "delta": 0.0, "area": 64}
+    return entry(number, marks, **{**own, "events": (event,), **changes})
+
+
+RACER = """
+import secrets, sys
+from dataclasses import replace
+from pathlib import Path
+from test_odometer_store import entry, place
+from dpose.errors import DposeError
+from dpose.privacy.odometer import PureLoss, charge_account
+from dpose.privacy.accounting import Relation
+where, attempts = place(sys.argv[1]), int(sys.argv[2])
+for _ in range(attempts):
+    name = secrets.token_hex(16)
+    try:
+        charge_account(entry(0, id=name, events=(PureLoss(1.0),)), where)
+    except DposeError as error:
+        assert "would be passed" in error.line(), error
+        continue
+    print(name, flush=True)
+"""
+
+
+def place(text):
+    return text if "://" in text else Path(text)
+
+
+def race(where, processes, attempts, kill):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    command = [sys.executable, "-c", RACER, str(where), str(attempts)]
+    running = [
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(processes)
+    ]
+    rng = random.Random(7)
+    for process in running[:kill]:
+        for _ in range(rng.randrange(1, 4)):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    told = []
+    for number, process in enumerate(running):
+        out, err = process.communicate()
+        assert number < kill or process.returncode == 0, err
+        told += out.split()
+    return told
+
+
+def test_racing_processes_never_spend_more_than_a_budget_whoever_is_killed(where):
+    """Of what fits all is spent, and what was told to be reserved is in the account."""
+    order, _ = order_of_budget(8.0, 1e-5)
+    each = renyi_cost([PureLoss(1.0)], order, replaces=False)[0]
+    set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
+    cap = budget_states(where=where)[0].cap
+    told = race(where, 4, 12, kill=2)
+    kept = charges(where)
+    assert len(kept) == math.floor(cap / each) < 24
+    assert set(told) <= {one.id for one in kept}
+    assert budget_states(where=where)[0].spent == pytest.approx(each * len(kept))
+    assert check_account(where) == ""
+
+
+def test_the_filter_lets_in_what_brute_force_lets_in(where):
+    """Every picture's divergences added up one by one, by formulas of their own, decide as the account does."""
+    rng = np.random.default_rng(3)
+    pictures = [f"p{i}" for i in range(6)]
+    budget = Budget(6.0, 1e-5, "all", marks_of(pictures))
+    set_budget(budget, where)
+    order, cap = order_of_budget(6.0, 1e-5)
+    spent, refused = dict.fromkeys(pictures, 0.0), 0
+    for number in range(40):
+        mine = [p for p in pictures if rng.random() < 0.4]
+        if not mine:
+            continue
+        if rng.random() < 0.5:
+            eps = float(rng.uniform(0.2, 1.0))
+            event, cost = PureLoss(eps), min(eps, order * eps**2 / 2)
+        else:
+            rho = float(rng.uniform(0.02, 0.2))
+            event, cost = ZcdpLoss(rho), order * rho
+        allowed = all(
+            spent[p] + cost <= cap or (spent[p] == 0 and composed([entry(events=(event,))], 1e-5) <= 6.0)
+            for p in mine
+        )
+        try:
+            charge_account(entry(number, marks_of(mine), events=(event,)), where)
+        except DposeError:
+            assert not allowed
+            refused += 1
+            continue
+        assert allowed
+        for p in mine:
+            spent[p] += cost
+    assert refused > 5
+    (state,) = budget_states(where=where)
+    assert state.spent == pytest.approx(max(spent.values()), rel=1e-9)
+    assert state.spent <= cap
+
+
+def test_sets_of_any_overlap_are_told_apart_as_sets_are(where):
+    rng = np.random.default_rng(5)
+    pictures = [f"p{i}" for i in range(12)]
+    read = []
+    for number in range(9):
+        mine = frozenset(p for p in pictures if rng.random() < 0.35) or frozenset(pictures[:1])
+        read.append(mine)
+        charge(entry(number, marks_of(mine)), where)
+    ids = [one.id for one in charges(where)]
+    for asked in [*({p} for p in pictures), {"p1", "p7"}, {"nobody"}, {"nobody", "p2"}, set(pictures)]:
+        wanted = [name for name, mine in zip(ids, read, strict=True) if mine & asked]
+        assert [one.id for one in readers(marks_of(asked), where)] == wanted
+        most = max(sum(p in mine for mine in read) for p in asked)
+        found = spent_on(marks_of(asked), Asked(), 1e-5, where=where).epsilon
+        assert found == pytest.approx(epsilon([replace(EVENT, steps=100 * most)], 1e-5) if most else 0.0)
+    with opened(where).transaction(write=False) as account:
+        assert sets_of(account, marks_of(())) == frozenset()
+    assert check_account(where) == ""
+
+
+def test_people_are_added_up_whatever_pictures_share(where):
+    """Two pictures of one person in two runs: nothing is parallel for the person."""
+    charge(entry(0, marks_of(["a"]), unit="subject"), where)
+    charge(entry(1, marks_of(["b"]), unit="subject"), where)
+    both = marks_of(["a", "b"])
+    one, two = epsilon([EVENT], 1e-5), epsilon([replace(EVENT, steps=200)], 1e-5)
+    assert spent_on(both, Asked("image"), 1e-5, where=where).epsilon == pytest.approx(one)
+    assert spent_on(both, Asked("subject"), 1e-5, where=where).epsilon == pytest.approx(two)
+
+
+# restating
+
+
+def test_losses_are_restated_by_group_privacy_or_better():
+    assert PureLoss(0.5, 16).restated(17, 64).epsilon == 1.0
+    assert PureLoss(0.5, 16).restated(16, 64).epsilon == 0.5
+    assert PureLoss(0.5, 16).restated(3, 64).epsilon == 0.5
+    assert PureLoss(0.5, 16).restated(0, 65).epsilon == 2.5
+    assert PureLoss(0.5, 16).restated(10**9, 64).epsilon == 2.0  # no more than there are
+    assert PureLoss(0.5, 16).restated(0, 0).epsilon == math.inf
+    assert PureLoss(0.5, 16, ((64, 0.7),)).restated(50, 64).epsilon == 0.7
+    assert PureLoss(0.5, 16, ((0, 0.6),)).restated(40, 0).epsilon == 0.6
+    assert PureLoss(0.5).restated(5, 0).epsilon == 0.5
+    assert ZcdpLoss(0.1, 16).restated(48, 64).rho == pytest.approx(0.9)
+    twice = ApproximateLoss(0.5, 1e-6, 16).restated(32, 64)
+    assert (twice.epsilon, twice.delta) == (1.0, pytest.approx(1e-6 * (1 + math.exp(0.5))))
+    assert ApproximateLoss(0.5, 1e-3, 1).restated(0, 10**6) == ApproximateLoss(math.inf, 1.0, 0)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5])
+def test_group_privacy_bounds_real_mechanisms(steps):
+    """Gaussians and Laplaces that are moved `steps` times as far, computed as what they are."""
+    sigma, order = 2.0, 3.0
+    rho = 1 / (2 * sigma**2)
+    far = order * (steps / sigma) ** 2 / 2
+    moved = ZcdpLoss(rho, 1).restated(steps, 10)
+    assert renyi_cost([moved], order, replaces=True)[0] >= far * (1 - 1e-12)
+    # randomised response on each of `steps` bits
+    eps = 0.7
+    yes = math.exp(eps) / (1 + math.exp(eps))
+    outputs = itertools.product((0, 1), repeat=steps)
+    total = sum(
+        math.prod(yes if b else 1 - yes for b in out) ** order
+        * math.prod(1 - yes if b else yes for b in out) ** (1 - order)
+        for out in outputs
+    )
+    true = math.log(total) / (order - 1)
+    assert renyi_cost([PureLoss(eps, 1).restated(steps, 10)], order, replaces=True)[0] >= true
+
+
+def _renyi_of_mixtures(order, q, first, second, sigma):
+    """By adding up a fine grid: D(q N(first) + (1-q) N(0) | q N(second) + (1-q) N(0))."""
+    x = np.linspace(-25 * sigma, 25 * sigma, 400_001)
+
+    def log_density(mean):
+        moved, still = -((x - mean) ** 2) / (2 * sigma**2), -(x**2) / (2 * sigma**2)
+        return np.logaddexp(math.log(q) + moved, math.log1p(-q) + still) if q < 1 else moved
+
+    area = (x[1] - x[0]) / (sigma * math.sqrt(2 * math.pi))
+    total = np.exp(order * log_density(first) + (1 - order) * log_density(second)).sum() * area
+    return math.log(float(total)) / (order - 1)
+
+
+MIXED = [(0.05, 1.5, 2.0), (0.3, 1.0, 3.0), (1.0, 2.0, 4.0), (0.01, 0.8, 5.0)]
+
+
+@pytest.mark.parametrize(("q", "sigma", "order"), MIXED)
+def test_replacement_under_sampling_is_bounded(q, sigma, order):
+    """The worst replacement moves a sum from one side to the other; its divergence by numerical integration."""
+    event = Event(q=q, sigma=sigma, steps=1, sensitivity=1.0)
+    bound = renyi_cost([event], order, replaces=True)[0]
+    for first, second in ((1.0, -1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, 0.5)):
+        assert bound >= _renyi_of_mixtures(order, q, first, second, sigma) * (1 - 1e-6)
+    assert bound <= 2 * order / sigma**2 * (1 + 1e-12)
+    alone = renyi_cost([event], order, replaces=False)[0]
+    assert alone == pytest.approx(_renyi_of_mixtures(order, q, 1.0, 0.0, sigma), rel=1e-6)
+
+
+def test_a_renyi_curve_bounds_upwards_alone():
+    loss = RenyiLoss(((2.0, 0.1), (8.0, 0.5)))
+    assert (loss.at(1.5), loss.at(2.0), loss.at(3.0), loss.at(9.0)) == (0.1, 0.1, 0.5, math.inf)
+    with pytest.raises(DposeError, match="rising"):
+        RenyiLoss(((8.0, 0.1), (2.0, 0.5)))
+
+
+def test_every_order_and_its_cap_come_from_a_public_rule():
+    """And the cap is what the conversion lets through: converted back it is the budget."""
+    assert list(ORDERS) == sorted(set(ORDERS))
+    for eps, delta in ((0.1, 1e-5), (1.0, 1e-5), (8.0, 1e-6), (50.0, 1e-9)):
+        order, cap = order_of_budget(eps, delta)
+        back = cap + math.log((order - 1) / order) - (math.log(0.9 * delta) + math.log(order)) / (order - 1)
+        assert back == pytest.approx(eps)
+        # no order of the list gives Gaussians more room, and the best of all is not far away
+        assert zcdp_epsilon(cap / order, delta) <= eps
+
+
+def test_compositions_of_one_kind_are_their_own_and_mixed_ones_lie_between():
+    assert composed([release(0), release(1)], 1e-5, Asked("pixel", pixels=16)) <= 1.0
+    both = [release(0, event=ZcdpLoss(0.02, 16)), release(1, event=ZcdpLoss(0.03, 16))]
+    assert composed(both, 1e-5, Asked("pixel", pixels=16)) == pytest.approx(zcdp_epsilon(0.05, 1e-5))
+    mixed = [entry(0), release(1), *both]
+    whole = composed(mixed, 1e-5, Asked("image"))
+    alone = [composed([one], 1e-5, Asked("image")) for one in mixed]
+    assert max(alone) < whole
+    assert composed([release(0, event=ApproximateLoss(1.0, 1e-5, 0))] * 2, 1.5e-5) == math.inf
+    assert math.isinf(composed([release(0, area=0)], 1e-5, Asked("image")))
+
+
+@pytest.mark.parametrize(
+    ("made", "unit", "why"),
+    [
+        (release(), "pixel", ""),
+        (release(), "image", ""),
+        (release(), "video", "only the pixels of each image"),
+        (release(within="video"), "video", ""),
+        (release(within="video"), "subject", "only the pixels of each video"),
+        (release(area=0), "image", "how many the picture has"),
+        (release(area=0, event=PureLoss(1.0)), "image", ""),
+        (entry(), "pixel", ""),
+        (entry(unit="crop"), "pixel", "only each crop"),
+        (release(events=()), "pixel", "no noise"),
+    ],
+)
+def test_what_releases_bound(made, unit, why):
+    assert (unbounded(made, unit) == "") == (why == "")
+    assert why in unbounded(made, unit)
+
+
+# reservations
+
+
+def test_a_release_is_reserved_committed_and_found_again(where):
+    asked = release(0, settings="s" * 64)
+    charge_account(asked, where)
+    assert finished_alike(asked.marks, "s" * 64, where) == []  # a crash between: not finished, and counted
+    assert spent_on(asked.marks, Asked("pixel", pixels=16), 1e-5, where=where).epsilon > 0.49
+    commit(asked.id, ("d" * 64,), where)
+    (done,) = finished_alike(asked.marks, "s" * 64, where)
+    assert (done.state, done.outputs) == (State.COMMITTED, ("d" * 64,))
+    assert finished_alike(asked.marks, "t" * 64, where) == []
+    assert finished_alike(HERE[1:], "s" * 64, where) == []
+    with pytest.raises(DposeError, match="cannot have failed"):
+        fail(asked.id, where)
+    more = release(1)
+    charge_account(more, where)
+    fail(more.id, where)
+    assert charges(where)[1].state is State.FAILED
+    pixels = Asked("pixel", pixels=16)
+    assert spent_on(asked.marks, pixels, 1e-5, where=where).epsilon == pytest.approx(1.0, abs=1e-3)
+    again = spent_on(asked.marks, pixels, 1e-5, also=[release(2)], where=where)
+    assert again.epsilon == pytest.approx(1.5, abs=1e-3)
+    assert len(again.charges) == 2
+    with pytest.raises(DposeError, match="no such charge"):
+        commit("f" * 32, (), where)
+
+
+def test_file_and_pixels_are_two_names_of_one_picture(where):
+    """Another decoder, the same file; another file, the same pixels."""
+    charge(release(0, marks_of(["file", "pixels"])), where)
+    charge(release(1, marks_of(["file", "pixels of another decoder"])), where)
+    charge(release(2, marks_of(["saved again", "pixels"])), where)
+    found = spent_on(marks_of(["file", "pixels"]), Asked("pixel", pixels=16), 1e-5, where=where)
+    assert len(found.charges) == 3
+    assert found.epsilon == pytest.approx(1.0, abs=1e-3)
+
+
+def test_all_are_reserved_or_none(where):
+    set_budget(Budget(1.0, 1e-5, "ward", HERE, "pixel", pixels=16), where)
+    with pytest.raises(DposeError, match="would be passed"):
+        reserve_all([release(k, event=PureLoss(0.9, 16)) for k in range(3)], where)
+    assert charges(where) == []
+    reserve_all(
+        [release(k, HERE[k : k + 1], PureLoss(0.9, 16)) for k in range(3)], where
+    )  # each another picture
+    assert len(charges(where)) == 3
+
+
+def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
+    set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
+    assert [state.level for state in budget_states(HERE, where)] == [0]
+    for number in range(50):
+        charge_account(entry(number, events=(PureLoss(1.0),)), where)
+        (state,) = budget_states(where=where)
+        if state.used >= 0.8:
+            break
+    assert state.level == 80
+    assert "steps at sampling rate 0.05" in what_fits(state, [entry()])
+    room = what_fits(state, [release(0)])
+    assert "a release of each picture at epsilon" in room
+    fitting = float(room.split()[-1])
+    charge_account(release(90, HERE, PureLoss(fitting, 16)), where)
+    with pytest.raises(DposeError, match="would be passed"):
+        charge_account(release(91, HERE, PureLoss(fitting, 16)), where)
+
+
+def test_a_budget_below_what_is_spent_is_refused(where):
+    for number in range(3):
+        charge(entry(number), where)
+    with pytest.raises(DposeError, match="is spent already"):
+        set_budget(Budget(1.0, 1e-5, "ward", HERE), where)
+    assert budgets(where) == []
+
+
+def test_another_owners_budget_stays(where):
+    set_budget(Budget(8.0, 1e-5, "ward", HERE, owner="kestrel"), where)
+    for word in ("", "falcon"):
+        with pytest.raises(DposeError, match="somebody else's"):
+            set_budget(Budget(80.0, 1e-5, "ward", HERE, owner=word), where)
+        with pytest.raises(DposeError, match="somebody else's"):
+            lift_budget(HERE, where, word)
+    charge_account(entry(), where)
+    assert lift_budget(HERE, where, "kestrel")
+
+
+def test_what_is_charged_past_a_budget_is_counted_all_the_same(where):
+    """A run that lost steps and took them again has spent them, whatever anybody allowed."""
+    set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
+    charge_account(entry(), where)
+    charge(entry(events=(replace(EVENT, steps=10_000),)), where)
+    with pytest.raises(DposeError, match="would be passed"):
+        charge_account(entry(1, events=(PureLoss(1e-3),)), where)
+
+
+# the key
+
+
+def test_nothing_in_the_database_tells_a_picture(tmp_path):
+    charge(entry(), tmp_path)
+    raw = b"".join(file.read_bytes() for file in tmp_path.glob("account.sqlite*"))
+    rows = [
+        value
+        for (value,) in sqlite3.connect(tmp_path / "account.sqlite").execute("SELECT subject FROM subjects")
+    ]
+    assert len(rows) == len(HERE)
+    assert not set(rows) & {int(np.int64(mark.astype(np.int64))) for mark in HERE}
+    assert not any(mark.tobytes() in raw for mark in HERE)
+    key = (tmp_path / "account.key").read_text().strip()
+    assert key.encode() not in raw
+    assert bytes.fromhex(key) not in raw
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("account.*")} == {0o600}
+
+
+def test_keyed_hashes_differ_from_key_to_key_and_are_those_of_aes():
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    one, two = AccountKey(bytes(32)), AccountKey(bytes([1] * 32))
+    assert not set(one.subjects(HERE).tolist()) & set(two.subjects(HERE).tolist())
+    cipher = Cipher(algorithms.AES(one.derived("subjects")), modes.ECB()).encryptor()
+    block = cipher.update(int(HERE[0]).to_bytes(8, "little") + bytes(8))
+    assert one.hashes(HERE[:1]).tolist() == [int.from_bytes(block[:8], "little", signed=True)]
+
+
+def forget(where):
+    """What a new process would not know."""
+    opened(where).ready = None
+    opened(where).known = None
+
+
+def test_a_wrong_or_lost_key_is_refused_and_never_read_as_nothing_spent(where, monkeypatch):
+    monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab" * 32)
+    charge(entry(), where)
+    forget(where)
+    monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ac" * 32)
+    for ask in (
+        lambda: charges(where),
+        lambda: charge_account(entry(1), where),
+        lambda: readers(HERE, where),
+    ):
+        with pytest.raises(DposeError, match="not the key of this account"):
+            ask()
+    monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab")
+    with pytest.raises(DposeError, match="64 hexadecimal"):
+        charges(where)
+    monkeypatch.delenv("DPOSE_ACCOUNT_KEY")
+    with pytest.raises(DposeError, match="key of this account is missing"):
+        charges(where)
+    monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "ab" * 32)
+    assert len(charges(where)) == 1
+
+
+def test_an_account_that_is_gone_is_not_begun_anew(tmp_path):
+    charge(entry(), tmp_path)
+    for file in tmp_path.glob("account.sqlite*"):
+        file.unlink()
+    forget(tmp_path)
+    for ask in (lambda: charges(tmp_path), lambda: charge_account(entry(1), tmp_path)):
+        with pytest.raises(DposeError, match="its account is not"):
+            ask()
+
+
+def test_to_ask_makes_no_account(tmp_path):
+    assert charges(tmp_path) == []
+    check_budgets(entry(), tmp_path)
+    assert spent_on(HERE, Asked(), 1e-5, where=tmp_path).epsilon == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_others_may_read_is_refused(tmp_path):
+    charge(entry(), tmp_path)
+    forget(tmp_path)
+    (tmp_path / "account.key").chmod(0o644)
+    with pytest.raises(DposeError, match="chmod 600"):
+        charges(tmp_path)
+
+
+# what is wrong with a database
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("DELETE FROM journal WHERE seq = 1", "is not as it was written"),
+        ("DELETE FROM journal WHERE seq = 3", "missing at the end"),
+        ("UPDATE journal SET body = REPLACE(body, '1.5', '9.5') WHERE seq = 2", "is not as it was written"),
+        (
+            "UPDATE meta SET value = '2 ' || (SELECT mac FROM journal WHERE seq = 2) WHERE name = 'head'",
+            "were added",
+        ),
+        ("UPDATE sets SET digest = 'x'", "is another one"),
+        ("DELETE FROM subjects WHERE subject IN (SELECT MIN(subject) FROM subjects)", "lost or won"),
+        ("UPDATE subjects SET subject = 17 WHERE subject IN (SELECT MIN(subject) FROM subjects)", "set 1"),
+    ],
+)
+def test_what_was_altered_by_hand_is_found(where, statement, said):
+    for number in range(3):
+        charge(entry(number), where)
+    forget(where)
+    with opened(where).transaction() as account:
+        account.run(statement)
+    assert said in check_account(where)
+    if "journal" in statement:
+        with pytest.raises(DposeError, match="was altered"):
+            charges(where)
+
+
+def test_a_bound_that_was_lowered_by_hand_is_found(where):
+    set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
+    charge_account(entry(), where)
+    with opened(where).transaction() as account:
+        account.run("UPDATE budgets SET spent = '0.0'")
+    with pytest.raises(DposeError, match="was altered"):
+        charge_account(entry(1), where)
+
+
+def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
+    charge(entry(), where)
+    true = spent_on(HERE, Asked(), 1e-5, where=where).epsilon
+    with opened(where).transaction() as account:
+        assert account.run("UPDATE compositions SET value = '0.001'") == 1
+    assert spent_on(HERE, Asked(), 1e-5, where=where).epsilon == true
+
+
+def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
+    charge(entry(), where)
+    with opened(where).transaction() as account:
+        account.set_meta("schema", "2")
+    forget(where)
+    with pytest.raises(DposeError, match="newer dpose"):
+        charges(where)
+    with pytest.raises(DposeError, match="nothing private is read without it") as told:
+        charges("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+    assert "secret" not in told.value.line()
+    with pytest.raises(DposeError, match="no place for an account"):
+        charges("mysql://somewhere/x")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "account.sqlite").write_bytes(
+        b"no database at all, and long enough to be read as one" * 9
+    )
+    with pytest.raises(DposeError, match="no database any more"):
+        charges(tmp_path / "broken")
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    charge(entry(), tmp_path)
+    with opened(tmp_path).transaction() as account:
+        pages = account.rows("PRAGMA page_count")[0][0]
+        account.rows(f"PRAGMA max_page_count = {pages}")  # of this connection, which is used again
+    with pytest.raises(DposeError, match="no space left"):
+        charge(entry(1, marks_of(map(str, range(50_000)))), tmp_path)
+    assert len(charges(tmp_path)) == 1
+
+
+# accounts of before
+
+
+def test_old_accounts_are_taken_over_once(where, monkeypatch, tmp_path):
+    state = where if isinstance(where, Path) else Path(os.environ["XDG_STATE_HOME"]) / "dpose"
+    file = write_old_charge(state, entry(0, weights=("a" * 64,)), HERE, marks_of(["shown"]))
+    oldest = ("views", "start", "weights", "opened")
+    write_old_charge(state, entry(1, at="2025-01-01T00:00:00+00:00"), HERE[:3], HERE[:0], without=oldest)
+    write_old_budget(state, Budget(30.0, 1e-5, "ward", HERE))
+    before = file.read_text()
+    found = charges(where)
+    assert [one.id for one in found] == [entry(1).id, entry(0).id]
+    assert (found[0].start, found[1].weights) == ("unknown", ("a" * 64,))
+    assert [one.id for one in readers(HERE[10:], where)] == [entry(0).id]
+    assert readers(marks_of(["shown"]), where)[0].events == ()
+    assert budgets(where) == [Budget(30.0, 1e-5, "ward", HERE)]
+    assert not (state / "account").exists()
+    assert (state / "account.imported1" / file.name).read_text() == before
+    # a process died between taking over and putting aside
+    file.parent.mkdir()
+    file.write_text(before)
+    forget(where)
+    assert len(charges(where)) == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}'])
+def test_an_old_account_that_cannot_be_read_is_not_passed_over(tmp_path, content):
+    """Runs that it holds would be forgotten."""
+    write_old_charge(tmp_path, entry(), HERE, HERE[:0]).with_name("x.json").write_text(content)
+    for _ in range(2):
+        with pytest.raises(DposeError, match=r"x\.json"):
+            charges(tmp_path)
