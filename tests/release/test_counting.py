@@ -501,6 +501,57 @@ def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp
     assert [len(readers(entry)) for entry in [marks_of(["a frame of both"])]] == [2]
 
 
+class TestVerify:
+    def release(self, *more):
+        put("a.png")
+        assert main(["pixelize", "a.png", *ASKED, "--out", "out", *more]) == 0
+
+    def test_a_file_that_the_account_knows(self, monkeypatch):
+        self.release()
+        for name in ("out/000001.png", "out/000001.npz"):
+            assert "counted" not in verify_release(Path(name))[1]
+        monkeypatch.setenv("XDG_STATE_HOME", str(Path("elsewhere").resolve()))
+        assert "as there is no account here" in verify_release(Path("out/000001.png"))[1]
+        put("b.png", COLOUR[::-1])
+        assert main(["pixelize", "b.png", *ASKED, "--out", "b-out"]) == 0
+        assert "does not know this file" in verify_release(Path("out/000001.png"))[1]
+
+    @pytest.mark.parametrize("change", ["cost", "unbounded", "count"])
+    def test_statement_and_account_disagree(self, monkeypatch, change):
+        self.release()
+        real = charges()
+
+        def altered():
+            (entry,) = real
+            if change == "cost":
+                return [replace(entry, events=(replace(entry.events[0], epsilon=0.1),))]
+            if change == "unbounded":
+                return [replace(entry, events=())]
+            earlier = replace(entry, outputs=(), stored=replace(entry.stored, seq=0))
+            return [earlier, entry]
+
+        monkeypatch.setattr("dpose.release.recount.charges", altered)
+        with pytest.raises(DposeError, match="statement and account disagree"):
+            verify_release(Path("out/000001.png"))
+
+    @pytest.mark.parametrize(
+        ("changes", "word"),
+        [
+            ({"releases": "0"}, "cannot be read"),
+            ({"releases": "x"}, "cannot be read"),
+            ({"epsilon": "nan"}, "cannot be read"),
+            ({"epsilon": "0.5"}, "cost less"),
+            ({"releases": "3"}, "leaves out"),
+        ],
+    )
+    def test_a_count_that_cannot_be(self, changes, word):
+        made = dpose.pixelize(COLOUR, 1, 16)
+        wrong = replace(made, statement=replace(made.statement, odometer=made.statement.odometer | changes))
+        wrong.save("a.png")
+        with pytest.raises(DposeError, match=word):
+            verify_release(Path("a.png"))
+
+
 def test_old_statements_without_a_count_still_verify():
     made = dpose.pixelize(COLOUR, 1, 16, public=True)
     content = json.loads(made.statement.to_json())

@@ -60,7 +60,7 @@ from dpose.privacy.odometer.reservations import (
     spent_on,
     touching,
 )
-from dpose.privacy.odometer.store import Where
+from dpose.privacy.odometer.store import Where, account_exists
 
 __all__ = [
     "EVALUATION",
@@ -80,6 +80,7 @@ __all__ = [
     "State",
     "Where",
     "ZcdpLoss",
+    "account_exists",
     "budget_states",
     "budgets",
     "charge",
