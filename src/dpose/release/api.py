@@ -28,11 +28,11 @@ from dpose.release.archive import pack_archive
 from dpose.release.config import CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
 from dpose.release.counting import (
     Original,
+    account_standing,
     array_original,
-    counted,
     release_charge,
+    reserved_release,
     settings_digest,
-    standing,
     video_original,
 )
 from dpose.release.embed import read_sidecar, sidecar_of, stamped_picture, write_sidecar
@@ -188,7 +188,7 @@ def release_array(
             release_charge(original, plan, settings_digest(config, seed), seeded=seeded),
             original.linked,
         )
-    with counted(charge, again=again, linked=linked) as count:
+    with reserved_release(charge, again=again, linked=linked) as count:
         picture, released = noised(plan, image, frames, noise)
         statement = release_statement(plan, seeded=seeded, caveats=(*told, *caveats))
         return Release(picture, count.told(statement), released)
@@ -406,10 +406,10 @@ def write_video(
         original.check_unchanged(info.path)
         charge = release_charge(original, asking.plan, asking.settings, seeded=asking.seeded, target=out)
         linked = original.linked
-    there = find_output(standing(charge) if charge else None, out, video_outputs)
+    there = find_output(account_standing(charge) if charge else None, out, video_outputs)
     if there is not None:
         return read_sidecar(there)[0]
-    with counted(charge, again=asking.again, linked=linked) as count:
+    with reserved_release(charge, again=asking.again, linked=linked) as count:
         with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
             kept = writer.keeps_sound
             stamps: deque[tuple[int, int]] = deque()

@@ -1,6 +1,6 @@
 """Every release is counted: reserved in the account before anything is computed, committed when it is complete.
 
-    with counted(release_charge(original, plan, settings, seeded=False), again=False) as count:
+    with reserved_release(release_charge(original, plan, settings, seeded=False), again=False) as count:
         ...                                          # compute
         statement = count.told(statement)
         ...                                          # write
@@ -332,8 +332,11 @@ class Standing:
         """
         if again or not self.repeats:
             return
-        running = [entry for entry in self.before if entry.state is State.RESERVED and not _died(entry)]
-        said = "is being released by another process" if running else "was released before"
+        said = "was released before"
+        if any(entry.state is State.RESERVED and not _died(entry) for entry in self.before):
+            said = "is being released by another process"
+        if any(entry.stored is None for entry in self.before):
+            said = "has frames in common with another file of this command"
         times = f" ({len(self.before)} times)" if len(self.before) > 1 else ""
         raise DposeError(
             f"{said}{times}: {self.words()}",
@@ -342,7 +345,7 @@ class Standing:
         )
 
 
-def standing(charge: Charge) -> Standing:
+def account_standing(charge: Charge) -> Standing:
     """Where the account stands before `charge`; nothing is recorded.
 
     Raises:
@@ -424,7 +427,7 @@ def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> st
 
 
 @contextlib.contextmanager
-def counted(charge: Charge | None, *, again: bool = False, linked: bool = True) -> Iterator[Count]:
+def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool = True) -> Iterator[Count]:
     """Reserve a release for as long as the block lasts, and commit it at the end.
 
     Whatever ends the block otherwise, the release stays counted: what it had computed by then nobody knows.
@@ -444,7 +447,7 @@ def counted(charge: Charge | None, *, again: bool = False, linked: bool = True) 
     if charge is None:
         yield Count(None)
         return
-    found = standing(charge)
+    found = account_standing(charge)
     found.check(again=again)
     with _alive(charge.id):
         reserve_after(charge, {entry.id: entry.state for entry in found.before})

@@ -23,11 +23,11 @@ from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import CELLS, ReleaseConfig
 from dpose.release.counting import (
     Original,
-    counted,
+    account_standing,
     picture_original,
     release_charge,
+    reserved_release,
     settings_digest,
-    standing,
 )
 from dpose.release.embed import encoded, read_sidecar, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.grid import Shape
@@ -189,10 +189,15 @@ def release_picture(
         charge = (
             None if public else release_charge(original, plan, settings, seeded=seeded, target=job.target)
         )
-        there = find_output(standing(charge) if charge else None, job.target, job.outputs_at)
+        there = find_output(
+            account_standing(charge) if charge else None,
+            job.target,
+            job.outputs_at,
+            numbered=bool(job.number),
+        )
         if there is not None:
             return carried(there)
-        with counted(charge, again=again) as count:
+        with reserved_release(charge, again=again) as count:
             _, (released,) = noised(plan, pixels, [pixels], noise)
             assert isinstance(released, Released)
             caveats = (DECODED,) if lossy else ()

@@ -1,6 +1,6 @@
 """What stands where a release is to go: the same one, complete; what one that was cut short has left; another file.
 
-    there = find_output(standing(charge), target, outputs_at)
+    there = find_output(account_standing(charge), target, outputs_at)
 
 A complete output is one whose files have the digests that the account recorded when they were finished.
 """
@@ -20,15 +20,18 @@ Outputs = Callable[[Path], Sequence[Path]]
 """All files of a release, from the first one's name."""
 
 
-def find_output(found: Standing | None, target: Path, outputs: Outputs) -> Path | None:
+def find_output(
+    found: Standing | None, target: Path, outputs: Outputs, *, numbered: bool = False
+) -> Path | None:
     """The first file of the same release of the same original, if that stands complete where this one is to go.
 
-    In a folder of numbered files it may have another number: it is looked for under the name that the account knows.
+    Of numbered files each command makes new ones: an earlier one is looked for under the name that the account knows.
 
     Args:
         found: The release, and the earlier ones; None where it is not counted.
         target: The first file of its output.
         outputs: All files of it.
+        numbered: Whether its name is a number that this command has chosen.
 
     Returns:
         None where it is still to be made, and there is room for it.
@@ -37,9 +40,9 @@ def find_output(found: Standing | None, target: Path, outputs: Outputs) -> Path 
         DposeError: another file is in the way, or one there cannot be read.
     """
     for entry in reversed(found.finished if found else []):
-        for place in dict.fromkeys((target, target.parent / Path(entry.folder).name)):
-            if entry.outputs and _digests(outputs(place)) == sorted(entry.outputs):
-                return place
+        place = target.parent / Path(entry.folder).name if numbered else target
+        if entry.outputs and _digests(outputs(place)) == sorted(entry.outputs):
+            return place
     standing_there = [path for path in outputs(target) if path.exists()]
     left = found is not None and any(Path(e.folder) == target.resolve() for e in found.cut_short)
     for path in standing_there:

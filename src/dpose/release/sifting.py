@@ -25,9 +25,9 @@ from dpose.release.config import ReleaseConfig
 from dpose.release.counting import (
     Original,
     Standing,
+    account_standing,
     picture_original,
     release_charge,
-    standing,
     video_original,
 )
 from dpose.release.files import Job, job_seed, picture_settings, picture_shape
@@ -82,6 +82,7 @@ def sift(
         return Sifted(list(jobs))
     taken: dict[str, Job] = {}
     second: list[Standing] = []
+    pending: list[tuple[set[str], Charge]] = []
     for job, read in _each_read(jobs, what, workers, console):
         if read is None:
             found.todo.append(job)
@@ -96,13 +97,19 @@ def sift(
             )
             continue
         taken |= dict.fromkeys(own, job)
-        here = standing(_charge(job, original, plan, what, job_seed(job, 0, seed), keep_sound=keep_sound))
-        there = find_output(here, job.target, job.outputs_at)
+        here = account_standing(
+            _charge(job, original, plan, what, job_seed(job, 0, seed), keep_sound=keep_sound)
+        )
+        there = find_output(here, job.target, job.outputs_at, numbered=bool(job.number))
         if there is not None:
             found.lines.append(
                 f"{job.source} is released already, into {there}: nothing to do, nothing spent."
             )
             continue
+        # clips of one command may share frames without being one clip
+        shared = [charge for hashes, charge in pending if hashes & set(original.hashes)]
+        pending.append((set(original.hashes), here.charge))
+        here = replace(here, before=(*here.before, *shared))
         if here.repeats:
             second.append(here)
             found.lines.append(f"{job.source}: release {here.number} of this {_kind(job)}: {here.words()}.")

@@ -63,7 +63,7 @@ from dpose.privacy.odometer.reservations import (
     spent_on,
     touching,
 )
-from dpose.privacy.odometer.store import Where
+from dpose.privacy.odometer.store import Where, account_exists
 
 __all__ = [
     "EVALUATION",
@@ -83,6 +83,7 @@ __all__ = [
     "State",
     "Where",
     "ZcdpLoss",
+    "account_exists",
     "budget_states",
     "budgets",
     "charge",
