@@ -57,8 +57,8 @@ def test_explain_releases_nothing(capsys, tmp_path):
 
 def test_folders_operators_and_clipping(capsys):
     Path("in/deep").mkdir(parents=True)
-    for name in ("in/a.mp4", "in/deep/b.mkv"):
-        write(Path(name))
+    for name, size in (("in/a.mp4", (48, 32)), ("in/deep/b.mkv", (64, 32))):
+        write(Path(name), size=size)
     Path("in/notes.txt").write_text("passed over")
     more = [
         "--operator",
@@ -95,7 +95,8 @@ def test_paper_mode(capsys):
 
 def test_obfuscation_says_that_it_guarantees_nothing(capsys):
     for method in ("isr-16x12", "blur", "pixelate"):
-        assert main(["obfuscate", "a.mp4", "--method", method, "--out", f"{method}.mp4", "--seed", "1"]) == 0
+        more = ["--again", "--seed", "1"]
+        assert main(["obfuscate", "a.mp4", "--method", method, "--out", f"{method}.mp4", *more]) == 0
         assert "NOTHING IS GUARANTEED" in shown(capsys)
         assert probe(f"{method}.mp4").frames == 9
         assert main(["verify", f"{method}.mp4"]) == 0

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
+from dpose.media.identity import pixel_hash
 from dpose.pose.crops import transform_points, whole_frame
 from dpose.pose.data.augment import Augment, _colour_matrix, recolour
-from dpose.pose.data.units import Person, Picture, PoseUnits, pixel_hash
+from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.pose.skeletons import MPII
 from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, UnitDataset, pad_views

@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -380,10 +381,11 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
         if state.used >= 0.8:
             break
     assert state.level == 80
-    assert "steps at sampling rate 0.05" in what_fits(state, [entry()])
-    room = what_fits(state, [release(0)])
-    assert "a release of each picture at epsilon" in room
-    fitting = float(room.split()[-1])
+    assert "left: 235 steps of 1 at sigma 1.5" in what_fits(state, [entry()])
+    assert "steps at sampling rate 0.05 at" in what_fits(state, [entry(unit="subject")])
+    found = re.search(r"one release of each image at (\S+) for 16 pixels", what_fits(state, [release(0)]))
+    assert found
+    fitting = float(found[1])
     charge_account(release(90, HERE, PureLoss(fitting, 16)), where)
     with pytest.raises(DposeError, match="would be passed"):
         charge_account(release(91, HERE, PureLoss(fitting, 16)), where)

@@ -14,10 +14,10 @@ from archives import edited, npy, rebuilt
 from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.exact import LaplaceEvent
-from dpose.release.api import pixelize
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.embed import read_stamp, stamp
 from dpose.release.verify import verify_release
+from public_doors import pixelize
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (45, 61)).astype(np.uint8)

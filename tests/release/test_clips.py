@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dpose
 from clips import write
 from dpose.errors import DposeError
 from dpose.files import file_digest
@@ -24,7 +23,7 @@ from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours
 from dpose.release import api, linear, mechanism
-from dpose.release.api import bind, release_array, release_file, shape_of
+from dpose.release.api import bind, shape_of
 from dpose.release.config import ReleaseConfig, parse_neighbours
 from dpose.release.embed import bound_to, read_sidecar, sidecar_of, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
@@ -36,6 +35,7 @@ from dpose.release.operators import ONE_FRAME, Sensitivity
 from dpose.release.projections import rounded_up
 from dpose.release.published_dprp import DensePlan
 from dpose.release.verify import released_files, verify_release
+from public_doors import release_array, release_file, release_video
 
 SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)
 
@@ -492,8 +492,8 @@ class TestWhatIsPassedOn:
     def test_a_videos_setting_reaches_the_mechanism(self, tmp_path, monkeypatch, more):
         source, asked = write(tmp_path / "a.mp4", sound=True), []
         monkeypatch.setattr(api, "release_file", lambda *given, **rest: asked.append((given, rest)))
-        api.release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
-        rest = {"seed": None, "keep_sound": False, "progress": None}
+        release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
+        rest = {"seed": None, "keep_sound": False, "progress": None, "public": True, "again": False}
         wanted = ReleaseConfig.of_grid("1/3", "1e-5", **{n: v for n, v in more.items() if n not in rest})
         rest |= {name: value for name, value in more.items() if name in rest}
         assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
@@ -546,7 +546,7 @@ class TestFiles:
     @pytest.mark.parametrize("near", ["pixels:16", "pixels:2/frame", "frame"])
     def test_a_video_and_its_statement(self, tmp_path, operator, near):
         source = write(tmp_path / "a.mp4", sound=True)
-        statement = dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5", near, operator, clip_norm=900)
+        statement = release_video(source, tmp_path / "b.mp4", 8, "1e-5", near, operator, clip_norm=900)
         before, after = probe(source), probe(tmp_path / "b.mp4")
         assert (after.width, after.height, after.frames) == (48, 32, 9)
         assert (after.rate, after.sound) == (before.rate, False)
@@ -559,7 +559,7 @@ class TestFiles:
     def test_uneven_time_stamps_stay(self, tmp_path):
         stamps = [0, 3, 4, 9, 10, 11, 20]
         source = write(tmp_path / "a.mkv", frames=7, stamps=stamps, rate=10)
-        dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5")
+        release_video(source, tmp_path / "b.mp4", 8, "1e-5")
         info = probe(tmp_path / "b.mp4")
         assert [round(float(f.pts * info.time_base * 10)) for f in read_frames(info)] == stamps
         verify_release(tmp_path / "b.mp4")
@@ -568,7 +568,7 @@ class TestFiles:
     @pytest.mark.parametrize("frames", [1, 3])
     def test_odd_sizes_and_single_frames(self, tmp_path, size, frames):
         source = write(tmp_path / "a.mp4", frames=frames, size=size, pix_fmt="yuv444p")
-        dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5", 1)
+        release_video(source, tmp_path / "b.mp4", 8, "1e-5", 1)
         after = probe(tmp_path / "b.mp4")
         assert (after.width, after.height, after.frames) == (*size, frames)
         verify_release(tmp_path / "b.mp4")
@@ -579,7 +579,7 @@ class TestFiles:
         matrix = (0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30)
         struct.pack_into(">9i", data, data.index(b"tkhd") + 44, *matrix)
         source.write_bytes(data)
-        statement = dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5")
+        statement = release_video(source, tmp_path / "b.mp4", 8, "1e-5")
         assert statement.release["size"] == "32x64"
         after = probe(tmp_path / "b.mp4")
         assert (after.width, after.height, after.rotation) == (32, 64, 0)
@@ -587,13 +587,13 @@ class TestFiles:
 
     def test_grey_videos(self, tmp_path):
         source = write(tmp_path / "a.mkv", codec="ffv1", pix_fmt="gray")
-        statement = dpose.release_video(source, tmp_path / "b.mkv", 8, "1e-5", 4)
+        statement = release_video(source, tmp_path / "b.mkv", 8, "1e-5", 4)
         assert statement.release["channels"] == "1"
         assert statement.events[0].sensitivity_squared == 255**2 * 16
 
     def test_sound_that_is_kept_is_named(self, tmp_path):
         source = write(tmp_path / "a.mp4", sound=True)
-        statement = dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5", keep_sound=True)
+        statement = release_video(source, tmp_path / "b.mp4", 8, "1e-5", keep_sound=True)
         assert probe(tmp_path / "b.mp4").sound
         assert "is not protected at all" in statement.paragraph()
 
@@ -607,7 +607,7 @@ class TestFiles:
     )
     def test_a_changed_video_is_refused(self, tmp_path, damage, word):
         target = tmp_path / "b.mp4"
-        dpose.release_video(write(tmp_path / "a.mp4"), target, 8, "1e-5")
+        release_video(write(tmp_path / "a.mp4"), target, 8, "1e-5")
         sidecar = tmp_path / "b.mp4.privacy.json"
         if damage[0] == "file":
             target.write_bytes(target.read_bytes() + b"\0")
@@ -652,9 +652,7 @@ class TestFiles:
     def test_a_forged_record_is_found_out(self, tmp_path, changes, word, again):
         """Digests and seals are no signature: a forger computes new ones. The rest must still be consistent."""
         target = tmp_path / "b.mp4"
-        made = dpose.release_video(
-            write(tmp_path / "a.mp4"), target, 8, "1e-5", 16, "low-pass", k=300, pool=2
-        )
+        made = release_video(write(tmp_path / "a.mp4"), target, 8, "1e-5", 16, "low-pass", k=300, pool=2)
         verify_release(target)
         more = dict(changes)
         (event,) = made.events
@@ -691,7 +689,7 @@ class TestFiles:
     def test_a_seed_makes_it_repeatable_and_says_so(self, tmp_path):
         source = write(tmp_path / "a.mp4")
         for name in ("b.mp4", "c.mp4"):
-            statement = dpose.release_video(source, tmp_path / name, 8, "1e-5", 4, "random", seed=5)
+            statement = release_video(source, tmp_path / name, 8, "1e-5", 4, "random", seed=5)
         assert (tmp_path / "b.mp4").read_bytes() == (tmp_path / "c.mp4").read_bytes()
         assert statement.kind is Kind.SEEDED
         assert "nothing is guaranteed" in verify_release(tmp_path / "c.mp4")[1]
@@ -700,14 +698,14 @@ class TestFiles:
 
     def test_paper_mode(self, tmp_path):
         target = tmp_path / "b.mp4"
-        statement = dpose.release_video(write(tmp_path / "a.mp4"), target, 8, "1e-4", paper=True, k=60)
+        statement = release_video(write(tmp_path / "a.mp4"), target, 8, "1e-4", paper=True, k=60)
         assert statement.kind is Kind.PAPER
         assert "NOTHING IS GUARANTEED" in statement.paragraph()
         assert "nothing is claimed" in verify_release(target)[1]
         plan = DensePlan.of(ReleaseConfig.of_grid(8, "1e-4", paper=True, k=60), shape_of(probe(target)))
         assert any("takes minutes" in line for line in explain_release(plan))
         with pytest.raises(DposeError, match=r"a\.mp4: .*4,608"):
-            dpose.release_video(tmp_path / "a.mp4", tmp_path / "c.mp4", 8, "1e-4", paper=True, k=4609)
+            release_video(tmp_path / "a.mp4", tmp_path / "c.mp4", 8, "1e-4", paper=True, k=4609)
 
 
 class TestRefusals:
@@ -716,7 +714,7 @@ class TestRefusals:
     def refused(self, folder, source, word, **more):
         before = sorted(p.name for p in folder.rglob("*"))
         with pytest.raises(DposeError, match=word) as caught:
-            dpose.release_video(source, folder / "out" / "b.mp4", **({"epsilon": 8, "delta": "1e-5"} | more))
+            release_video(source, folder / "out" / "b.mp4", **({"epsilon": 8, "delta": "1e-5"} | more))
         assert "\n" not in caught.value.line()
         left = sorted(p.name for p in folder.rglob("*") if p.is_file())
         assert left == [name for name in before if (folder / name).is_file()]
@@ -780,5 +778,5 @@ def _pictures(tmp_path):
 
 
 def test_a_statement_reads_back(tmp_path):
-    statement = dpose.release_video(write(tmp_path / "a.mp4"), tmp_path / "b.mp4", "1/3", "1e-5")
+    statement = release_video(write(tmp_path / "a.mp4"), tmp_path / "b.mp4", "1/3", "1e-5")
     assert read_sidecar(tmp_path / "b.mp4")[0] == statement

@@ -18,16 +18,16 @@ from dpose.media.video import probe, read_frames
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.release import api
 from dpose.release import files as batch
-from dpose.release.api import release_file
 from dpose.release.archive import unpack
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
-from dpose.release.files import Job, find_jobs, plan_of, record_names, release_all, restore
+from dpose.release.files import Job, find_jobs, plan_of, record_names, restore
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan, released_frames
 from dpose.release.regions import PrivateRegions
 from dpose.release.verify import released_files, verify_release
+from public_doors import release_all, release_file
 
 RNG = np.random.default_rng(0)
 COLOUR = cv2.GaussianBlur(RNG.integers(0, 256, (40, 56, 3)).astype(np.uint8), (0, 0), 3)
@@ -252,7 +252,7 @@ class TestWhatIsPassedOn:
             asked.append(config)
             return real(config, *given)
 
-        monkeypatch.setattr(api, "bind", spy)
+        monkeypatch.setattr(batch, "bind", spy)
         (statement,) = release([write(tmp_path / "a.png")], tmp_path / "out.png", setting)
         assert asked == [setting]
         # a picture is no clip
@@ -270,11 +270,12 @@ class TestWhatIsPassedOn:
         monkeypatch.setattr(batch, "release_file", spy)
         monkeypatch.setattr(batch, "probe", lambda path: path)
         jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4") for n in "ab"]
-        more = {"workers": 3, "keep_sound": True, "progress": told}
+        more = {"workers": 3, "keep_sound": True, "progress": told, "public": True, "again": True}
         assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
         # one seed for two clips would give both the same noise
         assert asked == [
-            (name, name, SETTING, {"seed": seed, **more}) for name, seed in (("a.mp4", 5), ("b.mp4", 6))
+            (name, name, SETTING, {"seed": seed, "original": None, **more})
+            for name, seed in (("a.mp4", 5), ("b.mp4", 6))
         ]
 
     @pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (4, 4)])
@@ -292,7 +293,7 @@ class TestWhatIsPassedOn:
             def __exit__(self, *error):
                 pass
 
-            def submit(self, work, job, setting, seed):
+            def submit(self, work, job, setting, seed, *, public, again):
                 def result():
                     started.append((job.source.name, seed))
 

@@ -20,8 +20,8 @@ VIDEO = ["--epsilon", "8", "--delta", "1e-5", "--neighbours", "pixels:4"]
 @pytest.fixture(autouse=True)
 def _local(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for name in ("mrs-smith-ward-7.png", "deep/mr-jones.jpg"):
-        write_image(tmp_path / "in" / name, PICTURE)
+    for shade, name in enumerate(("mrs-smith-ward-7.png", "deep/mr-jones.jpg")):
+        write_image(tmp_path / "in" / name, PICTURE + np.uint8(20 * shade))
     write_clip(tmp_path / "in" / "night-shift.mp4")
 
 
@@ -35,7 +35,7 @@ def test_no_name_travels_unless_it_is_asked_for(tmp_path, capsys):
             assert word not in path.name
             assert word.encode() not in path.read_bytes()
     assert str(names_file(tmp_path / "out")) in capsys.readouterr().out
-    assert main(["pixelize", "in", *BASIC, "--keep-names", "--out", "kept"]) == 0
+    assert main(["pixelize", "in", *BASIC, "--keep-names", "--again", "--out", "kept"]) == 0
     assert (tmp_path / "kept" / "deep" / "mr-jones.npz").is_file()
     assert "public with the files" in capsys.readouterr().out
 
@@ -64,7 +64,7 @@ def test_which_is_which_stays_with_the_user(tmp_path):
 
 def test_numbering_goes_on_and_overwrites_nothing(tmp_path):
     for _ in range(2):
-        main(["pixelize", "in/mrs-smith-ward-7.png", *BASIC, "--out", "out"])
+        main(["pixelize", "in/mrs-smith-ward-7.png", *BASIC, "--public", "--out", "out"])
     first = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert sorted(first) == ["000001.npz", "000001.png", "000002.npz", "000002.png"]
     main(["release-video", "in", *VIDEO, "--out", "out"])

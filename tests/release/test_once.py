@@ -13,9 +13,9 @@ import dpose
 from dpose.privacy.keys import Kept, keep_key, kept_key
 from dpose.privacy.noise import AesNoise, Key, Origin
 from dpose.privacy.statement import Kind
-from dpose.release.api import pixelize, release_array
 from dpose.release.config import ReleaseConfig
 from dpose.release.once import GIVEN
+from public_doors import pixelize, release_array
 
 GREY = np.full((16, 16), 90, np.uint8)
 CLIP = np.full((4, 16, 16, 3), 90, np.uint8)

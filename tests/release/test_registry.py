@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import dpose
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
 from dpose.privacy.statement import Kind, Neighbours
-from dpose.release.api import bind, release_array, release_file
+from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
@@ -25,6 +24,7 @@ from dpose.release.linear import LinearPlan
 from dpose.release.operators import ONE_FRAME, OPERATORS, make_operator, register_operator
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
+from public_doors import pixelize, release_array, release_file
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "row_sums.py"
 PICTURE = np.random.default_rng(0).integers(0, 256, (24, 32, 3)).astype(np.uint8)
@@ -194,7 +194,7 @@ def test_what_cannot_be_had_is_refused(row_sums):
         release_array(PICTURE.astype(np.uint16), ReleaseConfig.of_grid(**PURE))
     with pytest.raises(ValueError, match="give a source"):
         bind(ReleaseConfig.of_grid(1, "1e-5", operator="random"), Shape.of(24, 32))
-    release = dpose.pixelize(np.stack([PICTURE] * 2), 1, 4, 8)
+    release = pixelize(np.stack([PICTURE] * 2), 1, 4, 8)
     with pytest.raises(DposeError, match="by release_video"):
         release.save("a.png")
 
@@ -208,7 +208,7 @@ def test_a_picture_through_the_operators_of_clips(tmp_path):
 
 
 def test_pixelized_pictures_are_saved_too(tmp_path):
-    release = dpose.pixelize(PICTURE, 2, 4, 8)
+    release = pixelize(PICTURE, 2, 4, 8)
     for name in ("a.png", "a.npz", "b.jpg"):
         release.save(tmp_path / name)
         verify_release(tmp_path / name)

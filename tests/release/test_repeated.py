@@ -14,11 +14,11 @@ import pytest
 
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.video import probe, read_frames
-from dpose.release.api import pixelize, release_array, release_file
 from dpose.release.config import ReleaseConfig
-from dpose.release.files import find_jobs, release_all
+from dpose.release.files import find_jobs
 from dpose.release.grid import Shape
 from dpose.release.regions import PrivateRegions
+from public_doors import pixelize, release_all, release_array, release_file
 
 SIDE, BLOCK, FRAMES = 128, 4, 6
 GREY = np.full((SIDE, SIDE, 3), 128, np.uint8)

@@ -9,7 +9,6 @@ import av
 import numpy as np
 import pytest
 
-import dpose
 from archives import edited, npy, rebuilt
 from clips import write as write_clip
 from dpose.errors import DposeError
@@ -21,18 +20,17 @@ from dpose.privacy.exact import GaussianEvent
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, follows
-from dpose.release.api import pixelize, release_file
 from dpose.release.archive import pack_archive
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
-from dpose.release.files import find_jobs, release_all, restore
+from dpose.release.files import find_jobs, restore
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.obfuscate import obfuscate_file
 from dpose.release.recompute import recorded_plan
 from dpose.release.sealing import sealed as seal_of
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
+from public_doors import obfuscate_file, pixelize, release_all, release_file, release_video
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (48, 64)).astype(np.uint8)
@@ -75,7 +73,7 @@ class TestForgedNumbers:
 
     def test_one_channel_for_a_coloured_video(self, tmp_path):
         target = tmp_path / "b.mp4"
-        dpose.release_video(write_clip(tmp_path / "a.mp4"), target, 8, "1e-5", 4)
+        release_video(write_clip(tmp_path / "a.mp4"), target, 8, "1e-5", 4)
         plan = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 4), Shape(9, 32, 48, 1))
         forged = release_statement(plan, seeded=False)
         sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
@@ -84,7 +82,7 @@ class TestForgedNumbers:
     def test_a_grey_video_is_one(self, tmp_path):
         source = write_clip(tmp_path / "a.mkv", codec="ffv1", pix_fmt="gray")
         for name in ("b.mp4", "c.mkv"):
-            dpose.release_video(source, tmp_path / name, 8, "1e-5", 4)
+            release_video(source, tmp_path / name, 8, "1e-5", 4)
             verify_release(tmp_path / name)
         release_file(probe(source), tmp_path / "d.mp4", ReleaseConfig.of(2, 4, 8))
         verify_release(tmp_path / "d.mp4")
@@ -94,7 +92,7 @@ class TestForgedNumbers:
         target = tmp_path / "b.mp4"
         source = write_clip(tmp_path / "a.mp4")
         if release == "projection":
-            made = dpose.release_video(source, target, 8, "1e-5", 4)
+            made = release_video(source, target, 8, "1e-5", 4)
         else:
             made = release_file(probe(source), target, ReleaseConfig.of(2, "pixels:4", 8))
         (event,) = made.events
@@ -188,7 +186,7 @@ class TestSound:
                 return release_file(probe(source), target, ReleaseConfig.of(2, 4, 8), keep_sound=keep)
             if request.param == "obfuscate":
                 return obfuscate_file(probe(source), target, "blur", keep_sound=keep)
-            return dpose.release_video(source, target, 8, "1e-5", 4, keep_sound=keep)
+            return release_video(source, target, 8, "1e-5", 4, keep_sound=keep)
 
         return run
 
@@ -384,9 +382,7 @@ class TestOlder:
 
 def test_a_video_without_sound_track_says_no_sound(tmp_path):
     target = tmp_path / "b.mp4"
-    made = dpose.release_video(
-        write_clip(tmp_path / "a.mp4", sound=True), target, 8, "1e-5", 4, keep_sound=True
-    )
+    made = release_video(write_clip(tmp_path / "a.mp4", sound=True), target, 8, "1e-5", 4, keep_sound=True)
     with av.open(str(target)) as given, av.open(str(tmp_path / "c.mp4"), "w") as out:
         stream = out.add_stream_from_template(given.streams.video[0])
         for packet in given.demux(given.streams.video[0]):

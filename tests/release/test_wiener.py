@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dpose.release.api import pixelize
 from dpose.release.operators import RegionSums
 from dpose.release.regions import PublicRegions
 from dpose.release.wiener import Noisy, shrunk
+from public_doors import pixelize
 
 RNG = np.random.default_rng(0)
 PICTURE = np.add.outer(np.arange(96), 2 * np.arange(64)).astype(np.uint8)

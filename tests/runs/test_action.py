@@ -13,7 +13,7 @@ from dpose.errors import DposeError
 from dpose.privacy.odometer import EVALUATION, budgets, charges
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
-from dpose.runs.budget import change_budget
+from dpose.runs.budget import set_budget_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
@@ -178,7 +178,7 @@ def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tm
     trained, scored = charges()
     assert (scored.what, scored.unit, scored.stored.marks) == (EVALUATION, "video", 2)
     assert trained.stored.marks == 6
-    assert change_budget(f"{held_out}", 3.0, 1e-5, QUIET)
+    assert set_budget_of(f"{held_out}", 3.0, 1e-5, QUIET)
     assert budgets()[0].unit == "video"
     with pytest.raises(DposeError, match="a score without noise"):
         evaluate_run(tmp_path / "run", held_out, console=QUIET)

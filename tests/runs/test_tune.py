@@ -193,7 +193,9 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     (entry,) = charges()
     assert entry.what == "tuning"
     assert entry.events == (RenyiLoss(statement.tuning.curve()),)
-    assert statement.epsilon <= composed([entry], DELTA) <= 1.05 * statement.epsilon  # the sides' curves cross
+    assert (
+        statement.epsilon <= composed([entry], DELTA) <= 1.05 * statement.epsilon
+    )  # the sides' curves cross
     many = composed([entry] * 2, DELTA)
     assert statement.epsilon < many < 2 * statement.epsilon
     other = replace(entry, id="0" * 32, events=statement.events)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dpose.cli import attack, audit, clips, data, release, scene
+from dpose.cli import account, attack, audit, clips, data, release, scene
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.noised_score import NoisedScore
@@ -50,6 +50,7 @@ app.add_typer(scene.app, name="scene")
 app.add_typer(data.app, name="data")
 app.add_typer(audit.app, name="audit")
 app.add_typer(attack.app, name="attack")
+app.add_typer(account.app, name="account")
 
 app.command(
     "train",
@@ -186,39 +187,6 @@ def verify(
         return
     for line in verify_run(run).lines:
         console.print(line, highlight=False)
-
-
-@app.command(epilog="Example: dpose account lspet:/data/lspet:private --budget 8")
-def account(
-    data: Annotated[
-        str | None, typer.Argument(help="NAME[:ROOT][:SPLIT]; all data of this machine by default.")
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="The epsilon that all runs on these data together may take; others are refused."),
-    ] = None,
-    no_budget: Annotated[bool, typer.Option("--no-budget", help="Lift the budget.")] = False,
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            help="What the budget protects: crop, image, video or subject. Runs for a weaker unit are refused. "
-            "Default: image; of videos video."
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="At which epsilon is counted. Default: the runs' own, or 1e-5.")
-    ] = None,
-) -> None:
-    """What private data have been spent for: epsilon of all runs together, by run; and the budget they must keep."""
-    from dpose.runs.budget import DELTA, account_of, change_budget
-
-    console = plain_console()
-    if budget is not None or no_budget:
-        if data is None or (budget is not None and no_budget):
-            raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
-        said = change_budget(data, budget, delta or DELTA, console, unit)
-        console.print(said, highlight=False, markup=False)
-    console.print(account_of(data, delta, console), highlight=False)
 
 
 @app.command(epilog="Example: dpose keys runs/a --discard")

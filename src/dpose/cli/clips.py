@@ -9,13 +9,23 @@ import typer
 from rich.console import Console
 
 from dpose.cli.options import unfolded
-from dpose.cli.release_options import Explain, OutputOptions, Seed, say_sum, tell_each
+from dpose.cli.release_options import (
+    Again,
+    Explain,
+    OutputOptions,
+    Public,
+    Seed,
+    say_lines,
+    say_sum,
+    tell_each,
+)
 from dpose.errors import naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
     from dpose.privacy.statement import PrivacyStatement
     from dpose.release.files import Job
+    from dpose.release.sifting import Sifted
 
 
 def register(app: typer.Typer) -> None:
@@ -73,6 +83,8 @@ def release_video(
         typer.Option(help="With --paper: b, the budget's share for the projection. Default: 0.8."),
     ] = None,
     explain: Explain = False,
+    public: Public = False,
+    again: Again = False,
     seed: Seed = None,
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
@@ -80,7 +92,8 @@ def release_video(
     from dpose.release.api import bind, release_file, shape_of
     from dpose.release.config import SPLIT, ReleaseConfig
     from dpose.release.explain import explain_release
-    from dpose.release.files import find_videos
+    from dpose.release.files import find_videos, job_seed
+    from dpose.release.sifting import sift
 
     config = ReleaseConfig.of_grid(
         epsilon,
@@ -105,13 +118,29 @@ def release_video(
     if explain:
         return
 
-    def release(number: int, job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
-        own = None if seed is None else seed + number
+    def release(job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
         return release_file(
-            info, job.target, config, seed=own, keep_sound=output.keep_audio, progress=progress
+            info,
+            job.target,
+            config,
+            seed=job_seed(job, 0, seed),
+            keep_sound=output.keep_audio,
+            progress=progress,
+            public=public,
+            again=again,
+            original=job.original,
         )
 
-    _write_each(found, output, release, console)
+    jobs = sift(
+        [job for job, _ in found],
+        config,
+        seed=seed,
+        keep_sound=output.keep_audio,
+        public=public,
+        again=again,
+        console=console,
+    )
+    _write_each(jobs, found, output, release, console)
 
 
 def obfuscate(
@@ -121,41 +150,69 @@ def obfuscate(
     seed: Annotated[
         int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
     ] = None,
+    public: Public = False,
+    again: Again = False,
 ) -> None:
-    """Obscure videos in ways that guarantee nothing, to compare private ones with."""
-    from dpose.release.files import find_videos
+    """Obscure videos in ways that guarantee nothing, to compare private ones with.
+
+    The account counts them as releases that nothing bounds; where a budget stands they are refused.
+    """
+    from dpose.release.files import find_videos, job_seed
     from dpose.release.obfuscate import check_method, obfuscate_file
+    from dpose.release.sifting import sift
 
     check_method(method)
     console = Console()
 
-    def run(number: int, job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
-        own = None if seed is None else seed + number
+    def run(job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
         return obfuscate_file(
-            info, job.target, method, seed=own, keep_sound=output.keep_audio, progress=progress
+            info,
+            job.target,
+            method,
+            seed=job_seed(job, 0, seed),
+            keep_sound=output.keep_audio,
+            progress=progress,
+            public=public,
+            again=again,
+            original=job.original,
         )
 
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
-    _write_each(found, output, run, console, guaranteed=False)
+    jobs = sift(
+        [job for job, _ in found],
+        method,
+        seed=seed,
+        keep_sound=output.keep_audio,
+        public=public,
+        again=again,
+        console=console,
+    )
+    _write_each(jobs, found, output, run, console, guaranteed=False)
 
 
 def _write_each(
+    sifted: Sifted,
     found: list[tuple[Job, VideoInfo]],
     output: OutputOptions,
-    run: Callable[[int, Job, VideoInfo, Callable[[], None]], PrivacyStatement],
+    run: Callable[[Job, VideoInfo, Callable[[], None]], PrivacyStatement],
     console: Console,
     *,
     guaranteed: bool = True,
 ) -> None:
     from dpose.release.files import record_names
 
-    names = record_names([job for job, _ in found], output.folder())
+    say_lines(sifted.lines, console)
+    if not sifted.todo:
+        return
+    infos = {job.place: info for job, info in found}
+    names = record_names(sifted.todo, output.folder())
 
     def each(advance: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
-        for number, (job, info) in enumerate(found):
-            yield job, run(number, job, info, advance)
+        for job in sifted.todo:
+            yield job, run(job, infos[job.place], advance)
 
-    tell_each(each, len(found), sum(info.frames for _, info in found), console)
+    frames = sum(infos[job.place].frames for job in sifted.todo)
+    tell_each(each, len(sifted.todo), frames, console)
     if guaranteed:
-        say_sum(len(found), console)
+        say_sum(len(sifted.todo), console)
     output.say_names(names, console)

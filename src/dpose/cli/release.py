@@ -9,7 +9,16 @@ import typer
 from rich.console import Console
 
 from dpose.cli.options import unfolded
-from dpose.cli.release_options import Explain, OutputOptions, Seed, say_sum, tell_each
+from dpose.cli.release_options import (
+    Again,
+    Explain,
+    OutputOptions,
+    Public,
+    Seed,
+    say_lines,
+    say_sum,
+    tell_each,
+)
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -71,12 +80,19 @@ def pixelize(
     explain: Explain = False,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Pictures or frames in work at a time.")] = 1,
+    public: Public = False,
+    again: Again = False,
     seed: Seed = None,
 ) -> None:
-    """Release pictures and videos under differential privacy, as blocks of noisy averages."""
+    """Release pictures and videos under differential privacy, as blocks of noisy averages.
+
+    Each release is counted, by what the picture shows: the same command again releases nothing twice, and another
+    release of a picture says what both cost together and needs --again.
+    """
     from dpose.release.config import ReleaseConfig
     from dpose.release.explain import explain_release
     from dpose.release.files import find_jobs, plan_of, record_names, release_all
+    from dpose.release.sifting import sift
 
     console = Console()
     config = ReleaseConfig.of(
@@ -96,16 +112,36 @@ def pixelize(
             for line in explain_release(*plan_of(job.source, config)):
                 console.print(f"  {line}", highlight=False)
         return
-    names = record_names(jobs, folder)
+    sifted = sift(
+        jobs,
+        config,
+        seed=seed,
+        keep_sound=output.keep_audio,
+        public=public,
+        again=again,
+        workers=workers,
+        console=console,
+    )
+    say_lines(sifted.lines, console)
+    if not (todo := sifted.todo):
+        return
+    names = record_names(todo, folder)
     tell_each(
         lambda advance: release_all(
-            jobs, config, seed=seed, workers=workers, keep_sound=output.keep_audio, progress=advance
+            todo,
+            config,
+            seed=seed,
+            workers=workers,
+            keep_sound=output.keep_audio,
+            progress=advance,
+            public=public,
+            again=again,
         ),
-        len(jobs),
-        None if any(job.video for job in jobs) else 0,
+        len(todo),
+        None if any(job.video for job in todo) else 0,
         console,
     )
-    say_sum(len(jobs), console)
+    say_sum(len(todo), console)
     output.say_names(names, console)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from dpose.release.files import Job
 
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
+Public = Annotated[
+    bool,
+    typer.Option("--public", help="Nobody in these files needs protection: the account does not count them."),
+]
+Again = Annotated[
+    bool,
+    typer.Option(
+        "--again", help="Release what was released before once more; epsilons add up, it says to what."
+    ),
+]
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
 ]
@@ -97,6 +107,12 @@ def tell_each(
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )
+
+
+def say_lines(lines: Sequence[str], console: Console) -> None:
+    """Say what was found before anything is released."""
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def say_sum(files: int, console: Console) -> None:

@@ -40,7 +40,7 @@ def read_image(path: str | Path, *, orient: bool = True) -> Image:
     Raises:
         DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
     """
-    return decode_image(_read_bytes(path), str(path), orient=orient)
+    return decode_image(read_bytes(path), str(path), orient=orient)
 
 
 def read_pixels(path: str | Path) -> NDArray[Any]:
@@ -59,7 +59,7 @@ def read_pixels(path: str | Path) -> NDArray[Any]:
     Raises:
         DposeError: as `read_image`.
     """
-    return decode_pixels(_read_bytes(path), str(path))
+    return decode_pixels(read_bytes(path), str(path))
 
 
 def decode_pixels(data: bytes, name: str) -> NDArray[Any]:
@@ -83,7 +83,7 @@ def picture_header(path: str | Path) -> Header:
     Raises:
         DposeError: the file is missing, cut short, not a picture, or larger than `MAX_PIXELS`.
     """
-    return _checked_header(_read_bytes(path), str(path))
+    return _checked_header(read_bytes(path), str(path))
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
@@ -119,7 +119,12 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
     return pixels
 
 
-def _read_bytes(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
+    """A file's content.
+
+    Raises:
+        DposeError: it cannot be read.
+    """
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -182,6 +182,8 @@ class PrivacyStatement:
         ledger_head: The ledger's last hash; empty without a ledger.
         plan_sha256: The plan's digest; empty without a plan.
         release: How a picture or clip was released (sizes, block, regions), by name; empty for anything else.
+        odometer: Of a release that was counted: how many `releases` of its original there were with this one, and
+            their `epsilon` and `delta` together for `pixels` pixels; empty for anything else.
         artefact_sha256: Digest of the artefact that carries the statement, without the statement; empty where
             the statement is not bound to one.
         seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty where none does.
@@ -208,6 +210,7 @@ class PrivacyStatement:
     ledger_head: str = ""
     plan_sha256: str = ""
     release: Mapping[str, str] = field(default_factory=dict)
+    odometer: Mapping[str, str] = field(default_factory=dict)
     artefact_sha256: str = ""
     seal: str = ""
     tuning: Tuning | None = None
@@ -267,6 +270,7 @@ class PrivacyStatement:
         }
         optional = {
             "release": dict(self.release),
+            "odometer": dict(self.odometer),
             "artefact_sha256": self.artefact_sha256,
             "seal": self.seal,
             "tuning": self.tuning.to_dict() if self.tuning else None,
@@ -301,7 +305,7 @@ class PrivacyStatement:
                 f"has schema {schema}: made by a newer dpose", where, "update dpose and try again"
             )
         values = _fields(
-            {"release": {}, "artefact_sha256": "", "seal": "", "tuning": None} | values,
+            {"release": {}, "odometer": {}, "artefact_sha256": "", "seal": "", "tuning": None} | values,
             {"schema", *cls.__dataclass_fields__},
             where,
         )
@@ -332,6 +336,7 @@ class PrivacyStatement:
                 ledger_head=_text(values["ledger_head"], "ledger_head"),
                 plan_sha256=_text(values["plan_sha256"], "plan_sha256"),
                 release=_named_texts(values["release"], "release"),
+                odometer=_named_texts(values["odometer"], "odometer"),
                 artefact_sha256=_text(values["artefact_sha256"], "artefact_sha256"),
                 seal=_text(values["seal"], "seal"),
                 tuning=None if values["tuning"] is None else Tuning.from_dict(values["tuning"]),

@@ -4,6 +4,7 @@
     release.picture, release.statement.paragraph()
     statement = dpose.release_video("ward.mp4", "ward-private.mp4", epsilon=8, delta=1e-5)
 
+All of them are counted (`counting`): a second release of one picture is refused unless it is asked for (`again`).
 `release_array` and `release_file` take a whole `ReleaseConfig`, with any operator.
 """
 
@@ -19,19 +20,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
-from dpose.files import write_atomic
-from dpose.media.video import VideoInfo, open_writer, probe, read_frames, settle
+from dpose.files import file_digest, write_atomic
+from dpose.media.video import WRITABLE, VideoInfo, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.config import CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
-from dpose.release.embed import stamped_picture, write_sidecar
+from dpose.release.counting import (
+    Original,
+    account_standing,
+    array_original,
+    release_charge,
+    reserved_release,
+    settings_digest,
+    video_original,
+)
+from dpose.release.embed import read_sidecar, sidecar_of, stamped_picture, write_sidecar
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, ReleasedValues
 from dpose.release.mechanism import Released
 from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.places import find_output
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
@@ -87,6 +98,8 @@ def pixelize(
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
+    public: bool = False,
+    again: bool = False,
     **options: Unpack[CellOptions],
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
@@ -116,16 +129,18 @@ def pixelize(
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.
         caveats: What the statement tells its reader besides.
+        public: Whether nobody in it needs protection: then it is not counted.
+        again: Whether it may be a second release of this picture, for what both cost together.
         options: delta (0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise), subdivide (n:
             complex blocks are divided into n x n parts) and paper (1, 2 or 3 runs seed 002's algorithm of that number
             as printed, with floating-point noise and no guarantee; the statement says what does not hold).
 
     Raises:
-        DposeError: the picture or a setting is out of range.
+        DposeError: the picture or a setting is out of range, it was released before, or a budget would be passed.
         RuntimeError: the source's key was used for a release before.
     """
     config = ReleaseConfig.of(epsilon, neighbours, block, regions=as_regions(regions), **options)
-    return release_array(image, config, seed=seed, source=source, caveats=caveats)
+    return release_array(image, config, seed=seed, source=source, caveats=caveats, public=public, again=again)
 
 
 def release_array(
@@ -135,6 +150,8 @@ def release_array(
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
+    public: bool = False,
+    again: bool = False,
 ) -> Release:
     """Release a picture or clip that is held as an array or tensor.
 
@@ -147,9 +164,12 @@ def release_array(
         source: Where the noise comes from; a fresh key from the operating system by default. Any other key, and any
             source but `AesNoise`, takes the guarantee away; a fresh key serves one release.
         caveats: What the statement tells its reader besides.
+        public: As for `pixelize`.
+        again: As for `pixelize`.
 
     Raises:
-        DposeError: it is no picture or clip, or the config does not fit it.
+        DposeError: it is no picture or clip, the config does not fit it, it was released before, or a budget would be
+            passed.
         RuntimeError: the source's key was used for a release before.
     """
     if seed is not None and source is not None:
@@ -160,11 +180,35 @@ def release_array(
     channels = frames[0].shape[2] if frames[0].ndim == 3 else 1
     peak = PEAKS[str(image.dtype).removeprefix("torch.")]
     plan = bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)
+    charge, linked = None, True
     seeded, told = spend(noise)
+    if not public:
+        original = array_original(frames, clip=clip)
+        charge, linked = (
+            release_charge(original, plan, settings_digest(config, seed), seeded=seeded),
+            original.linked,
+        )
+    with reserved_release(charge, again=again, linked=linked) as count:
+        picture, released = noised(plan, image, frames, noise)
+        statement = release_statement(plan, seeded=seeded, caveats=(*told, *caveats))
+        return Release(picture, count.told(statement), released)
+
+
+def noised(
+    plan: AnyPlan, image: NDArray[Any] | Tensor, frames: Sequence[Any], noise: NoiseSource
+) -> tuple[Any, tuple[Released | ReleasedValues, ...]]:
+    """A released picture or clip, and its released values; for whoever has counted it.
+
+    Args:
+        plan: For its shape.
+        image: As for `pixelize`.
+        frames: Its frames.
+        noise: Serves this release alone.
+    """
     released: tuple[Released | ReleasedValues, ...] = ()
     if isinstance(plan, PixelizationPlan | PaperPlan):
         released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
-    elif isinstance(plan, LinearPlan) and not clip:
+    elif isinstance(plan, LinearPlan) and plan.shape.still:
         released = (plan.release(frames[0], noise),)
     if is_tensor(image):
         import torch
@@ -176,8 +220,7 @@ def release_array(
         shown: Any = torch.stack(pictures)
     else:
         shown = np.stack([one.picture() for one in released] or list(plan.run(iter(frames), noise)))
-    picture = shown.reshape(tuple(image.shape))
-    return Release(picture, release_statement(plan, seeded=seeded, caveats=(*told, *caveats)), released)
+    return shown.reshape(tuple(image.shape)), released
 
 
 def release_video(
@@ -191,6 +234,8 @@ def release_video(
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
+    public: bool = False,
+    again: bool = False,
     **options: Unpack[GridOptions],
 ) -> PrivacyStatement:
     """Release a video under differential privacy, by a public projection with exact Gaussian noise.
@@ -213,6 +258,8 @@ def release_video(
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
+        public: Whether nobody in it needs protection: then it is not counted.
+        again: Whether it may be a second release of this video, for what both cost together.
         options: k (the most values to keep of a group of frames) and pool (frames of a group), each chosen by the noise
             where it is left out; clip_norm (bound on the L2 norm of a group's projected values, in gray levels times
             the root of pixels) and clip_segment (the bound is on 64 frames' values together instead); paper (run
@@ -220,14 +267,23 @@ def release_video(
             (b of that algorithm, the share of its budget that goes to the projection).
 
     Returns:
-        The statement.
+        The statement. Where `out` holds just this release of just this video already, its own: nothing is done then.
 
     Raises:
-        DposeError: a setting is out of range or does not fit the video, or the video cannot be read, ends early, or
-            cannot be written; then nothing is left under `out`.
+        DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
+            passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
     config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options)
-    return release_file(probe(path), Path(out), config, seed=seed, keep_sound=keep_sound, progress=progress)
+    return release_file(
+        probe(path),
+        Path(out),
+        config,
+        seed=seed,
+        keep_sound=keep_sound,
+        progress=progress,
+        public=public,
+        again=again,
+    )
 
 
 def release_file(
@@ -239,6 +295,9 @@ def release_file(
     workers: int = 1,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
+    public: bool = False,
+    again: bool = False,
+    original: Original | None = None,
 ) -> PrivacyStatement:
     """Release a video that was probed: duration, frame rate and time stamps kept, sound and metadata dropped.
 
@@ -255,12 +314,16 @@ def release_file(
         workers: Frames in work at a time, with cells.
         keep_sound: Copy the original's sound.
         progress: Called after each frame.
+        public: As for `release_video`.
+        again: As for `release_video`.
+        original: What the video is, where that is known: it is decoded for it otherwise.
 
     Returns:
-        The statement.
+        The statement, as for `release_video`.
 
     Raises:
-        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
+        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`. Or it
+            was released before, or a budget would be passed.
     """
     source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     with naming(info.path):
@@ -273,9 +336,38 @@ def release_file(
             lambda caveats, given: release_statement(
                 plan, seeded=seeded, caveats=caveats, conditional_on=given
             ),
+            Asking(
+                video_settings(config, seed, keep_sound=keep_sound), plan, seeded, public, again, original
+            ),
             keep_sound=keep_sound,
             progress=progress,
         )
+
+
+def video_settings(what: ReleaseConfig | str, seed: int | None, *, keep_sound: bool) -> str:
+    """Digest of all that decides a released video."""
+    return settings_digest("video", what, seed, keep_sound)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What a video's release is counted as.
+
+    Attributes:
+        settings: Digest of all that decides it.
+        plan: How it is made; None where nothing is claimed.
+        seeded: Whether the noise is not secret.
+        public: Whether the video is declared public.
+        again: Whether it may be a second release.
+        original: What the video is, where that is known.
+    """
+
+    settings: str
+    plan: AnyPlan | None = None
+    seeded: bool = False
+    public: bool = False
+    again: bool = False
+    original: Original | None = None
 
 
 def write_video(
@@ -283,6 +375,7 @@ def write_video(
     out: Path,
     run: Callable[[Iterator[NDArray[np.uint8]]], Iterator[NDArray[np.uint8]]],
     state: Callable[[tuple[str, ...], tuple[str, ...]], PrivacyStatement],
+    asking: Asking,
     *,
     keep_sound: bool,
     progress: Callable[[], None] | None = None,
@@ -294,30 +387,53 @@ def write_video(
         out: The new video.
         run: From frames to as many frames.
         state: Makes the statement, from caveats and from what is taken as given.
+        asking: What it is counted as.
         keep_sound: Copy the original's sound.
         progress: Called after each frame.
 
+    Returns:
+        The statement; of the video that is there, where that is just this release of just this video.
+
     Raises:
-        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
+        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`. Or it
+            was released before, another file is in the way, or a budget would be passed.
     """
-    with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
-        kept = writer.keeps_sound
-        stamps: deque[tuple[int, int]] = deque()
+    if out.suffix.lower() not in WRITABLE:
+        raise DposeError("cannot write videos of this kind", str(out), f"use {', '.join(WRITABLE)}")
+    charge, linked = None, True
+    if not asking.public:
+        original = asking.original or video_original(info)
+        original.check_unchanged(info.path)
+        charge = release_charge(original, asking.plan, asking.settings, seeded=asking.seeded, target=out)
+        linked = original.linked
+    there = find_output(account_standing(charge) if charge else None, out, video_outputs)
+    if there is not None:
+        return read_sidecar(there)[0]
+    with reserved_release(charge, again=asking.again, linked=linked) as count:
+        with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
+            kept = writer.keeps_sound
+            stamps: deque[tuple[int, int]] = deque()
 
-        def frames() -> Iterator[NDArray[np.uint8]]:
-            for frame in read_frames(info, writer):
-                stamps.append((frame.pts, frame.duration))
-                yield frame.pixels
+            def frames() -> Iterator[NDArray[np.uint8]]:
+                for frame in read_frames(info, writer):
+                    stamps.append((frame.pts, frame.duration))
+                    yield frame.pixels
 
-        for picture in run(frames()):
-            writer.add(picture, *stamps.popleft())
-            if progress is not None:
-                progress()
-    statement = state((DECODED_VIDEO,), (SOUND,) if kept else ())
-    # the statement first: a video without one must never stand there
-    statement = write_sidecar(out, temporary, statement)
-    settle(temporary, out)
+            for picture in run(frames()):
+                writer.add(picture, *stamps.popleft())
+                if progress is not None:
+                    progress()
+        statement = count.told(state((DECODED_VIDEO,), (SOUND,) if kept else ()))
+        # the statement first: a video without one must never stand there
+        statement = write_sidecar(out, temporary, statement)
+        settle(temporary, out)
+        count.outputs += [file_digest(path) for path in video_outputs(out)]
     return statement
+
+
+def video_outputs(out: Path) -> list[Path]:
+    """All files of a released video."""
+    return [out, sidecar_of(out)]
 
 
 def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None) -> AnyPlan:

@@ -5,23 +5,37 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
-from dpose.files import write_atomic
-from dpose.media.images import IMAGE_SUFFIXES, picture_header, read_pixels
+from dpose.files import file_digest, write_atomic
+from dpose.media.images import IMAGE_SUFFIXES, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
+from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import PEAKS, bind, release_array, release_file, shape_of
+from dpose.release.api import PEAKS, bind, noised, release_file, shape_of
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import CELLS, ReleaseConfig
-from dpose.release.embed import encoded, sidecar_of, stamp, stamped_picture
+from dpose.release.counting import (
+    Original,
+    account_standing,
+    picture_original,
+    release_charge,
+    reserved_release,
+    settings_digest,
+)
+from dpose.release.embed import encoded, read_sidecar, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.mechanism import Released
 from dpose.release.names import first_number, numbered, remember_names
-from dpose.release.statements import DECODED, AnyPlan
+from dpose.release.once import spend
+from dpose.release.places import find_output
+from dpose.release.statements import DECODED, AnyPlan, release_statement
 from dpose.release.verify import PICTURES
 
 TOLD = 20
@@ -38,12 +52,16 @@ class Job:
         target: The released picture, archive or video.
         archive: Where a picture's archive goes besides; None for none.
         number: The number that stands for the original's name; empty where the file has another name.
+        place: Which file of the command it is, from 0; None where nobody counts.
+        original: What it is, where that is known.
     """
 
     source: Path
     target: Path
     archive: Path | None = None
     number: str = ""
+    place: int | None = None
+    original: Original | None = None
 
     @property
     def video(self) -> bool:
@@ -53,8 +71,18 @@ class Job:
     @property
     def outputs(self) -> list[Path]:
         """All that is written."""
-        beside = [sidecar_of(self.target)] if self.video else []
-        return [self.target, *beside, *([self.archive] if self.archive else [])]
+        return self.outputs_at(self.target)
+
+    def outputs_at(self, target: Path) -> list[Path]:
+        """All that is written where the picture, archive or video has this name."""
+        beside = [sidecar_of(target)] if self.video else []
+        return [target, *beside, *([target.with_suffix(".npz")] if self.archive else [])]
+
+    def numbered(self, number: str) -> Job:
+        """The same with another number."""
+        target = self.target.with_name(number + self.target.suffix)
+        archive = None if self.archive is None else target.with_suffix(".npz")
+        return replace(self, target=target, archive=archive, number=number)
 
 
 def find_jobs(
@@ -103,7 +131,7 @@ def find_jobs(
                 "cannot write videos of this kind", str(job.target), f"use {', '.join(WRITABLE)}"
             )
     _refuse_collisions(jobs)
-    return jobs
+    return [replace(job, place=place) for place, job in enumerate(jobs)]
 
 
 def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) -> list[tuple[Job, VideoInfo]]:
@@ -134,25 +162,80 @@ def record_names(jobs: Sequence[Job], out: Path) -> Path | None:
     return remember_names(out, names) if names else None
 
 
-def release_picture(job: Job, config: ReleaseConfig, seed: int | None = None) -> PrivacyStatement:
+def release_picture(
+    job: Job, config: ReleaseConfig, seed: int | None = None, *, public: bool = False, again: bool = False
+) -> PrivacyStatement:
     """Release one picture file: the picture with its statement, and the archive.
 
     Metadata (EXIF, thumbnails, profiles) is not copied: the file is encoded anew from the released cells.
 
+    Returns:
+        The statement; of the file that is there, where that is just this release of just this picture.
+
     Raises:
-        DposeError: the file cannot be read or written, or the config is not of pixelization or does not fit it.
+        DposeError: the file cannot be read or written, or the config is not of pixelization or does not fit it; it was
+            released before, another file is in the way, or a budget would be passed.
     """
     if config.operator != CELLS:
         raise DposeError("pictures are released to files by pixelization", str(job.source))
-    header, pixels = picture_header(job.source), read_pixels(job.source)
+    original, pixels, lossy = picture_original(job.source)
+    if job.original is not None and job.original.file != original.file:
+        raise DposeError("was changed while it was to be released", str(job.source), "run the command again")
     with naming(job.source):
-        release = release_array(pixels, config, seed=seed, caveats=(DECODED,) if header.lossy else ())
-    (released,) = release.frames
-    assert isinstance(released, Released)
-    archive = pack_archive(released, release.statement)
+        noise = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
+        plan = bind(config, picture_shape(pixels), noise)
+        seeded, _ = spend(noise)
+        settings = picture_settings(job, config, seed)
+        charge = (
+            None if public else release_charge(original, plan, settings, seeded=seeded, target=job.target)
+        )
+        there = find_output(
+            account_standing(charge) if charge else None,
+            job.target,
+            job.outputs_at,
+            numbered=bool(job.number),
+        )
+        if there is not None:
+            return carried(there)
+        with reserved_release(charge, again=again) as count:
+            _, (released,) = noised(plan, pixels, [pixels], noise)
+            assert isinstance(released, Released)
+            caveats = (DECODED,) if lossy else ()
+            statement = count.told(release_statement(plan, seeded=seeded, caveats=caveats))
+            _write(job, released, statement)
+            count.outputs += [file_digest(path) for path in job.outputs]
+    return statement
+
+
+def picture_shape(pixels: NDArray[Any]) -> Shape:
+    """The sizes of a decoded picture."""
+    height, width = pixels.shape[:2]
+    return Shape.of(height, width, 1 if pixels.ndim == 2 else pixels.shape[2], PEAKS[str(pixels.dtype)])
+
+
+def picture_settings(job: Job, config: ReleaseConfig, seed: int | None) -> str:
+    """Digest of all that decides a released picture's files."""
+    return settings_digest("picture", config, seed, job.target.suffix.lower(), job.archive is not None)
+
+
+def carried(path: Path) -> PrivacyStatement:
+    """The statement that a released file carries.
+
+    Raises:
+        DposeError: it carries none, or another file's.
+    """
+    if path.suffix.lower() == ".npz":
+        return unpack(path.read_bytes(), str(path))[1]
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        return read_sidecar(path)[0]
+    return read_stamp(path.read_bytes(), str(path))[0]
+
+
+def _write(job: Job, released: Released, statement: PrivacyStatement) -> None:
+    archive = pack_archive(released, statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":
-        picture = stamped_picture(released, job.target.suffix, release.statement)
+        picture = stamped_picture(released, job.target.suffix, statement)
     if job.archive is not None:
         write_atomic(job.archive, archive)
     try:
@@ -161,7 +244,6 @@ def release_picture(job: Job, config: ReleaseConfig, seed: int | None = None) ->
         if job.archive is not None:
             job.archive.unlink(missing_ok=True)
         raise
-    return release.statement
 
 
 def release_all(
@@ -172,6 +254,8 @@ def release_all(
     workers: int = 1,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
+    public: bool = False,
+    again: bool = False,
 ) -> Iterator[tuple[Job, PrivacyStatement]]:
     """Release every file, in order: pictures `workers` at a time, a video's frames `workers` at a time.
 
@@ -182,6 +266,8 @@ def release_all(
         workers: How many pictures or frames are in work at a time.
         keep_sound: Copy the sound of videos.
         progress: Called after each frame of a video.
+        public: Whether nobody in them needs protection: then they are not counted.
+        again: Whether they may be second releases of their originals.
 
     Yields:
         Each file with its statement, once it is written.
@@ -190,14 +276,16 @@ def release_all(
         DposeError: after all others, if files cannot be released; names them. Nothing stands under their names.
     """
     failed: list[tuple[Job, DposeError]] = []
+    counting = {"public": public, "again": again}
 
-    def own_seed(number: int) -> int | None:
-        return None if seed is None else seed + number
+    def own_seed(number: int, job: Job) -> int | None:
+        return job_seed(job, number, seed)
 
     pictures = [(number, job) for number, job in enumerate(jobs) if not job.video]
     with ThreadPoolExecutor(max(1, workers)) as pool:
         futures = {
-            number: pool.submit(release_picture, job, config, own_seed(number)) for number, job in pictures
+            number: pool.submit(release_picture, job, config, own_seed(number, job), **counting)
+            for number, job in pictures
         }
         try:
             for number, job in enumerate(jobs):
@@ -210,10 +298,12 @@ def release_all(
                                 probe(job.source),
                                 job.target,
                                 config,
-                                seed=own_seed(number),
+                                seed=own_seed(number, job),
                                 workers=workers,
                                 keep_sound=keep_sound,
                                 progress=progress,
+                                original=job.original,
+                                **counting,
                             )
                 except DposeError as error:
                     # others are in work, or written already: those are told, and none is left out for this one
@@ -224,6 +314,11 @@ def release_all(
             for future in futures.values():
                 future.cancel()
     raise_failed(failed, len(jobs))
+
+
+def job_seed(job: Job, number: int, seed: int | None) -> int | None:
+    """The seed of one file of a command: the same whichever other files are left out; None for none."""
+    return None if seed is None else seed + (number if job.place is None else job.place)
 
 
 def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
@@ -254,10 +349,8 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
         info = probe(path)
         return bind(config, shape_of(info)), info.rate
     pixels = read_pixels(path)
-    height, width = pixels.shape[:2]
-    channels = 1 if pixels.ndim == 2 else 3
     with naming(path):
-        return bind(config, Shape.of(height, width, channels, PEAKS[str(pixels.dtype)])), None
+        return bind(config, picture_shape(pixels)), None
 
 
 def restore(archive: Path, out: Path) -> PrivacyStatement:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError, naming
 from dpose.media.video import VideoInfo
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.api import shape_of, write_video
+from dpose.release.api import Asking, shape_of, video_settings, write_video
+from dpose.release.counting import Original
 from dpose.release.grid import Shape
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
@@ -147,8 +148,13 @@ def obfuscate_file(
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
+    public: bool = False,
+    again: bool = False,
+    original: Original | None = None,
 ) -> PrivacyStatement:
     """Obscure a video. Nothing is guaranteed, and its statement, beside it, says so.
+
+    It is counted as a release that nothing bounds, and refused where a budget stands.
 
     Args:
         info: The original, probed.
@@ -157,6 +163,9 @@ def obfuscate_file(
         seed: For isr's transformation.
         keep_sound: Copy the original's sound.
         progress: Called after each frame.
+        public: Whether nobody in it needs protection: then it is not counted.
+        again: Whether it may be a second release.
+        original: What the video is, where that is known.
 
     Returns:
         The statement, of kind none.
@@ -183,6 +192,12 @@ def obfuscate_file(
                     "size": f"{info.width}x{info.height}",
                     "frames": str(info.frames),
                 },
+            ),
+            Asking(
+                video_settings(method, seed, keep_sound=keep_sound),
+                public=public,
+                again=again,
+                original=original,
             ),
             keep_sound=keep_sound,
             progress=progress,

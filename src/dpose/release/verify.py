@@ -32,6 +32,7 @@ from dpose.release.once import GIVEN
 from dpose.release.operators import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
+from dpose.release.recount import ask_account, check_count
 from dpose.release.sealing import FILE, PIXELS, check_seal, mask_digest, pixels_digest
 from dpose.release.statements import DECODED_VIDEO, PROJECTION, SOUND
 
@@ -111,6 +112,8 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
             raise DposeError(f"has {name} {value}, but its statement is about {told or 'none'}", where)
     _check_sound(found)
     spent = statement.verify()
+    check_count(statement, where)
+    found.unchecked += ask_account(statement, path)
     if not found.sealed:
         found.unchecked.append("the statement's words, as it has no seal")
     if spent is None:

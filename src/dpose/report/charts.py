@@ -18,7 +18,7 @@ from dpose.privacy.rounding import as_given
 from dpose.privacy.wording import FALSE_POSITIVES, true_positives
 from dpose.report.inline import showable
 from dpose.report.numbers import MISSING, at_most, brief
-from dpose.report.palette import LIGHT
+from dpose.report.palette import LIGHT, SERIES
 from dpose.report.plots import INK, Curve, formatted, legend_label, page_canvas, styled, svg
 
 POINTS = 200
@@ -342,6 +342,90 @@ def paired_dots(
             loc="lower left",
             bbox_to_anchor=(0, 1),
             ncols=2,
+            borderpad=0,
+            columnspacing=1.2,
+            handletextpad=0.2,
+        )
+        return svg(figure, describes)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What data had given after something had read them.
+
+    Attributes:
+        when: The day, for readers.
+        what: Which kind of reader it was; one kind has one colour.
+        epsilon: Of all until then; None where it added nothing that has a bound.
+    """
+
+    when: str
+    what: str
+    epsilon: float | None
+
+
+def spending_over_time(rows: Sequence[Spending], describes: str, *, limit: float | None = None) -> Markup:
+    """What has been spent in all, rising with each artefact; what has no bound as a cross on the line.
+
+    Args:
+        rows: At least one, in the order in which they happened.
+        describes: What a reader who cannot see the chart should know.
+        limit: A budget, drawn as a line across with what is left below it shaded.
+    """
+    values, last = [], 0.0
+    for row in rows:
+        last = last if row.epsilon is None else row.epsilon
+        values.append(last)
+    kinds = list(dict.fromkeys(row.what for row in rows))
+    with styled():
+        figure, axes = page_canvas(264)
+        end = len(rows) + 0.5
+        axes.step(
+            [0.5, *range(1, len(rows) + 1), end],
+            [0.0, *values, last],
+            where="post",
+            color=LIGHT["accent"],
+            lw=2,
+        )
+        if limit is not None:
+            axes.axhline(limit, color=LIGHT["warn"], ls="--", lw=1.5)
+            axes.annotate(
+                f"budget {as_given(limit)}", (0.5, limit), (2, 4), textcoords="offset points", color=INK
+            )
+            if limit > last:
+                axes.axhspan(last, limit, color=LIGHT["wash"], lw=0, zorder=0)
+        for kind in kinds:
+            of_kind = [(k + 1, values[k], row) for k, row in enumerate(rows) if row.what == kind]
+            colour = LIGHT[SERIES[kinds.index(kind) % len(SERIES)]]
+            for marker, wanted in (("o", False), ("x", True)):
+                shown = [(x, y) for x, y, row in of_kind if (row.epsilon is None) is wanted]
+                if shown:
+                    label = legend_label(kind + (", no bound" if wanted else ""))
+                    axes.plot(
+                        *zip(*shown, strict=True), marker, color=colour, markersize=7, mew=2, label=label
+                    )
+        axes.set_xlim(0.5, end)
+        axes.set_ylim(0, 1.15 * max(last, limit or 0.0) or 1.0)
+        every = max(1, math.ceil(len(rows) / 4))
+        ticks = [k for k in range(len(rows)) if k % every == 0]
+        axes.set_xticks([k + 1 for k in ticks], [showable(rows[k].when) for k in ticks])
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+        axes.grid(False, axis="x")
+        axes.set_title("epsilon in all", loc="left", fontsize=12.5, pad=34)
+        axes.annotate(
+            at_most(last),
+            (end, last),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            color=INK,
+            weight="bold",
+        )
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=3,
             borderpad=0,
             columnspacing=1.2,
             handletextpad=0.2,

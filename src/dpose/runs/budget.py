@@ -1,89 +1,150 @@
-"""The account of private data, for readers: what has read them, what it took, and what is left of a budget."""
+"""Budgets of private data, for whoever sets them: set or lifted by reading the data, and how they stand in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
+from dpose.privacy.accounting import Event
 from dpose.privacy.odometer import (
-    EVALUATION,
+    PIXEL,
+    Asked,
     Budget,
     BudgetState,
     Charge,
     Marks,
+    Where,
     budget_states,
-    composed,
-    groups,
     lift_budget,
-    readers,
     set_budget,
+    what_fits,
 )
 from dpose.privacy.rounding import as_given, upper
+from dpose.runs.spending import PLANNED, told_neighbours
 
-DELTA = 1e-5
-"""At which epsilon is told where no run names a delta."""
-
-
-def account_of(data: str | None, delta: float | None, console: Console) -> RenderableType:
-    """What was taken from `data`, or from all data that this machine knows of.
-
-    Args:
-        data: NAME[:ROOT][:SPLIT]; None for everything.
-        delta: At which epsilon is composed; the largest of the runs' own by default.
-        console: Where progress goes.
-
-    Raises:
-        DposeError: the data or the account cannot be read.
-    """
-    if data is None:
-        found = groups()
-        if not found:
-            return Text("Nothing has been trained on this machine yet.")
-        states = budget_states()
-        return Group(*(_table(group, delta, _of(group, states)) for group in found))
-    marks = marks_of_data(data, console)
-    mine = readers(marks)
-    limits = budget_states(marks, exactly=True)
-    if not mine and not limits:
-        return Text(f"{data}: nothing on this machine has read any of these {len(marks):,} pictures.")
-    return _table(mine, delta, limits or budget_states(marks), title=data)
+EXAMPLE = Event(q=1.0, sigma=3.0, steps=1, sensitivity=1.0)
+"""What is told to fit where nothing like it was charged before: steps of `EXAMPLE_BATCH` at this noise."""
+EXAMPLE_BATCH = 2048
 
 
-def change_budget(
-    data: str, epsilon: float | None, delta: float, console: Console, unit: str | None = None
+def set_budget_of(
+    data: str,
+    epsilon: float,
+    delta: float,
+    console: Console,
+    asked: Asked | None = None,
+    *,
+    owner: str = "",
+    limit: int | None = None,
+    where: Where = None,
 ) -> str:
-    """Set the budget of `data`, or lift it where `epsilon` is None; what was done, in words.
+    """Set the budget of `data`; what was done, in words.
 
     Args:
         data: NAME[:ROOT][:SPLIT], of poses or of videos.
-        epsilon: Of all runs together.
+        epsilon: Of everything together.
         delta: At which it is counted.
         console: Where progress goes.
-        unit: What it is for; a video where the data are videos, otherwise an image.
+        asked: What it is for; by default a video where the data are videos, otherwise an image.
+        owner: A word that whoever changes or lifts it must give; "" where anybody may.
+        limit: Only so many units, chosen by name.
+        where: The account.
 
     Raises:
-        DposeError: the data cannot be read, or a value is out of range.
+        DposeError: the data cannot be read, a value is out of range, more is spent already, or an earlier budget is
+            another owner's.
     """
-    unit = unit or ("video" if _of_videos(data) else "image")
-    marks = marks_of_data(data, console)
-    if epsilon is None:
-        return f"{data}: " + ("the budget is lifted" if lift_budget(marks) else "there was no budget")
-    set_budget(Budget(epsilon, delta, data, marks, unit))
-    what = "videos" if _of_videos(data) else "pictures"
-    return (
-        f"{data}: no run may take these {len(marks):,} {what} past epsilon {as_given(epsilon)} at delta "
-        f"{as_given(delta)} for each {unit}, all runs together; what has no bound for that is refused: runs without "
-        "noise or for a weaker unit, "
-        "feature privacy, scores"
+    asked = asked or Asked("video" if of_videos(data) else "image")
+    marks = marks_of_data(data, console, limit)
+    made = Budget(epsilon, delta, data, marks, asked.unit, asked.relation, asked.pixels, owner)
+    set_budget(made, where)
+    what = "videos" if of_videos(data) else "pictures"
+    lines = [
+        f"{data}: nothing may take these {len(marks):,} {what} past epsilon {as_given(epsilon)} at delta "
+        f"{as_given(delta)} for {told_neighbours(asked)}, all runs and releases together; what has no bound for that "
+        "is refused: runs without noise or for a weaker unit, feature privacy, scores without noise."
+    ]
+    if owner:
+        lines.append(
+            "Only whoever gives its owner's name again may change or lift it with dpose. A name is no "
+            "authentication: who may write to the account's database, and knows its key, can write anything."
+        )
+    (state,) = budget_states(marks, where, exactly=True)
+    lines += budget_lines(state, () if state.charges else (_example(asked, marks),))[1:]
+    return "\n".join(lines)
+
+
+def lift_budget_of(
+    data: str, console: Console, *, owner: str = "", limit: int | None = None, where: Where = None
+) -> str:
+    """Lift the budget of `data`; what was done, in words.
+
+    Raises:
+        DposeError: the data cannot be read, or the budget is another owner's.
+    """
+    lifted = lift_budget(marks_of_data(data, console, limit), where, owner)
+    return f"{data}: " + ("the budget is lifted" if lifted else "there was no budget")
+
+
+def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]:
+    """How a budget stands: what is spent and left, a warning from 50 per cent on, and what would still fit.
+
+    Where something has no bound, that and no number.
+
+    Args:
+        state: It.
+        like: What may be asked to fit; what was charged by default.
+    """
+    limit = state.budget
+    of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
+    said = f"Budget of {limit.data}: {of} for {told_neighbours(limit.asked)}; "
+    if state.unbounded:
+        counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
+        return [
+            f"{said}what is spent has no bound: {counted}.",
+            "Nothing more is let in until it is lifted.",
+        ]
+    said += f"{upper(state.epsilon)} is spent by the count of its filter, {upper(state.fixed)} {PLANNED}"
+    if state.closed:
+        return [f"{said}, by one charge that it was just large enough for: nothing more is let in."]
+    lines = [f"{said} ({upper(state.used, places=0, times=100)} % of what it lets in is used)."]
+    if state.level:
+        lines.append(
+            "WARNING: all of it is used; what comes next is refused."
+            if state.level >= 100
+            else f"WARNING: more than {state.level} % of it is used."
+        )
+    if fits := what_fits(state, like or state.charges):
+        lines.append(f"What would fit, {fits}.")
+    return lines
+
+
+def _example(asked: Asked, marks: Marks) -> Charge:
+    """A charge that was never made, for what would fit."""
+    event = replace(EXAMPLE, q=min(1.0, EXAMPLE_BATCH / max(1, len(marks))))
+    return Charge(
+        id="",
+        what="training",
+        data="",
+        folder="",
+        at="",
+        unit="image" if asked.unit == PIXEL else asked.unit,
+        relation=asked.relation,
+        delta=0.0,
+        events=(event,),
+        beyond=False,
+        marks=marks,
     )
 
 
-def marks_of_data(data: str, console: Console) -> Marks:
+def marks_of_data(data: str, console: Console, limit: int | None = None) -> Marks:
     """The pictures or videos of `data`, as a training run would read them (rendered ones: of preset `nano`).
+
+    Args:
+        data: NAME[:ROOT][:SPLIT].
+        console: Where progress goes.
+        limit: Only so many units, chosen by name.
 
     Raises:
         DposeError: they cannot be read.
@@ -95,93 +156,18 @@ def marks_of_data(data: str, console: Console) -> Marks:
     from dpose.pose.model import PoseConfig
     from dpose.privacy.protected import protect
 
-    if _of_videos(data):
-        videos = open_videos(data, purpose="train")
+    if of_videos(data):
+        videos = open_videos(data, purpose="train", limit=limit)
         return protect(
             VideoUnits(videos, ActionConfig(videos.actions or ("",), "nano")), console=console
         ).identity.marks
-    units = open_data(data, purpose="train", input_size=PoseConfig(preset="nano").input_size)
+    size = PoseConfig(preset="nano").input_size
+    units = open_data(data, purpose="train", input_size=size, limit=limit)
     return protect(units, console=console).identity.marks
 
 
-def _of_videos(data: str) -> bool:
+def of_videos(data: str) -> bool:
+    """Whether `data` names videos."""
     from dpose.action.data.spec import SOURCES
 
     return data.partition(":")[0].partition(",")[0] in SOURCES
-
-
-def _of(group: Sequence[Charge], states: Sequence[BudgetState]) -> list[BudgetState]:
-    """The budgets that share a picture with a group of charges."""
-    read = {name for entry in group if entry.stored for name in entry.stored.sets | entry.stored.opened}
-    return [state for state in states if state.sets & read]
-
-
-def _table(
-    entries: Sequence[Charge], delta: float | None, limits: Sequence[BudgetState], title: str | None = None
-) -> RenderableType:
-    table = Table(title=title or ", ".join(sorted({entry.data for entry in entries})), title_justify="left")
-    for column in ("when", "what", "unit", "neighbours", "epsilon", "delta"):
-        table.add_column(column, justify="right" if column in ("epsilon", "delta") else "left", no_wrap=True)
-    table.add_column("where", overflow="fold")
-    for entry in entries:
-        table.add_row(
-            entry.at[:10],
-            entry.what,
-            entry.unit,
-            entry.relation.value + (" *" if entry.beyond else ""),
-            _own(entry),
-            as_given(entry.delta) if entry.events else "",
-            _short(entry.folder),
-        )
-    at = delta or max((entry.delta for entry in entries if entry.events), default=DELTA)
-    bounded = [entry for entry in entries if entry.events]
-    lines = ["No run with a guarantee has read them."]
-    if bounded:
-        lines = [
-            f"All runs with a guarantee, composed: epsilon {upper(composed(bounded, at))} at delta {as_given(at)}."
-        ]
-    free = [entry for entry in entries if not entry.events and entry.what != EVALUATION]
-    if free:
-        lines.append(
-            f"Besides, {_times(len(free), 'run')} that nothing bounds (no noise, or noise from a seed)."
-        )
-    scores = len(entries) - len(bounded) - len(free)
-    if scores:
-        lines.append(f"Besides, {_times(scores, 'score')} without noise.")
-    if any(entry.beyond for entry in entries):
-        lines.append("* protects only what a picture holds beyond its public view and labels.")
-    if len({entry.unit for entry in bounded}) > 1:
-        lines.append("The units differ; together the runs protect the smallest of them.")
-    lines += [_budget_line(limit) for limit in limits]
-    return Group(table, Text("\n".join(lines) + "\n"))
-
-
-def _budget_line(state: BudgetState) -> str:
-    """What is left of a budget; where something has no bound, that and not a number."""
-    limit = state.budget
-    of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
-    said = f"Budget of {limit.data}: {of} for {limit.asked}; "
-    if state.unbounded:
-        counted = "; ".join(f"{n} x {why}" for why, n in state.unbounded.items())
-        return f"{said}what is spent has no bound: {counted}."
-    said += f"{upper(state.epsilon)} is spent"
-    if state.closed:
-        return f"{said}, by one charge that it was just large enough for: nothing more is let in."
-    return f"{said} ({upper(state.used, places=0, times=100)} % of what its filter lets in)."
-
-
-def _own(entry: Charge) -> str:
-    if entry.what == EVALUATION:
-        return "no noise"
-    return upper(composed([entry], entry.delta)) if entry.events else "unbounded"
-
-
-def _times(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
-
-
-def _short(folder: str) -> str:
-    try:
-        return str(Path(folder).relative_to(Path.cwd()))
-    except ValueError:
-        return folder

@@ -10,7 +10,7 @@ from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import PosePair
 
 HOSTILE = "</title></style><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800&amp;"
-ORDER = ["guarantee", "scores", "curves", "joints", "pictures", "diagnostics", "settings", "check"]
+ORDER = ["guarantee", "account", "scores", "curves", "joints", "pictures", "diagnostics", "settings", "check"]
 
 
 @pytest.fixture

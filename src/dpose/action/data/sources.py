@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_digest
+from dpose.media.identity import pixel_hash
 from dpose.media.images import read_image
 from dpose.media.video import VideoInfo, probe, read_frames
 
@@ -125,7 +125,7 @@ class Held:
 
     def digest(self) -> str:
         """Of its pixels."""
-        return hashlib.sha256(repr(self.frames.shape).encode() + self.frames.tobytes()).hexdigest()
+        return pixel_hash(self.frames)
 
 
 def whole_clip(source: VideoSource, size: tuple[int, int] | None = None) -> Frames:

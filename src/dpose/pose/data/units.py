@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.media.fingerprint import fingerprint
+from dpose.media.identity import pixel_hash
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
 from dpose.pose.data.augment import Augment, Drawn, recolour
 from dpose.pose.data.problems import Problem
@@ -320,13 +321,6 @@ class PoseUnits:
             inverse=invert(matrix),
         )
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
-
-
-def pixel_hash(image: NDArray[np.uint8]) -> str:
-    """SHA-256 of a decoded picture's shape and pixels, hex."""
-    digest = hashlib.sha256(repr(image.shape).encode())
-    digest.update(np.ascontiguousarray(image).tobytes())
-    return digest.hexdigest()
 
 
 def _labels_of(person: Person) -> str:

@@ -42,8 +42,10 @@ from dpose.privacy.odometer.records import (
     Asked,
     Budget,
     Charge,
+    ChargedEvent,
     Marks,
     PureLoss,
+    ZcdpLoss,
     restated,
     unbounded,
 )
@@ -55,6 +57,9 @@ SLACK = 1e-9
 """Room for rounding, relative: of an epsilon or a divergence that is computed twice."""
 LEVELS = (50, 80, 100)
 """Per cent of a budget at which its owner is told."""
+
+EXAMPLES = 3
+"""Of what would fit: so many, of the newest kinds."""
 
 Cost = tuple[float, float]
 """Renyi divergence at the budget's order, and the probability that it does not hold."""
@@ -319,7 +324,7 @@ def _admit(
             if entry.what == EVALUATION
             else f"protect {budget.asked} with noise, or lift the budget ({lift})",
         )
-    order, cap = order_of_budget(budget.epsilon, budget.delta)
+    order, _ = order_of_budget(budget.epsilon, budget.delta)
     cost = _cost([taken], budget.asked, order)
     stored = _read_bound(account, kept)
     if before is None:
@@ -348,7 +353,7 @@ def _admit(
                 f"{limit} would be passed: {_spent_text(budget, share)} is spent, with this run {after_text} (what "
                 f"holds for runs chosen after seeing results: Renyi divergence of order {order:.4g})",
                 budget.data,
-                _what_fits(budget, max(0.0, cap - share.cost[0]), [taken]) or "see dpose account",
+                _what_fits(budget, share.cost, [taken]) or "see dpose account",
             )
         ahead.append((both, (*share.charges, taken)))
     _write_bound(account, kept.name, kept.set_id, _highest(budget, ahead))
@@ -442,32 +447,56 @@ def _spent_text(budget: Budget, share: Share) -> str:
 
 
 def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
-    """What of the kinds of `like` a budget would still let in, in words; "" where nothing would."""
+    """What of the kinds of `like` a budget would still let in, in words; "" where nothing would.
+
+    Of one thing or the other: each is told as if nothing else came after it.
+    """
     if state.unbounded or state.closed:
         return ""
-    return _what_fits(state.budget, max(0.0, state.cap - state.spent), like)
+    return _what_fits(state.budget, (state.spent, 0.0), like)
 
 
-def _what_fits(budget: Budget, left: float, like: Sequence[Charge]) -> str:
-    order, _ = order_of_budget(budget.epsilon, budget.delta)
-    said = []
-    for charge in like:
-        for event in charge.events:
-            if isinstance(event, Event):
-                one = renyi_cost([replace(event, steps=1)], order, replaces=budget.asked.replaces)[0]
-                steps = min(int(left / one), 10**9) if one else 10**9
-                if steps:
-                    said.append(
-                        f"{steps:,} steps at sampling rate {event.q:.4g} and sigma {lower(event.sigma)}"
-                    )
-            elif isinstance(event, PureLoss) and event.epsilon and charge.unit == PIXEL:
-                (wide,) = restated(replace(charge, events=(event,)), budget.asked)
-                assert isinstance(wide, PureLoss)
-                grown = wide.epsilon / event.epsilon
-                room = max(left, math.sqrt(2 * left / order)) / grown if math.isfinite(grown) else 0.0
-                if room >= 1e-6:
-                    said.append(f"a release of each picture at epsilon {lower(room, 3)}")
-    return "what would fit: " + ", or ".join(dict.fromkeys(said)) if said else ""
+def _what_fits(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
+    order, cap = order_of_budget(budget.epsilon, budget.delta)
+    left = max(0.0, cap - spent[0])
+    said = [
+        words
+        for charge in like
+        for event in charge.events
+        if (words := _fitting(budget.asked, left, order, charge, event))
+    ]
+    if not said:
+        return ""
+    rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
+    return f"at epsilon {rest} left: {', or '.join(list(dict.fromkeys(said))[-EXAMPLES:])}"
+
+
+def _fitting(asked: Asked, left: float, order: float, charge: Charge, event: ChargedEvent) -> str:
+    """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
+    if unbounded(charge, asked.unit):
+        return ""
+    if isinstance(event, Event):
+        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
+        steps = min(int(left / one), 10**9) if one else 10**9
+        # of units that have one mark each, the expected batch is known
+        count = charge.stored.marks if charge.stored else len(charge.marks)
+        batch = f"of {round(event.q * count):,}" if charge.unit in ("image", "video") and count else ""
+        size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
+        return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
+    if charge.unit != PIXEL or not isinstance(event, PureLoss | ZcdpLoss):
+        return ""
+    (wide,) = restated(replace(charge, events=(event,)), asked)
+    if isinstance(event, PureLoss) and isinstance(wide, PureLoss) and event.epsilon:
+        grown = wide.epsilon / event.epsilon
+        room = max(left, math.sqrt(2 * left / order)) / grown
+        what = f"at {lower(room, 2)}"
+    elif isinstance(event, ZcdpLoss) and isinstance(wide, ZcdpLoss) and event.rho:
+        room = left / order / (wide.rho / event.rho)
+        what = f"at rho {lower(room, 2)} of zCDP"
+    else:
+        return ""
+    pixels = f" for {event.pixels} pixels" if event.pixels else ""
+    return f"one release of each {charge.within} {what}{pixels}" if room >= 1e-6 else ""
 
 
 def _read_bound(account: Transaction, kept: KeptBudget) -> Cost:

@@ -11,12 +11,20 @@ processes that race for the last of a budget never spend more than it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from dpose.errors import DposeError
-from dpose.privacy.odometer.cells import cells_of, chains_of, check_sets, register_set, sets_of, without
+from dpose.privacy.odometer.cells import (
+    cells_of,
+    cells_within,
+    chains_of,
+    check_sets,
+    register_set,
+    sets_of,
+    without,
+)
 from dpose.privacy.odometer.composition import composed
 from dpose.privacy.odometer.filters import admit, forget_bounds
 from dpose.privacy.odometer.history import charge_from, charge_to_dict, history, worst_case
@@ -79,6 +87,30 @@ def reserve_all(entries: Sequence[Charge], where: Where = None) -> list[Charge]:
     """
     with opened(where).transaction() as account:
         return [_reserve(account, entry, checked=True) for entry in entries]
+
+
+def reserve_after(entry: Charge, known: Mapping[str, State], where: Where = None) -> Charge:
+    """`charge_account`, provided that of all charges of its kind (`what`) on its pictures only `known` ones are there.
+
+    Whoever has looked at an account and decides by what it saw decides by what is still so: of processes that race for
+    one picture, all but the first are told.
+
+    Args:
+        entry: What is reserved.
+        known: The states of the charges that were seen, by id.
+        where: The account.
+
+    Raises:
+        DposeError: as `charge_account`, or another process has read the pictures, or finished with them, meanwhile.
+    """
+    with opened(where).transaction() as account:
+        found = _touching_sets(history(account).charges.values(), sets_of(account, entry.marks))
+        now = {other.id: other.state for other in found if other.what == entry.what}
+        if now != dict(known):
+            raise DposeError(
+                f"another process has just made or begun a {entry.what} of this", entry.data, "run this again"
+            )
+        return _reserve(account, entry, checked=True)
 
 
 def charge(entry: Charge, where: Where = None) -> Charge:
@@ -221,6 +253,20 @@ def readers(marks: Marks, where: Where = None) -> list[Charge]:
         return _touching_sets(history(account).charges.values(), sets_of(account, marks))
 
 
+def read_with(entry: Charge, where: Where = None) -> list[Charge]:
+    """The charges that read any picture that `entry`, of this account, read; itself among them, oldest first.
+
+    One that took some of them to be public comes without its events: nothing bounds what it tells of those.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    own = ",".join(map(str, sorted(entry.stored.sets))) if entry.stored else ""
+    with opened(where).transaction(write=False) as account:
+        met = account.rows("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=own)
+        return _touching_sets(history(account).charges.values(), frozenset(int(row[0]) for row in met))
+
+
 def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
     """Those of `entries` that read any of the pictures `marks`: told by the account for those that it holds.
 
@@ -279,7 +325,13 @@ def finished_alike(marks: Marks, settings: str, where: Where = None) -> list[Cha
 
 
 def spent_on(
-    marks: Marks, asked: Asked, delta: float, also: Sequence[Charge] = (), where: Where = None
+    marks: Marks,
+    asked: Asked,
+    delta: float,
+    also: Sequence[Charge] = (),
+    where: Where = None,
+    *,
+    same: bool = False,
 ) -> Spent:
     """What has been spent on the pictures `marks`, for the neighbours asked about: of the one that has spent the most.
 
@@ -292,28 +344,81 @@ def spent_on(
         delta: At which epsilon is told, in (0, 1).
         also: Charges that are not made yet and read all of them: what they would cost together.
         where: The account.
+        same: Whether all of `marks` are digests of one picture: whatever read it by one of them adds up with the rest.
 
     Raises:
         DposeError: the account cannot be read, or delta is out of range.
     """
     with opened(where).transaction(write=False) as account:
-        known = list(history(account).charges.values())
+        known = history(account).charges.values()
         chains = set(chains_of(account, cells_of(account, marks)).values()) if len(marks) else set()
         found = _touching_sets(known, frozenset().union(*chains))
-        reasons = tuple(
-            (entry, why)
-            for entry in (*found, *also)
-            if entry.what != EVALUATION and (why := unbounded(entry, asked.unit))
+        spent, computed = _spent(
+            account, found, {frozenset().union(*chains)} if same else chains, asked, delta, also
         )
-        scores = sum(entry.what == EVALUATION for entry in (*found, *also))
-        if reasons:
-            return Spent(float("inf"), delta, asked, tuple(found), reasons, scores)
-        counted = [entry for entry in found if entry.what != EVALUATION]
-        parts = [tuple(counted)] if asked.together else _parts(counted, chains)
-        known_costs = _Remembered(account)
-    worst = max(known_costs.of([*part, *also], delta, asked) for part in (parts or [()]))
-    known_costs.keep(where)
-    return Spent(worst, delta, asked, tuple(found), (), scores)
+    computed.keep(where)
+    return spent
+
+
+def spent_among(entries: Sequence[Charge], asked: Asked, delta: float, where: Where = None) -> Spent:
+    """What stored charges have spent together, and nothing else: of the picture that has spent the most.
+
+    Args:
+        entries: Of the account.
+        asked: For which neighbours.
+        delta: At which epsilon is told, in (0, 1).
+        where: The account.
+
+    Raises:
+        DposeError: the account cannot be read, or delta is out of range.
+    """
+    read = frozenset(s for entry in entries if entry.stored for s in entry.stored.sets)
+    with opened(where).transaction(write=False) as account:
+        cells = {cell.id for set_id in read for cell in cells_within(account, set_id) if cell.members}
+        chains = set(chains_of(account, cells).values())
+        found = _touching_sets(entries, frozenset().union(*chains))
+        spent, computed = _spent(account, found, chains, asked, delta)
+    computed.keep(where)
+    return spent
+
+
+def composed_each(
+    questions: Sequence[tuple[Sequence[Charge], float, Asked]], where: Where = None
+) -> list[float]:
+    """`composed` for each (charges, delta, neighbours), remembered by the account.
+
+    Raises:
+        DposeError: the account cannot be read, or a delta is out of range.
+    """
+    with opened(where).transaction(write=False) as account:
+        computed = _Remembered(account)
+    found = [computed.of(entries, delta, asked) for entries, delta, asked in questions]
+    computed.keep(where)
+    return found
+
+
+def _spent(
+    account: Transaction,
+    found: Sequence[Charge],
+    chains: Iterable[frozenset[int]],
+    asked: Asked,
+    delta: float,
+    also: Sequence[Charge] = (),
+) -> tuple[Spent, _Remembered]:
+    """What `found` and `also` have spent on the picture of `chains` that has spent most; what was computed for it."""
+    computed = _Remembered(account)
+    reasons = tuple(
+        (entry, why)
+        for entry in (*found, *also)
+        if entry.what != EVALUATION and (why := unbounded(entry, asked.unit))
+    )
+    scores = sum(entry.what == EVALUATION for entry in (*found, *also))
+    if reasons:
+        return Spent(float("inf"), delta, asked, tuple(found), reasons, scores), computed
+    counted = [entry for entry in found if entry.what != EVALUATION]
+    parts = [tuple(counted)] if asked.together else _parts(counted, chains)
+    worst = max(computed.of([*part, *also], delta, asked) for part in (parts or [()]))
+    return Spent(worst, delta, asked, tuple(found), (), scores), computed
 
 
 class _Remembered:

@@ -388,6 +388,12 @@ def opened(where: Where = None) -> Store:
     return _store(url, folder, where, os.getpid())
 
 
+def account_exists(where: Where = None) -> bool:
+    """Whether there is an account at `where` that anything was written to; one elsewhere is taken to be there."""
+    store = opened(where)
+    return store.file is None or store.file.exists()
+
+
 @lru_cache(maxsize=16)
 def _store(url: str, folder: Path, where: Where, process: int) -> Store:
     if url.startswith("postgresql://"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from dpose.report.document import Report
 from dpose.report.numbers import day
 from dpose.report.results import Block, Group, Section
+from dpose.runs.report.account import account_section
 from dpose.runs.report.curves import curves_section, diagnostics_section
 from dpose.runs.report.guarantee import guarantee_section, plain_fact
 from dpose.runs.report.pictures import PosePair, tiles_of
@@ -43,14 +44,17 @@ def write_run_report(
     # a page that says "epsilon 8" in large letters must not take a file's word for it
     recomputed = run.statement.verify() if run.statement else None
     pictures = _pictures(tiles, pictures_of, no_pictures)
-    (path,) = run_report(run, pictures, recomputed, datetime.now(UTC)).write(
-        folder, page="report.html", text=""
-    )
+    report = run_report(run, pictures, recomputed, datetime.now(UTC), account_section(run, folder))
+    (path,) = report.write(folder, page="report.html", text="")
     return path
 
 
 def run_report(
-    run: RunRecord, pictures: tuple[Block, ...], recomputed: float | None, now: datetime
+    run: RunRecord,
+    pictures: tuple[Block, ...],
+    recomputed: float | None,
+    now: datetime,
+    account: tuple[Block, ...] = (),
 ) -> Report:
     """What is shown of a run.
 
@@ -59,6 +63,7 @@ def run_report(
         pictures: The content of the section of pictures.
         recomputed: Epsilon recomputed from the statement's events; None where there is none.
         now: The report's date.
+        account: The content of the section of what the run's data have given in all.
     """
     method = METHODS.get(run.method)
     model = run.model.get("preset")
@@ -83,6 +88,7 @@ def run_report(
         sections=(
             Section("guarantee", "What is guaranteed", guarantee_section(run)),
             Section("given-away", "What the public view gives away", given_away_section(run)),
+            Section("account", "What its data have given in all", account),
             Section("scores", "Scores", scores_section(run)),
             Section("curves", "While it trained", curves_section(run)),
             Section("joints", "Joint by joint", joints_section(run)),

@@ -1,0 +1,196 @@
+"""`dpose account`: what private data have been spent for, and the budgets that they must keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from dpose.cli.options import plain_console
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from dpose.privacy.odometer import Asked
+
+DEFAULT = "show"
+
+
+class ShownByDefault(TyperGroup):
+    """A group of commands; what begins with none of them is for `DEFAULT`: a first word that is none is data."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments with the command that they are for in front."""
+        return super().parse_args(ctx, self._complete(args))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """As `parse_args`, for whoever asks for the command alone."""
+        return super().resolve_command(ctx, self._complete(args))
+
+    def _complete(self, args: list[str]) -> list[str]:
+        return args if args and (args[0] in self.commands or args[0] == "--help") else [DEFAULT, *args]
+
+
+EXAMPLES = (
+    "Examples: dpose account | dpose account lspet:/data/lspet:private | dpose account --picture photos/a.png "
+    "--neighbours pixels:16 | dpose account --html account.html | dpose account budget set lspet:/data/lspet:private "
+    "--epsilon 8 --delta 1e-5. What is no command is for show: see dpose account show --help"
+)
+app = typer.Typer(cls=ShownByDefault, epilog=EXAMPLES)
+budget = typer.Typer(help="Set or lift the most that may be taken of some data.", no_args_is_help=True)
+app.add_typer(budget, name="budget")
+
+Data = Annotated[str, typer.Argument(help="NAME[:ROOT][:SPLIT], as a run would read them.")]
+Delta = Annotated[
+    float | None, typer.Option(help="At which epsilon is told. Default: the runs' own, or 1e-5.")
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        help="What the budget protects: crop, image, video or subject, or pixels:M of a picture. What protects a "
+        "weaker unit is refused. Default: image; of videos video."
+    ),
+]
+Owner = Annotated[
+    str,
+    typer.Option(
+        help="A name that whoever changes or lifts the budget must give again. It is kept as a hash, and is no "
+        "authentication: roles of a PostgreSQL are (docs/guide.md)."
+    ),
+]
+Account = Annotated[
+    str | None,
+    typer.Option(
+        "--account",
+        metavar="URL",
+        help="The account: postgresql+psycopg://USER@HOST/NAME or sqlite:///FILE. Default: DPOSE_ACCOUNT, or a file "
+        "in your state folder. Its key is in DPOSE_ACCOUNT_KEY or beside your own account, never in a database.",
+    ),
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only so many units of the data, chosen by name.")]
+
+
+@app.callback()
+def account() -> None:
+    """What private data have given, by all runs and releases together; and the budgets that they must keep.
+
+    Without a command it shows: of all data, of DATA, or of one --picture.
+    """
+
+
+@app.command(epilog="Example: dpose account show lspet:/data/lspet:private --neighbours image:replace")
+def show(
+    data: Annotated[
+        str | None, typer.Argument(help="NAME[:ROOT][:SPLIT]; all that the account knows by default.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="One photo or clip instead: which runs and releases have read it.")
+    ] = None,
+    neighbours: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Tell epsilon for these: pixels:M of a picture; crop, image, video or subject, left out; one of "
+            "these with :replace, replaced by another. May be given again. Default: those of the runs and releases."
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page instead: what each dataset has given, over time, and what is left."),
+    ] = None,
+    delta: Delta = None,
+    limit: Limit = None,
+    account: Account = None,
+    budget: Annotated[
+        float | None, typer.Option(help="As account budget set DATA --epsilon, at --delta or 1e-5.")
+    ] = None,
+    no_budget: Annotated[bool, typer.Option("--no-budget", help="As account budget lift DATA.")] = False,
+    unit: Unit = None,
+    owner: Owner = "",
+) -> None:
+    """What read the pictures, and what it took of them: one epsilon for each kind of neighbours.
+
+    The figure is of the picture that has given most; pictures that nothing read together compose in parallel. What
+    cannot be told for the neighbours asked about counts as infinite, and the words say which and why.
+    """
+    from dpose.runs.spending import DELTA, parse_asked
+
+    console = plain_console()
+    asked = [parse_asked(word) for word in neighbours or ()]
+    if delta is not None and not 0 < delta < 1:
+        raise DposeError(f"delta must lie between 0 and 1, not {delta}", "--delta", "give one such as 1e-5")
+    if picture is not None and (data is not None or limit is not None):
+        raise DposeError("is asked about by itself", "--picture", "leave DATA and --limit out")
+    if limit is not None and data is None:
+        raise DposeError("needs the data that it is a part of", "--limit", "name them first")
+    if (budget is not None or no_budget) and (data is None or (budget is not None and no_budget)):
+        raise DposeError("a budget needs its data, and is set or lifted", fix="see dpose account --help")
+    if data is not None and budget is not None:
+        _set(data, budget, delta or DELTA, unit, owner, limit, account)
+    elif data is not None and no_budget:
+        _lift(data, owner, limit, account)
+    elif unit is not None or owner:
+        raise DposeError("are for a budget", "--unit and --owner", "see dpose account budget set --help")
+    if html is not None:
+        from dpose.runs.report.account import write_account_page
+
+        with console.status("drawing the page"):
+            path = write_account_page(html, data, picture, delta, console, asked, limit, account)
+        console.print(f"Written: {path}", soft_wrap=True)
+        return
+    from dpose.runs.account import account_of, account_of_picture
+
+    if picture is not None:
+        console.print(account_of_picture(picture, delta, console, asked, account))
+    else:
+        console.print(account_of(data, delta, console, asked, limit, account))
+
+
+@budget.command(
+    "set", epilog="Example: dpose account budget set lspet:/data/lspet:private --epsilon 8 --delta 1e-5"
+)
+def set_(
+    data: Data,
+    epsilon: Annotated[float, typer.Option(help="The most that all runs and releases together may take.")],
+    delta: Annotated[float, typer.Option(help="At which it is counted.")],
+    unit: Unit = None,
+    owner: Owner = "",
+    limit: Limit = None,
+    account: Account = None,
+) -> None:
+    """Set the budget of data, in place of an earlier one. Whatever would pass it is refused before it starts.
+
+    It is kept by a filter: it holds for runs and releases that are chosen after seeing the results of earlier ones.
+    """
+    _set(data, epsilon, delta, unit, owner, limit, account)
+
+
+@budget.command(epilog="Example: dpose account budget lift lspet:/data/lspet:private")
+def lift(data: Data, owner: Owner = "", limit: Limit = None, account: Account = None) -> None:
+    """Lift the budget of data. What was spent stays in the account."""
+    _lift(data, owner, limit, account)
+
+
+def _set(
+    data: str,
+    epsilon: float,
+    delta: float,
+    unit: str | None,
+    owner: str,
+    limit: int | None,
+    account: str | None,
+) -> None:
+    from dpose.runs.budget import set_budget_of
+    from dpose.runs.spending import parse_asked
+
+    console = plain_console()
+    asked: Asked | None = parse_asked(unit, "--unit") if unit else None
+    said = set_budget_of(data, epsilon, delta, console, asked, owner=owner, limit=limit, where=account)
+    console.print(said, soft_wrap=True)
+
+
+def _lift(data: str, owner: str, limit: int | None, account: str | None) -> None:
+    from dpose.runs.budget import lift_budget_of
+
+    console = plain_console()
+    console.print(lift_budget_of(data, console, owner=owner, limit=limit, where=account), soft_wrap=True)

@@ -1,0 +1,492 @@
+"""Every release is counted: reserved in the account before anything is computed, committed when it is complete.
+
+    with reserved_release(release_charge(original, plan, settings, seeded=False), again=False) as count:
+        ...                                          # compute
+        statement = count.told(statement)
+        ...                                          # write
+        count.outputs += [digest]
+
+What is counted is the picture, by what it shows (`media.identity`), wherever it lies and whatever it is called.
+
+**Guarantee.** docs/proofs/odometer.md, "Releases": of all releases of one picture that the account knows, the statement
+of each says how many there were when it was made and what they cost together. A release that was cut short is one of
+them. Pictures that are declared public are not counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.files import file_digest, private_folder, take_lock
+from dpose.media.headers import read_header
+from dpose.media.identity import LINKED_FRAMES, clip_hashes, picture_hashes, pixel_hash
+from dpose.media.images import decode_pixels, read_bytes
+from dpose.media.video import VideoInfo, read_frames
+from dpose.privacy.accounting import Relation
+from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.keys import state_folder
+from dpose.privacy.odometer import (
+    PIXEL,
+    Asked,
+    Charge,
+    Marks,
+    PureLoss,
+    State,
+    ZcdpLoss,
+    commit,
+    composed,
+    fail,
+    marks_of,
+    readers,
+    reserve_after,
+    unbounded,
+)
+from dpose.privacy.rounding import upper
+from dpose.privacy.statement import Neighbours, PrivacyStatement
+from dpose.release.linear import LinearPlan, squared_change
+from dpose.release.pixelization import PixelizationPlan, blocks_of
+from dpose.release.statements import AnyPlan
+from dpose.tensors import is_tensor
+
+RELEASE = "release"
+"""What the account calls a release."""
+DELTA = 1e-5
+"""At which costs are told where no release has a delta of its own, and not all are pure."""
+PUBLIC = "the original was declared public: this release is not counted"
+UNLINKED = (
+    f"the account knows this clip as a whole: of over {LINKED_FRAMES:,} frames none is counted by itself"
+)
+
+
+@dataclass(frozen=True)
+class Original:
+    """A picture or clip as the account knows it.
+
+    Attributes:
+        name: For readers.
+        hashes: Digests of its content, each of which names it; a clip's are those of its frames, too.
+        area: Pixels of all its frames.
+        within: "image" or "video".
+        file: Digest of the file that it was read from; "" where it was none.
+        linked: Whether a clip's frames are among `hashes`.
+    """
+
+    name: str
+    hashes: tuple[str, ...] = field(repr=False)
+    area: int
+    within: str = "image"
+    file: str = ""
+    linked: bool = True
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Its marks for the account."""
+        return marks_of(self.hashes)
+
+    def check_unchanged(self, path: Path) -> None:
+        """Refuse a file that is no longer what was counted.
+
+        Raises:
+            DposeError: it is not.
+        """
+        try:
+            same = file_digest(path) == self.file
+        except OSError as error:
+            raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        if not same:
+            raise DposeError("was changed while it was to be released", str(path), "run the command again")
+
+
+def array_original(frames: Sequence[Any], *, clip: bool) -> Original:
+    """A picture, or the frames of a clip, in memory: uint8 or uint16, (H, W) or (H, W, C), arrays or tensors."""
+    held = [frame.cpu().numpy() if is_tensor(frame) else frame for frame in frames]
+    height, width = held[0].shape[:2]
+    if not clip:
+        return Original("an array", (pixel_hash(held[0]),), height * width)
+    linked = len(held) <= LINKED_FRAMES
+    hashes = clip_hashes(held, (len(held), height, width))
+    return Original("a clip in memory", hashes, len(held) * height * width, "video", linked=linked)
+
+
+def picture_original(path: Path) -> tuple[Original, NDArray[Any], bool]:
+    """A picture file, read once.
+
+    Returns:
+        It; its pixels, as `read_pixels` gives them; and whether their compression was lossy.
+
+    Raises:
+        DposeError: as `read_pixels`.
+    """
+    data = read_bytes(path)
+    pixels = decode_pixels(data, str(path))
+    hashes = picture_hashes(data, pixels)
+    found = Original(str(path), hashes, pixels.shape[0] * pixels.shape[1], file=hashes[0])
+    return found, pixels, read_header(data).lossy
+
+
+def video_original(info: VideoInfo) -> Original:
+    """A video file; all of it is decoded, a frame at a time.
+
+    Raises:
+        DposeError: as `read_frames`.
+    """
+    try:
+        digest = file_digest(info.path)
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(info.path)) from error
+    shape = (info.frames, info.height, info.width)
+    hashes = (digest, *clip_hashes((frame.pixels for frame in read_frames(info)), shape))
+    linked = info.frames <= LINKED_FRAMES
+    return Original(str(info.path), hashes, math.prod(shape), "video", digest, linked)
+
+
+def settings_digest(*settings: Any) -> str:
+    """Digest of all that decides an output beside original and key: configs, suffixes, seeds; no paths, no key."""
+    return hashlib.sha256(repr([_plain(value) for value in settings]).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [value.shape, str(value.dtype), hashlib.sha256(value.tobytes()).hexdigest()]
+    if is_dataclass(value):
+        return [
+            type(value).__name__,
+            *((part.name, _plain(getattr(value, part.name))) for part in fields(value)),
+        ]
+    return value.__qualname__ if callable(value) else repr(value)
+
+
+def losses(plan: AnyPlan | None, *, seeded: bool) -> tuple[PureLoss | ZcdpLoss, ...]:
+    """What the plan's release costs, exactly as its own sensitivity says, for any number of pixels of the original.
+
+    One loss for all stages, at the pixels that the claim is about; its points are the powers of two, and the whole
+    picture or clip. Discrete Gaussian noise enters by zCDP.
+
+    Args:
+        plan: None where nothing is claimed.
+        seeded: Whether the noise is not secret.
+
+    Returns:
+        Nothing where nothing bounds what the release tells.
+    """
+    if seeded or not isinstance(plan, PixelizationPlan | LinearPlan):
+        return ()
+    area = plan.shape.pixels * plan.shape.frames
+    points = [1 << power for power in range(area.bit_length()) if 1 << power < area]
+    costs = (*((pixels, _raised(pixel_cost(plan, pixels))) for pixels in points), (0, _whole(plan)))
+    pixels = told_pixels(plan)
+    kind = ZcdpLoss if plan.config.delta else PureLoss
+    return (kind(_raised(pixel_cost(plan, pixels)), pixels, costs),)
+
+
+def told_pixels(plan: PixelizationPlan | LinearPlan) -> int:
+    """How many pixels of the whole original the claim is about: m, or m of every frame together."""
+    near = plan.config.neighbours(plan.shape)
+    return near.m * plan.shape.frames if near.scope == "frame" else near.m
+
+
+def pixel_cost(plan: PixelizationPlan | LinearPlan, pixels: int) -> Fraction:
+    """Epsilon (Laplace noise) or rho of zCDP (Gaussian noise) for any `pixels` pixels of the whole picture or clip.
+
+    **Guarantee.** Each stage's sensitivity for so many pixels of all frames together, over the noise that the stage
+    has; stages add up (docs/proofs/pixelization.md, docs/proofs/video.md).
+    """
+    if isinstance(plan, PixelizationPlan):
+        near = Neighbours(Relation.REPLACE, pixels, "picture" if plan.shape.still else "clip")
+        parts = blocks_of(plan.shape, plan.config.block // plan.config.subdivide)
+        total = Fraction(0)
+        for stage in plan.stages:
+            bound = (parts if stage.name == b"fine" else plan.blocks).sensitivity(near)
+            if isinstance(stage.event, LaplaceEvent):
+                total += bound.in_l1() / stage.event.scale
+            else:
+                total += bound.l2_squared / (2 * stage.event.variance)
+        return total
+    near = Neighbours(Relation.REPLACE, pixels, "clip")
+    if isinstance(plan.event, LaplaceEvent):
+        return plan.operator.sensitivity(near).in_l1() / plan.event.scale
+    return squared_change(plan.operator, plan.clipping, plan.grid, near) / (2 * plan.event.variance)
+
+
+def _whole(plan: PixelizationPlan | LinearPlan) -> float:
+    return _raised(pixel_cost(plan, plan.shape.pixels * plan.shape.frames))
+
+
+def _raised(value: Fraction) -> float:
+    """The nearest number that is not below."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def release_charge(
+    original: Original, plan: AnyPlan | None, settings: str, *, seeded: bool, target: Path | None = None
+) -> Charge:
+    """What a release takes from its original.
+
+    Args:
+        original: What is released.
+        plan: How; None where nothing is claimed.
+        settings: `settings_digest`.
+        seeded: Whether the noise is not secret.
+        target: Where it goes; None for nowhere.
+    """
+    return Charge(
+        id=secrets.token_hex(16),
+        what=RELEASE,
+        data=original.name,
+        folder="" if target is None else str(target.resolve()),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        unit=PIXEL,
+        relation=Relation.REPLACE,
+        delta=plan.config.delta if isinstance(plan, PixelizationPlan | LinearPlan) else 0.0,
+        events=losses(plan, seeded=seeded),
+        beyond=False,
+        marks=original.marks,
+        area=original.area,
+        within=original.within,
+        settings=settings,
+    )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the account stands before a release.
+
+    Attributes:
+        charge: What the release would take.
+        before: All earlier releases of the picture, oldest first.
+    """
+
+    charge: Charge
+    before: tuple[Charge, ...]
+
+    @property
+    def finished(self) -> list[Charge]:
+        """Earlier ones with the same settings whose output is complete."""
+        return [entry for entry in self._alike if entry.state is State.COMMITTED]
+
+    @property
+    def cut_short(self) -> list[Charge]:
+        """Earlier ones with the same settings that ended without output."""
+        return [entry for entry in self._alike if entry.state is State.FAILED or _died(entry)]
+
+    @property
+    def _alike(self) -> list[Charge]:
+        return [entry for entry in self.before if entry.settings == self.charge.settings]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it would be a second release, and not the end of those that were cut short."""
+        return len(self.cut_short) < len(self.before)
+
+    @property
+    def number(self) -> int:
+        """How many releases there are with this one."""
+        return len(self.before) + 1
+
+    @property
+    def pixels(self) -> int:
+        """For how many pixels costs are told; 0 where nothing bounds this release."""
+        return self.charge.events[0].pixels if self.charge.events else 0  # type: ignore[union-attr]
+
+    def cost(self) -> tuple[float, float]:
+        """Epsilon of all of them together for `pixels` pixels, and the delta that goes with it."""
+        return together((*self.before, self.charge), self.pixels)
+
+    def words(self) -> str:
+        """What this release costs, and what all cost together."""
+        if not self.charge.events:
+            return (
+                "nothing bounds what this release tells (seeded or without noise), nor what all tell together"
+            )
+        own, _ = together((self.charge,), self.pixels)
+        both, delta = self.cost()
+        at = f" (delta {upper(delta)})" if delta else ""
+        all_of_them = "both" if self.number == 2 else f"all {self.number}"
+        if math.isinf(both):
+            return f"this release costs epsilon {upper(own)}, and nothing bounds what {all_of_them} tell together"
+        return (
+            f"this release costs epsilon {upper(own)}, {all_of_them} together cost epsilon {upper(both)} for "
+            f"{self.pixels:,} pixels{at}"
+        )
+
+    def check(self, *, again: bool) -> None:
+        """Refuse a second release that was not asked for.
+
+        Raises:
+            DposeError: it is one; says what it costs.
+        """
+        if again or not self.repeats:
+            return
+        said = "was released before"
+        if any(entry.state is State.RESERVED and not _died(entry) for entry in self.before):
+            said = "is being released by another process"
+        if any(entry.stored is None for entry in self.before):
+            said = "has frames in common with another file of this command"
+        times = f" ({len(self.before)} times)" if len(self.before) > 1 else ""
+        raise DposeError(
+            f"{said}{times}: {self.words()}",
+            self.charge.data,
+            "leave it, or say --again (in Python again=True)",
+        )
+
+
+def account_standing(charge: Charge) -> Standing:
+    """Where the account stands before `charge`; nothing is recorded.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    return Standing(charge, tuple(entry for entry in readers(charge.marks) if entry.what == RELEASE))
+
+
+def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
+    """Epsilon of some releases of one picture together, and the delta that goes with it.
+
+    Pure epsilons add up, and need no delta. Otherwise delta is the largest of the releases' own, and they are composed
+    as the odometer composes.
+
+    Args:
+        entries: Of one picture.
+        pixels: How many of its pixels may change.
+    """
+    if any(unbounded(entry, PIXEL) for entry in entries) or not pixels:
+        return math.inf, 0.0
+    asked = Asked(PIXEL, pixels=pixels)
+    events = [
+        (event, entry.area) for entry in entries for event in entry.events if isinstance(event, PureLoss)
+    ]
+    if len(events) == sum(len(entry.events) for entry in entries):
+        found = sum((Fraction(event.restated(pixels, area).epsilon) for event, area in events), Fraction(0))
+        return _raised(found), 0.0
+    delta = max(entry.delta for entry in entries) or DELTA
+    return composed(entries, delta, asked), delta
+
+
+@dataclass
+class Count:
+    """A release that is under way.
+
+    Attributes:
+        standing: As it was when it was reserved; None where the original is public.
+        outputs: SHA-256 of every complete file that it wrote: to be filled in.
+        linked: Whether a clip's frames are known to the account.
+    """
+
+    standing: Standing | None
+    outputs: list[str] = field(default_factory=list)
+    linked: bool = True
+
+    def told(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """The statement, with how many releases of its original there were and what they cost together."""
+        if self.standing is None:
+            return replace(statement, caveats=(*statement.caveats, PUBLIC))
+        said, number = statement.caveats, self.standing.number
+        found, delta = self.standing.cost()
+        pixels = self.standing.pixels
+        if number == 1 and self.standing.charge.events:
+            # what it claims itself, to the last digit
+            assert statement.epsilon is not None
+            found, delta = float(statement.epsilon), statement.delta or 0.0
+        elif statement.epsilon is not None:
+            found = max(found, float(statement.epsilon))
+        if number > 1:
+            said = (*said, repeated_words(number, found, delta, pixels))
+        if not self.linked:
+            said = (*said, UNLINKED)
+        told = {
+            "releases": str(number),
+            "epsilon": repr(found),
+            "delta": repr(float(delta)),
+            "pixels": str(pixels),
+        }
+        return replace(statement, caveats=said, odometer=told)
+
+
+def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> str:
+    """What a statement says where the original was released before."""
+    head = f"{number} releases of this original are known, with this one; that they show the same is public with this"
+    if math.isinf(epsilon):
+        return f"{head}: nothing bounds what they tell together"
+    at = f" at delta {upper(delta)}" if delta else ""
+    return f"{head}: epsilon {upper(epsilon)} together for {pixels:,} pixels{at}"
+
+
+@contextlib.contextmanager
+def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool = True) -> Iterator[Count]:
+    """Reserve a release for as long as the block lasts, and commit it at the end.
+
+    Whatever ends the block otherwise, the release stays counted: what it had computed by then nobody knows.
+
+    Args:
+        charge: What it takes (`release_charge`); None where its original is declared public: nothing is counted then.
+        again: Whether it may be a second release.
+        linked: Whether a clip's frames are among the marks.
+
+    Yields:
+        What there was before.
+
+    Raises:
+        DposeError: the original was released before and `again` is not set, another process releases it at this
+            moment, a budget would be passed, or the account cannot be read or written. Nothing is reserved then.
+    """
+    if charge is None:
+        yield Count(None)
+        return
+    found = account_standing(charge)
+    found.check(again=again)
+    with _alive(charge.id):
+        reserve_after(charge, {entry.id: entry.state for entry in found.before})
+        count = Count(found, linked=linked)
+        try:
+            yield count
+        except BaseException:
+            with contextlib.suppress(DposeError):  # it is counted already; the first error is the one to tell
+                fail(charge.id)
+            raise
+        commit(charge.id, count.outputs)
+
+
+def _lock_of(name: str) -> Path:
+    return state_folder() / "releases" / f"{name}.lock"
+
+
+@contextlib.contextmanager
+def _alive(name: str) -> Iterator[None]:
+    """Tell other processes of this machine that the release is under way; a process that dies tells no more."""
+    file = _lock_of(name)
+    private_folder(file.parent)
+    lock = take_lock(file)
+    assert lock is not None  # nobody else knows the name
+    try:
+        yield
+    finally:
+        # the account says how it ended before the file goes: a file without a holder is one that died
+        lock.release()
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
+def _died(entry: Charge) -> bool:
+    """Whether a reservation's process has died. One of another machine is taken to live."""
+    if entry.state is not State.RESERVED or not (file := _lock_of(entry.id)).exists():
+        return False
+    lock = take_lock(file)
+    if lock is None:
+        return False
+    lock.release()
+    return True

@@ -1,0 +1,220 @@
+"""What data have given, drawn: a page of the account, and the section of a training report.
+
+A report leaves the house; the account's folders and the names of other data do not go with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.privacy.odometer import (
+    EVALUATION,
+    Asked,
+    BudgetState,
+    Charge,
+    Where,
+    charges,
+    read_with,
+    unbounded,
+)
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.report.charts import Spending, spending_over_time
+from dpose.report.document import Report
+from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
+from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of
+from dpose.runs.budget import budget_lines, marks_of_data
+from dpose.runs.report.record import RunRecord
+from dpose.runs.spending import (
+    PLANNED,
+    DataSpending,
+    answered,
+    dataset_of,
+    datasets,
+    lines_of,
+    picture_of,
+    relations_of,
+    told_neighbours,
+)
+from dpose.training.kept import run_name
+
+POINTS = 24
+"""Of a chart: each is a composition of all that came before it."""
+HEAD = ("When", "What", "Neighbours", "Epsilon", "Delta", "State")
+PARALLEL = (
+    "A figure is of the picture that has given most: what shares no picture composes in parallel, because which "
+    "pictures a run or a release read was settled by lists, and not by what is on them."
+)
+FILTER = (
+    f"Figures that are {PLANNED} do not hold where runs were chosen after seeing results. A budget is kept by a "
+    "filter, whose count is larger and holds for those, too."
+)
+
+
+def write_account_page(
+    path: Path,
+    data: str | None,
+    picture: Path | None,
+    delta: float | None,
+    console: Console,
+    asked: Sequence[Asked] = (),
+    limit: int | None = None,
+    where: Where = None,
+) -> Path:
+    """Write a page of what each dataset has given, over time and by artefact, with what is left.
+
+    Args:
+        path: The page.
+        data: Of these data alone: NAME[:ROOT][:SPLIT].
+        picture: Of this photo or clip alone.
+        delta: At which epsilon is told; None for the charges' own.
+        console: Where progress goes.
+        asked: For which neighbours; empty for what the charges are about.
+        limit: Only so many units of `data`.
+        where: The account.
+
+    Returns:
+        The page.
+
+    Raises:
+        DposeError: the data or the account cannot be read, or the page cannot be written.
+    """
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise DposeError("is no name of a page", str(path), "name it .html")
+    check_there(where)
+    if picture is not None:
+        found: tuple[DataSpending, ...] = (
+            picture_of(picture.name, marks_of_file(picture), delta, asked, where),
+        )
+    elif data is not None:
+        found = (dataset_of(data, marks_of_data(data, console, limit), delta, asked, where),)
+    else:
+        found = datasets(delta, asked, where)
+    report = account_report(found, where)
+    (written,) = report.write(path.parent, page=path.name, text="")
+    return written
+
+
+def account_report(found: Sequence[DataSpending], where: Where = None) -> Report:
+    """A page of datasets and what they have given.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    sections = tuple(
+        Section(f"data-{number}", one.name, dataset_blocks(one, where)) for number, one in enumerate(found)
+    )
+    artefacts = sum(len(one.entries) for one in found)
+    return Report(
+        "What private data have given",
+        kind="dpose account",
+        source="the account of private data",
+        summary="Everything that read the same pictures adds up, whoever ran it and whatever was published.",
+        facts={"Datasets": f"{len(found):,}", "Runs, releases and scores": f"{artefacts:,}"},
+        notes=(PARALLEL, FILTER) if found else ("Nothing has been charged to this account yet.",),
+        sections=sections,
+    )
+
+
+def dataset_blocks(one: DataSpending, where: Where = None, *, titles: bool = True) -> tuple[Block, ...]:
+    """What one dataset has given: what is left of budgets, the figures, the chart, the artefacts.
+
+    Args:
+        one: It.
+        where: The account.
+        titles: Whether budgets are told; a training report leaves them to their owner.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    left = [block for state in one.budgets for block in _left(state)] if titles else []
+    said = [line for answer in one.answers for line in answer_lines(answer)] if one.entries else []
+    if not one.entries:
+        return (*left, "Nothing has been taken yet.")
+    chart = _chart(one, where)
+    rows = tuple(row_of(line) for line in lines_of(one.entries, where))
+    artefacts = Table("By artefact, the oldest first", HEAD, rows, "numbers tight")
+    words = Group(tuple(said), title="In all")
+    beside = (Group((chart, words), "beside"),) if chart else (words,)
+    return (*left, *beside, artefacts)
+
+
+def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[Block, ...]:
+    """What the data of a run have given in all, by this run and by others; nothing where they are public or unknown.
+
+    Args:
+        run: What was read of its folder.
+        folder: It.
+        where: The account.
+    """
+    if not run.sources or run.data_are_public:
+        return ()
+    try:
+        name = run_name(folder)
+        own = next((entry for entry in charges(where) if name and entry.id == name), None)
+        if own is None:
+            return ("The account of the machine that wrote this page does not know this run.",)
+        entries = tuple(read_with(own, where))
+        answers = answered(entries, relations_of(entries), None, where=where)
+        others = len([entry for entry in entries if entry.id != own.id])
+        lead = (
+            f"Besides this run, {others:,} {'other has' if others == 1 else 'others have'} read some of the same "
+            "pictures: runs, audits, releases or scores. They add up."
+            if others
+            else "Nothing else that the account knows of has read these pictures."
+        )
+        return (
+            lead,
+            *dataset_blocks(DataSpending("", entries, answers), where, titles=False),
+            PARALLEL,
+            FILTER,
+        )
+    except DposeError as error:
+        return (f"The account could not be read when this page was written: {error.what}.",)
+
+
+def _left(state: BudgetState) -> tuple[Block, ...]:
+    limit = state.budget
+    first, *rest = budget_lines(state)
+    numbers = [("budget", as_given(limit.epsilon))]
+    if not state.unbounded:
+        left = 0.0 if state.closed else max(0.0, limit.epsilon - state.epsilon)
+        numbers += [("spent", upper(state.epsilon)), ("left", lower(left))]
+    style = "panel none" if state.unbounded or state.level >= 80 else "panel private"
+    return (
+        Group((Numbers(tuple(numbers), f"for {told_neighbours(limit.asked)}"), first, Bullets(rest)), style),
+    )
+
+
+def _chart(one: DataSpending, where: Where) -> Figure | None:
+    """Epsilon after each artefact, for the first neighbours for which something has a bound."""
+    asked = [state.budget.asked for state in one.budgets] + [answer.asked for answer in one.answers]
+    of = {answer.asked: answer for answer in one.answers}
+    chosen = next((a for a in asked if a in of and of[a].together), None)
+    if chosen is None:
+        return None
+    delta = of[chosen].delta
+    step = math.ceil(len(one.entries) / POINTS)
+    rows: list[Spending] = []
+    for end in [*range(step, len(one.entries), step), len(one.entries)]:
+        last = one.entries[end - 1]
+        bounded = [e for e in one.entries[:end] if _has_bound(e, chosen)]
+        adds = any(_has_bound(e, chosen) for e in one.entries[max(0, end - step) : end])
+        value = answered(bounded, [chosen], delta, where=where)[0].epsilon if adds else None
+        rows.append(Spending(last.at[:10], last.what, value))
+    limit = next((s.budget.epsilon for s in one.budgets if s.budget.asked == chosen), None)
+    words = (
+        f"What has been spent in all, after each artefact, for {told_neighbours(chosen)}: epsilon at delta "
+        f"{as_given(delta)} of the picture that gave most, {PLANNED}. A cross has no bound."
+    )
+    if step > 1:
+        words += f" Every {step:,} of them are one point."
+    return Figure("", words, spending_over_time(rows, words, limit=limit))
+
+
+def _has_bound(entry: Charge, asked: Asked) -> bool:
+    return entry.what != EVALUATION and not unbounded(entry, asked.unit)

@@ -1,0 +1,355 @@
+"""What pictures have been spent for, as values that a terminal and a page show alike.
+
+    for dataset in datasets():                     # all that the account holds, by what was read together
+        dataset.answers                            # one figure for each neighbouring relation
+
+A figure is of the picture that has given the most: charges that share no picture compose in parallel. It holds for a
+plan fixed beforehand; what holds for runs that were chosen after seeing results is a budget's filter
+(`dpose.privacy.odometer.filters`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+from dpose.errors import DposeError, did_you_mean
+from dpose.privacy.accounting import Relation
+from dpose.privacy.odometer import (
+    EVALUATION,
+    PIXEL,
+    STRENGTH,
+    Asked,
+    BudgetState,
+    Charge,
+    ChargedEvent,
+    Marks,
+    PureLoss,
+    Spent,
+    Where,
+    ZcdpLoss,
+    budget_states,
+    composed_each,
+    groups,
+    readers,
+    spent_among,
+    spent_on,
+    unbounded,
+)
+from dpose.privacy.odometer.records import restated
+
+DELTA = 1e-5
+"""At which epsilon is told where nothing names a delta."""
+PLANNED = "for a plan fixed beforehand"
+"""What every figure that composes loss distributions must say beside itself."""
+SIZES = 3
+"""Of how many numbers of pixels a figure is told without being asked: the largest that releases were made for."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was spent, for one neighbouring relation.
+
+    Attributes:
+        asked: For which.
+        delta: At which epsilon is told.
+        epsilon: Of the picture that has given the most; infinite where something has no bound.
+        together: Of all that has a bound, as if it had all read one picture.
+        unbounded: Why the rest has none, and of how many charges each is true.
+        scores: Scores without noise, which have no epsilon.
+    """
+
+    asked: Asked
+    delta: float
+    epsilon: float
+    together: float
+    unbounded: Counter[str] = field(default_factory=Counter)
+    scores: int = 0
+
+
+@dataclass(frozen=True)
+class DataSpending:
+    """Pictures that were read together, by one charge or by several that share some.
+
+    Attributes:
+        name: For readers.
+        entries: What read them, oldest first.
+        answers: One for each neighbouring relation.
+        budgets: Those that share a picture with them.
+    """
+
+    name: str
+    entries: tuple[Charge, ...]
+    answers: tuple[Answer, ...]
+    budgets: tuple[BudgetState, ...] = ()
+
+
+def parse_asked(word: str, option: str = "--neighbours") -> Asked:
+    """The neighbours that `word` names.
+
+    >>> str(parse_asked("pixels:16")), str(parse_asked("subject"))
+    ('16 pixels of a picture', 'each subject')
+    >>> parse_asked("image:replace").replaces, parse_asked("image").replaces
+    (True, False)
+
+    Args:
+        word: "pixels:M", a unit (image, crop, video, subject), or a unit with ":replace".
+        option: Where it was given.
+
+    Raises:
+        DposeError: it is none of these.
+    """
+    if found := re.fullmatch(r"pixels:(\d{1,12})", word):
+        return Asked(PIXEL, pixels=int(found[1]))
+    unit, _, how = word.partition(":")
+    if unit in STRENGTH and how in ("", "replace"):
+        return Asked(unit, Relation.REPLACE if how else Relation.ZERO_OUT)
+    known = ", ".join(STRENGTH)
+    raise DposeError(
+        f"{word!r} names no neighbours",
+        option,
+        did_you_mean(word, STRENGTH) or f"say pixels:M, one of {known}, or one of these with :replace",
+    )
+
+
+def told_neighbours(asked: Asked) -> str:
+    """The neighbours in words, as of one unit.
+
+    >>> told_neighbours(Asked("image", Relation.REPLACE))
+    'each image, replaced by another'
+    """
+    if asked.unit == PIXEL:
+        return f"any {asked.pixels:,} pixels of a picture"
+    if asked.replaces:
+        return f"each {asked.unit}, replaced by another"
+    how = "added or removed" if asked.relation is Relation.ADD_REMOVE else "left out"
+    return f"each {asked.unit}, {how}"
+
+
+def relations_of(entries: Iterable[Charge], budgets: Iterable[BudgetState] = ()) -> tuple[Asked, ...]:
+    """What to ask where nobody has said: what the charges themselves and the budgets are about.
+
+    Releases are asked for the numbers of pixels that they were made for, the largest of them, and for the whole
+    picture; runs for the strongest of their units and the weakest.
+    """
+    bounded = [entry for entry in entries if entry.events]
+    sizes = sorted(
+        {size for e in bounded if e.unit == PIXEL for one in e.events if (size := getattr(one, "pixels", 0))}
+    )
+    found = [Asked(PIXEL, pixels=size) for size in sizes[-SIZES:]]
+    units = {entry.unit for entry in bounded if entry.unit in STRENGTH}
+    replaced = any(e.relation is Relation.REPLACE for e in bounded if e.unit in STRENGTH)
+    for unit in sorted(units, key=STRENGTH.index):
+        found.append(Asked(unit, Relation.REPLACE if replaced else Relation.ZERO_OUT))
+    for within in sorted({entry.within for entry in bounded if entry.unit == PIXEL}):
+        found.append(Asked(within, Relation.REPLACE))
+    found += [state.budget.asked for state in budgets]
+    return tuple(dict.fromkeys(found)) or (Asked(),)
+
+
+def delta_of(entries: Iterable[Charge], delta: float | None) -> float:
+    """At which delta to tell epsilon: as given, or the largest that a charge claims itself."""
+    return delta or max((entry.delta for entry in entries if entry.events), default=0.0) or DELTA
+
+
+def answered(
+    entries: Sequence[Charge],
+    asked: Iterable[Asked],
+    delta: float | None,
+    marks: Marks | None = None,
+    where: Where = None,
+    *,
+    same: bool = False,
+) -> tuple[Answer, ...]:
+    """What `entries` have spent, for each of the neighbours asked about.
+
+    Args:
+        entries: Of the account.
+        asked: For which neighbours.
+        delta: At which epsilon is told; None for the entries' own.
+        marks: The pictures asked about: of others of the entries nothing is told. None for all that they read.
+        where: The account.
+        same: Whether `marks` are digests of one picture.
+
+    Raises:
+        DposeError: the account cannot be read, or delta is out of range.
+    """
+    at = delta_of(entries, delta)
+    found: list[Spent] = []
+    for one in asked:
+        by_marks = None if marks is None else spent_on(marks, one, at, where=where, same=same)
+        found.append(by_marks or spent_among(entries, one, at, where))
+    sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
+    return tuple(
+        Answer(s.asked, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores)
+        for s, together in zip(found, sums, strict=True)
+    )
+
+
+def _bounded(spent: Spent) -> list[Charge]:
+    return [e for e in spent.charges if e.what != EVALUATION and not unbounded(e, spent.asked.unit)]
+
+
+def datasets(
+    delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+) -> tuple[DataSpending, ...]:
+    """All that the account holds, by what was read together; pictures that were only released, by their folders.
+
+    Args:
+        delta: At which epsilon is told; None for the charges' own.
+        asked: For which neighbours; empty for what the charges are about.
+        where: The account.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    states = budget_states(where=where)
+    gathered: dict[str, list[Charge]] = {}
+    for number, group in enumerate(groups(where)):
+        alone = all(entry.what == "release" for entry in group)
+        folder = str(PurePath(group[0].data).parent)
+        gathered.setdefault(f"releases of {folder}" if alone else f"group {number}", []).extend(group)
+    found = []
+    for entries in gathered.values():
+        entries.sort(key=lambda entry: entry.stored.seq if entry.stored else 0)
+        mine = tuple(state for state in states if state.sets & sets_read(entries))
+        answers = answered(entries, asked or relations_of(entries, mine), delta, where=where)
+        found.append(DataSpending(names_of(entries), tuple(entries), answers, mine))
+    shown = {id(state) for one in found for state in one.budgets}
+    for state in states:  # a budget of pictures that nothing has read yet
+        if id(state) not in shown:
+            at = delta or state.budget.delta
+            found.append(
+                DataSpending(state.budget.data, (), (Answer(state.budget.asked, at, 0.0, 0.0),), (state,))
+            )
+    return tuple(found)
+
+
+def dataset_of(
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+) -> DataSpending:
+    """What the pictures `marks` have been spent for: `datasets`, of them alone.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    entries = tuple(readers(marks, where))
+    states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
+    answers = answered(entries, asked or relations_of(entries, states), delta, marks, where)
+    return DataSpending(name, entries, answers, tuple(states))
+
+
+def picture_of(
+    name: str, marks: Marks, delta: float | None = None, asked: Sequence[Asked] = (), where: Where = None
+) -> DataSpending:
+    """What one picture or clip has been spent for, and where people are known, its people.
+
+    The account does not know who is on it. Where a run that read it was for each subject, all that touches any picture
+    of that run's data is added up for the subject: the subject's pictures are among those.
+
+    Args:
+        name: For readers.
+        marks: Its digests.
+        delta: At which epsilon is told; None for the charges' own.
+        asked: For which neighbours; empty for what the charges are about and the whole picture, replaced.
+        where: The account.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    entries = tuple(readers(marks, where))
+    states = tuple(budget_states(marks, where))
+    whole = "video" if any(e.unit == "video" or e.within == "video" for e in entries) else "image"
+    wanted = tuple(asked) or tuple(dict.fromkeys((*relations_of(entries), Asked(whole, Relation.REPLACE))))
+    answers: list[Answer] = []
+    for one in wanted:
+        if one.unit != "subject":
+            answers += answered(entries, [one], delta, marks, where, same=True)
+            continue
+        ids = {entry.id for entry in entries}
+        near = [e for group in groups(where) if any(m.id in ids for m in group) for e in group]
+        counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
+        answers += answered(tuple(counted.values()), [one], delta, where=where)
+    return DataSpending(name, entries, tuple(answers), states)
+
+
+def sets_read(entries: Iterable[Charge]) -> frozenset[int]:
+    """The account's names of the sets of pictures that `entries` read."""
+    return frozenset(s for e in entries if e.stored for s in e.stored.sets | e.stored.opened)
+
+
+def names_of(entries: Sequence[Charge]) -> str:
+    """The names under which pictures were read, for readers; of many released files their folder."""
+    released = [entry for entry in entries if entry.what == "release"]
+    others = sorted({entry.data for entry in entries if entry.what != "release"})
+    files = {entry.data for entry in released}
+    if len(files) > 3:
+        folders = sorted({f"{PurePath(file).parent}/" for file in files})
+        return ", ".join([*others, *folders])
+    return ", ".join([*others, *sorted(files - set(others))])
+
+
+@dataclass(frozen=True)
+class ChargeLine:
+    """Charges that are told in one line: alike in all that it shows.
+
+    Attributes:
+        entry: The first of them.
+        count: How many.
+        epsilon: Its own claim; infinite where nothing bounds it.
+    """
+
+    entry: Charge
+    count: int
+    epsilon: float
+
+    @property
+    def folder(self) -> str:
+        """Where the results are."""
+        return str(PurePath(self.entry.folder).parent) if self.count > 1 else self.entry.folder
+
+
+def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:
+    """`entries` by lines, oldest first: a folder of pictures that was released at once is one line.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    found: dict[object, list[Charge]] = {}
+    for entry in entries:
+        key: object = entry.id
+        if entry.what == "release":
+            place = (PurePath(entry.data).parent, PurePath(entry.folder).parent)
+            claims = tuple(_claim(event) for event in entry.events)
+            key = (entry.at[:10], entry.delta, claims, entry.state, entry.within, place)
+        found.setdefault(key, []).append(entry)
+    firsts = [alike[0] for alike in found.values()]
+    bounded = [e for e in firsts if e.events and e.what != EVALUATION]
+    own = {e.id: pure for e in bounded if not e.delta and (pure := _pure(e)) is not None}
+    left = [e for e in bounded if e.id not in own]
+    told = composed_each([([e], e.delta or DELTA, own_neighbours(e)) for e in left], where)
+    own |= {e.id: value for e, value in zip(left, told, strict=True)}
+    return tuple(ChargeLine(alike[0], len(alike), own.get(alike[0].id, math.inf)) for alike in found.values())
+
+
+def _claim(event: ChargedEvent) -> ChargedEvent:
+    """An event without what depends on its picture's size."""
+    return replace(event, points=()) if isinstance(event, PureLoss | ZcdpLoss) else event
+
+
+def _pure(entry: Charge) -> float | None:
+    """What a charge of pure losses claims without any delta; None where it has other events."""
+    pure = [event for event in restated(entry, own_neighbours(entry)) if isinstance(event, PureLoss)]
+    return math.fsum(event.epsilon for event in pure) if len(pure) == len(entry.events) else None
+
+
+def own_neighbours(entry: Charge) -> Asked:
+    """The neighbours of a charge's own claim."""
+    if entry.unit == PIXEL:
+        size = max((getattr(event, "pixels", 0) for event in entry.events), default=0)
+        return Asked(PIXEL, pixels=size) if size else Asked(entry.within, Relation.REPLACE)
+    return Asked(entry.unit if entry.unit in STRENGTH else "image", entry.relation)

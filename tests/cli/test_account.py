@@ -1,0 +1,257 @@
+"""`dpose account`: data, a picture, a budget, a page; each mistake is one line."""
+
+import contextlib
+import re
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from clips import write as write_clip
+from dpose.cli import main
+from dpose.errors import DposeError
+from dpose.media import write_image
+from dpose.privacy.odometer import EVALUATION, Budget, budgets, charges, marks_of, set_budget
+from dpose.privacy.odometer.store import close_connections
+from dpose.runs.account import marks_of_file
+from dpose.runs.budget import marks_of_data
+from stored import EVENT, WARD, charged, release_charge, run_charge, union
+
+STUDIO = "synthetic:ward:public"
+QUIET = Console(quiet=True)
+
+
+def says(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["account", *map(str, arguments)]) == 0, capsys.readouterr().err
+    return " ".join(capsys.readouterr().out.split())
+
+
+def refused(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["account", *map(str, arguments)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.fixture
+def photo(tmp_path):
+    file = tmp_path / "photos" / "a.png"
+    file.parent.mkdir()
+    write_image(file, np.random.default_rng(0).integers(0, 255, (48, 64, 3)).astype(np.uint8))
+    return file
+
+
+@pytest.fixture(scope="module")
+def data_marks():
+    return marks_of_data(STUDIO, QUIET, 4)
+
+
+def test_an_empty_account_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert "Nothing has been charged" in says(capsys)
+    assert "Nothing has been charged" in says(capsys, "show")
+
+
+def test_data_a_part_of_them_and_all(capsys, data_marks):
+    charged(run_charge(0, data_marks, data=STUDIO), run_charge(1, data_marks[:2], data=STUDIO))
+    whole = says(capsys, STUDIO, "--limit", 4)
+    assert whole == says(capsys, "show", STUDIO, "--limit", 4)
+    assert "Each image, left out: epsilon" in whole
+    assert "for a plan fixed beforehand" in whole
+    assert "training" in says(capsys)
+    told = [re.search(r"left out: epsilon ([\d.]+)", says(capsys, STUDIO, "--limit", n))[1] for n in (4, 1)]
+    assert float(told[1]) <= float(told[0])
+    replaced = says(capsys, STUDIO, "--limit", 4, "--neighbours", "image:replace")
+    assert float(re.search(r"replaced by another: epsilon ([\d.]+)", replaced)[1]) > float(told[0])
+
+
+def test_a_picture_is_found_by_its_pixels_and_by_its_bytes(capsys, photo):
+    by_file, by_pixels = (marks_of_file(photo)[k : k + 1] for k in (0, 1))
+    charged(run_charge(0, union(WARD, by_file)), release_charge(1, by_pixels))
+    shown = says(capsys, "--picture", photo, "--neighbours", "pixels:16")
+    assert "training" in shown
+    assert "release" in shown
+    both = float(re.search(r"16 pixels of a picture: epsilon ([\d.]+)", shown)[1])
+    assert both > 2  # what read it by one digest adds up with what read it by the other
+    again = photo.with_name("b.png")
+    again.write_bytes(photo.read_bytes())
+    assert f"epsilon {both:g}" in says(capsys, "--picture", again, "--neighbours", "pixels:16")
+
+
+def test_each_relation_asked_about_has_its_figure_or_the_reason_why_not(capsys, photo):
+    charged(release_charge(0, marks_of_file(photo)))
+    shown = says(capsys, "--picture", photo, "--neighbours", "pixels:64", "--neighbours", "subject")
+    assert "64 pixels of a picture: epsilon 8 at" in shown
+    assert "Each subject, left out: no bound (1 x only the pixels of each image are protected" in shown
+    shown = says(capsys, "--picture", photo)
+    assert "16 pixels of a picture: epsilon 2 at" in shown
+    assert "Each image, replaced by another: epsilon 384 at" in shown
+
+
+def test_scores_and_runs_without_noise_are_never_nothing(capsys, photo):
+    marks = marks_of_file(photo)
+    charged(run_charge(0, marks, what=EVALUATION, events=()), run_charge(1, marks, events=()))
+    shown = says(capsys, "--picture", photo)
+    assert "1 score without noise" in shown
+    assert "no bound (1 x no noise" in shown
+    assert "epsilon 0 " not in shown
+
+
+def test_a_picture_that_nothing_has_read(capsys, photo):
+    charged(run_charge())
+    shown = says(capsys, "--picture", photo)
+    assert "nothing that this account knows of has read it" in shown
+
+
+def test_a_budget_is_set_told_spent_and_lifted(capsys, data_marks):
+    said = says(capsys, "budget", "set", STUDIO, "--epsilon", 8, "--delta", "1e-5", "--limit", 4)
+    assert "What would fit, at epsilon 8 left:" in said
+    assert "steps of 4 at sigma 3" in said
+    assert "0 is spent" in says(capsys)
+    charged(run_charge(0, data_marks, data=STUDIO))
+    shown = says(capsys, STUDIO, "--limit", 4)
+    assert "by the count of its filter" in shown
+    assert re.search(r"at epsilon [\d.]+ left: \d+ steps of 1 at sigma 3", shown)
+    assert "is lifted" in says(capsys, "budget", "lift", STUDIO, "--limit", 4)
+    assert "no budget" in says(capsys, "budget", "lift", STUDIO, "--limit", 4)
+    assert budgets() == []
+    says(capsys, STUDIO, "--limit", 4, "--budget", 9)
+    assert [one.epsilon for one in budgets()] == [9]
+    says(capsys, STUDIO, "--limit", 4, "--no-budget")
+    assert budgets() == []
+
+
+@pytest.mark.parametrize(("runs", "level"), [(1, 0), (3, 50), (4, 80)])
+def test_warnings_come_at_half_and_at_four_fifths(capsys, runs, level):
+    set_budget(Budget(3.9, 1e-5, "ward", WARD))
+    charged(*(run_charge(k) for k in range(runs)))
+    found = re.search(r"WARNING: more than (\d+) %", says(capsys))
+    assert (int(found[1]) if found else 0) == level
+
+
+def test_a_budget_for_pixels(capsys, photo):
+    set_budget(Budget(8, 1e-5, "photos", marks_of_file(photo), "pixel", pixels=16))
+    charged(release_charge(0, marks_of_file(photo)))
+    shown = says(capsys, "--picture", photo)
+    assert "Budget of photos: epsilon 8 at delta 1e-05 for any 16 pixels of a picture" in shown
+    assert re.search(r"one release of each image at [\d.]+ for 16 pixels", shown)
+
+
+def test_only_its_owners_name_changes_a_budget(capsys):
+    base = ("budget", "set", STUDIO, "--delta", "1e-5", "--limit", 4, "--epsilon")
+    assert "no authentication" in says(capsys, *base, 8, "--owner", "anna")
+    for arguments in ((*base, 9), (*base, 9, "--owner", "ben"), ("budget", "lift", STUDIO, "--limit", 4)):
+        assert "somebody else's" in refused(capsys, *arguments)
+    says(capsys, *base, 9, "--owner", "anna")
+    assert [one.epsilon for one in budgets()] == [9]
+    says(capsys, "budget", "lift", STUDIO, "--limit", 4, "--owner", "anna")
+
+
+def test_a_folder_released_at_once_is_one_table_of_one_line(capsys):
+    charged(
+        *(
+            release_charge(k, marks_of([f"picture {k}"]), at="2026-10-01T00:00:00+00:00", folder="out")
+            for k in range(9)
+        )
+    )
+    shown = says(capsys)
+    assert shown.count("9 x release") == 1
+    assert "epsilon 2 at delta 1e-05 of the picture that gave most; 18 if all had read the same one" in shown
+
+
+def test_another_account_by_its_url(capsys, tmp_path, photo, monkeypatch):
+    monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "1" * 64)
+    url = f"sqlite:///{tmp_path}/team.sqlite"
+    charged(release_charge(0, marks_of_file(photo)), where=url)
+    assert "release" in says(capsys, "--account", url)
+    assert "release" in says(capsys, "--picture", photo, "--account", url)
+    assert "Nothing" in says(capsys)
+    monkeypatch.setenv("DPOSE_ACCOUNT", url)
+    assert "release" in says(capsys)
+
+
+def test_a_page_of_everything(capsys, tmp_path, photo):
+    set_budget(Budget(8, 1e-5, "ward", WARD))
+    charged(run_charge(), release_charge(1, marks_of_file(photo)))
+    says(capsys, "--html", tmp_path / "all.html")
+    page = (tmp_path / "all.html").read_text()
+    assert page.count("<svg") == 2
+    assert "for a plan fixed beforehand" in page
+    says(capsys, "--picture", photo, "--html", tmp_path / "one.html")
+    assert (tmp_path / "one.html").read_text().count("<svg") == 1
+
+
+MISTAKES = {
+    "a budget without data": (["--budget", "3"], "needs its data"),
+    "set and lifted": (["ward", "--budget", "3", "--no-budget"], "is set or lifted"),
+    "neighbours nobody knows": (["--neighbours", "imgae"], "did you mean image?"),
+    "no pixels": (["--neighbours", "pixels:0"], "pixels are counted"),
+    "delta of one": (["--delta", "1"], "between 0 and 1"),
+    "a part of nothing": (["--limit", "3"], "name them first"),
+    "a picture of data": (["ward", "--picture", "a.png"], "by itself"),
+    "no picture": (["--picture", "a.txt"], "no picture or video"),
+    "a picture that is missing": (["--picture", "missing.png"], "missing.png"),
+    "no page": (["--html", "page.pdf"], "name it .html"),
+    "data nobody knows": (["lspett:/data"], "lspett"),
+    "a unit without a budget": (["--unit", "image"], "budget set"),
+    "no place": (["--account", "mysql://team"], "no place for an account"),
+    "no server": (["--account", "postgresql://nobody@127.0.0.1:1/none"], "nothing private is read"),
+    "a folder that is none": (["--account", "sqlite:////proc/none/a.sqlite"], "no account"),
+    "no epsilon": (["budget", "set", "ward"], "--epsilon"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line(name, capsys):
+    arguments, words = MISTAKES[name]
+    assert words in refused(capsys, *arguments)
+    assert charges() == []
+
+
+def test_a_budget_below_what_is_spent(capsys, data_marks):
+    charged(run_charge(0, data_marks))
+    line = refused(capsys, "budget", "set", STUDIO, "--epsilon", 0.01, "--delta", "1e-5", "--limit", 4)
+    assert "more than a budget of epsilon 0.01 is spent already" in line
+    assert budgets() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [("key", "0" * 64, "not the key of this account"), ("schema", "99", "of a newer dpose")],
+)
+def test_an_account_that_is_not_for_this_dpose_is_refused(capsys, tmp_path, name, value, words):
+    made, moved = tmp_path / "made.sqlite", tmp_path / "moved.sqlite"
+    charged(run_charge(), where=f"sqlite:///{made}")
+    close_connections(f"sqlite:///{made}")
+    moved.write_bytes(
+        made.read_bytes()
+    )  # of another name: what this process knows of the first it does not of this
+    with contextlib.closing(sqlite3.connect(moved)) as database, database:
+        database.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
+    assert words in refused(capsys, "--account", f"sqlite:///{moved}")
+
+
+def test_the_refusal_of_a_run_says_what_would_fit():
+    set_budget(Budget(2.0, 1e-5, "ward", WARD))
+    charged(run_charge())
+    many = run_charge(1, events=(replace(EVENT, steps=2000),))
+    with pytest.raises(DposeError, match=r"at epsilon [\d.]+ left: \d+ steps of 10 at sigma 3"):
+        charged(many)
+
+
+def test_a_clip_is_known_by_its_frames(capsys, tmp_path):
+    """A frame that was released as a picture has given something of its clip, too."""
+    file = write_clip(tmp_path / "clip.mp4", frames=3)
+    marks = marks_of_file(file)
+    assert len(marks) == 5  # its bytes, its pixels, and each frame's
+    charged(
+        release_charge(0, marks, within="video", area=3 * 48 * 64),
+        run_charge(1, marks[:1]),
+        run_charge(2, marks[1:2]),
+    )
+    shown = says(capsys, "--picture", file, "--neighbours", "video:replace")
+    assert "no bound (2 x only each image is protected" in shown
+    assert says(capsys, "--picture", file, "--neighbours", "pixels:16").count("training") == 2

@@ -1,0 +1,567 @@
+"""Releases are counted: once for each, whatever becomes of it, and by what the picture shows."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpose
+from clips import write as write_clip
+from dpose.cli import main
+from dpose.errors import DposeError
+from dpose.files import file_digest
+from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
+from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
+from dpose.privacy.accounting import Relation
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.odometer import (
+    Budget,
+    PureLoss,
+    State,
+    ZcdpLoss,
+    charges,
+    marks_of,
+    readers,
+    set_budget,
+)
+from dpose.privacy.statement import Neighbours, PrivacyStatement
+from dpose.release import counting, files
+from dpose.release.api import bind
+from dpose.release.config import ReleaseConfig
+from dpose.release.counting import losses, pixel_cost, release_charge, reserved_release, together
+from dpose.release.grid import Shape
+from dpose.release.operators import BlockSums
+from dpose.release.verify import verify_release
+
+RNG = np.random.default_rng(0)
+COLOUR = RNG.integers(0, 256, (48, 64, 3)).astype(np.uint8)
+ASKED = ["--epsilon", "1", "--neighbours", "pixels:16", "--block", "16"]
+
+
+@pytest.fixture(autouse=True)
+def _local(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def put(name, picture=COLOUR):
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode_image(picture, path.suffix))
+    return path
+
+
+def bytes_of(folder):
+    return {path: path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+
+
+def refusal(capsys):
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    return line
+
+
+def states():
+    return [entry.state for entry in charges()]
+
+
+class TestIdentity:
+    @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
+    @pytest.mark.parametrize(
+        "picture",
+        [
+            COLOUR,
+            COLOUR[..., 0],
+            (COLOUR.astype(np.uint16) << 8) + 77,
+            COLOUR[..., 0].astype(np.uint16) * 256,
+        ],
+        ids=["colour", "grey", "deep", "deep grey"],
+    )
+    def test_training_and_release_know_a_file_by_the_same_name(self, tmp_path, picture, suffix):
+        """Training decodes to 8-bit colour; releases keep grey and 16 bits."""
+        import cv2
+
+        path = tmp_path / f"a{suffix}"
+        if suffix != ".png" and picture.dtype == np.uint16:
+            pytest.skip("8 bits")
+        shown = picture if picture.ndim == 2 else picture[..., ::-1]
+        path.write_bytes(cv2.imencode(suffix, shown)[1].tobytes())
+        data = path.read_bytes()
+        assert picture_hashes(data, read_pixels(path)) == (file_digest(path), pixel_hash(read_image(path)))
+
+    def test_a_copy_and_a_link_and_another_format_are_one(self, tmp_path):
+        one, other = encode_image(COLOUR, ".png"), encode_image(COLOUR, ".png", compression=9)
+        assert one != other
+        hashes = [set(picture_hashes(data, decode_pixels(data, "x"))) for data in (one, other)]
+        assert hashes[0] & hashes[1]
+
+    def test_a_clip_is_linked_to_its_frames_but_not_to_black(self):
+        frames = [COLOUR, np.zeros_like(COLOUR), COLOUR[::-1]]
+        whole, *each = clip_hashes(frames, (3, 48, 64))
+        assert whole == pixel_hash(np.stack(frames))
+        assert each == [pixel_hash(COLOUR), pixel_hash(COLOUR[::-1])]
+
+    def test_too_many_frames_are_declared_unlinked(self, monkeypatch):
+        monkeypatch.setattr("dpose.media.identity.LINKED_FRAMES", 2)
+        assert len(clip_hashes([COLOUR] * 3, (3, 48, 64))) == 1
+        monkeypatch.setattr(counting, "LINKED_FRAMES", 2)
+        clip = np.stack([COLOUR, COLOUR[::-1], COLOUR[:, ::-1]])
+        made = dpose.pixelize(clip, 1, 16)
+        assert counting.UNLINKED in made.statement.caveats
+
+
+class TestCosts:
+    """What a release is charged, for any number of pixels, against a search over what neighbours can do."""
+
+    @pytest.mark.parametrize("delta", [0, 1e-5])
+    @pytest.mark.parametrize("subdivide", [1, 2])
+    def test_no_neighbour_costs_more_than_the_points_say(self, delta, subdivide):
+        regions = None if subdivide == 1 else "private"
+        from dpose.release.api import as_regions
+
+        config = ReleaseConfig.of(2, 3, 8, delta, subdivide, as_regions(regions))
+        plan = bind(config, Shape.of(20, 28, 3))
+        (loss,) = losses(plan, seeded=False)
+        area = 20 * 28
+        cells = {b"coarse": BlockSums(20, 28, 8, 3), b"fine": BlockSums(20, 28, 8 // subdivide, 3)}
+        for m in (1, 2, 3, 5, 16, 64, 65, 300, area):
+            # the worst m pixels: fill the first cells, all from black to white
+            spent = Fraction(0)
+            for stage in plan.stages:
+                side = 8 if stage.name == b"coarse" else 8 // subdivide
+                order = sorted(((x // side, y // side), x, y) for x in range(20) for y in range(28))
+                sizes = {cell: sum(1 for c, *_ in order if c == cell) for cell, *_ in order}
+                chosen = sorted(order, key=lambda p: (-sizes[p[0]], p[0]))[:m]
+                white = np.zeros((20, 28, 3), np.uint8)
+                for _, x, y in chosen:
+                    white[x, y] = 255
+                moved = [int(v) for v in cells[stage.name].apply(white).reshape(-1)]
+                if delta:
+                    spent += Fraction(sum(v * v for v in moved)) / (2 * stage.event.variance)
+                else:
+                    spent += Fraction(sum(moved)) / stage.event.scale
+            found = loss.restated(m, area)
+            cost = found.rho if delta else found.epsilon
+            assert cost >= float(spent) * (1 - 1e-12)
+            if m in (1, 2, 3, 16, 64, area):  # a point: exactly that
+                assert cost == pytest.approx(float(spent), rel=1e-12)
+        assert (loss.pixels, isinstance(loss, ZcdpLoss)) == (3, bool(delta))
+        assert (loss.epsilon if not delta else 2) == 2
+
+    @pytest.mark.parametrize("operator", ["block", "low-pass", "random"])
+    @pytest.mark.parametrize("neighbours", ["pixels:4", "pixels:4/frame", "frame", "clip"])
+    def test_clips_by_projection(self, operator, neighbours):
+        config = ReleaseConfig.of_grid(8, "1e-5", neighbours, operator)
+        plan = bind(config, Shape(6, 24, 32, 3), AesNoise(Key.fresh()))
+        (loss,) = losses(plan, seeded=False)
+        assert loss.pixels == {"pixels:4": 4, "pixels:4/frame": 24, "frame": 768, "clip": 4608}[neighbours]
+        costs = [loss.restated(m, 4608).rho for m in (1, 4, 16, 256, 4096)] + [loss.restated(0, 4608).rho]
+        assert costs == sorted(costs)
+        # the noise's own event: for what the claim is about, no less
+        own = plan.event.sensitivity_squared / (2 * plan.event.variance)
+        assert loss.rho >= float(own) * (1 - 1e-12)
+
+    def test_pixels_of_every_frame(self):
+        plan = bind(ReleaseConfig.of(2, "pixels:4/frame", 8), Shape.of(16, 16, 1, frames=5))
+        (loss,) = losses(plan, seeded=False)
+        assert (loss.epsilon, loss.pixels) == (2.0, 20)
+        assert loss.restated(4, 16 * 16 * 5).epsilon == pytest.approx(2 / 5)
+
+    def test_nothing_bounds_seeds_and_papers(self):
+        config = ReleaseConfig.of(2, 4, 8)
+        assert losses(bind(config, Shape.of(16, 16)), seeded=True) == ()
+        assert losses(bind(replace(config, paper=1), Shape.of(16, 16)), seeded=False) == ()
+
+    def test_a_cost_is_never_rounded_down(self):
+        plan = bind(ReleaseConfig.of("1/3", 7, 8), Shape.of(16, 16))
+        (loss,) = losses(plan, seeded=False)
+        assert Fraction(loss.epsilon) >= Fraction(1, 3)
+        for pixels, cost in loss.points:
+            assert Fraction(cost) >= pixel_cost(plan, pixels or 256)
+
+    def test_pure_releases_add_up_and_zcdp_does_better(self):
+        def entry(**more):
+            plan = bind(ReleaseConfig.of(1, 16, 8, **more), Shape.of(48, 64))
+            return release_charge(counting.Original("x", ("a",), 48 * 64), plan, "s", seeded=False)
+
+        assert together([entry()] * 7, 16) == (7.0, 0.0)
+        assert together([entry()] * 7, 32) == (14.0, 0.0)
+        both, delta = together([entry(delta="1e-6")] * 100, 16)
+        assert delta == 1e-6
+        assert 1 < both < 20
+        assert together([entry(), replace(entry(), events=())], 16)[0] == math.inf
+
+
+class TestPython:
+    def test_a_second_release_is_refused_and_says_what_both_cost(self):
+        made = dpose.pixelize(COLOUR, 1, 16)
+        assert made.statement.odometer == {"releases": "1", "epsilon": "1.0", "delta": "0.0", "pixels": "16"}
+        with pytest.raises(
+            DposeError, match=r"released before: .* epsilon 2, both together .* epsilon 3 for 16"
+        ):
+            dpose.pixelize(COLOUR, 2, 16)
+        assert states() == [State.COMMITTED]
+        again = dpose.pixelize(COLOUR, 2, 16, again=True)
+        assert again.statement.odometer["epsilon"] == "3.0"
+        assert any("2 releases" in line and "epsilon 3 together" in line for line in again.statement.caveats)
+        text = again.statement.to_json()
+        assert PrivacyStatement.from_json(text) == again.statement
+        again.save("b.png")
+        verify_release(Path("b.png"))
+
+    def test_a_hundred_releases_add_up(self):
+        for _ in range(10):
+            made = dpose.pixelize(COLOUR, "1/2", 16, again=True)
+        assert made.statement.odometer["releases"] == "10"
+        assert made.statement.odometer["epsilon"] == "5.0"
+
+    def test_public_pictures_are_not_counted(self):
+        for _ in range(2):
+            made = dpose.pixelize(COLOUR, 1, 16, public=True)
+        assert charges() == []
+        assert counting.PUBLIC in made.statement.caveats
+        assert made.statement.odometer == {}
+
+    def test_grey_and_tensors_are_the_same_picture(self):
+        import torch
+
+        grey = COLOUR[..., 0]
+        dpose.pixelize(grey, 1, 16)
+        for same in (
+            torch.from_numpy(grey.copy()),
+            np.stack([grey] * 3, -1),
+            grey.astype(np.uint16) * 256 + 3,
+        ):
+            with pytest.raises(DposeError, match="released before"):
+                dpose.pixelize(same, 1, 16)
+
+    def test_seeds_are_bounded_by_nothing(self):
+        dpose.pixelize(COLOUR, 1, 16, seed=3)
+        (entry,) = charges()
+        assert entry.events == ()
+        made = dpose.pixelize(COLOUR, 1, 16, again=True)
+        assert made.statement.odometer["epsilon"] == "inf"
+        assert any("nothing bounds" in line for line in made.statement.caveats)
+
+    def test_frames_and_clips_meet(self):
+        clip = np.stack([COLOUR, COLOUR[::-1]])
+        dpose.pixelize(COLOUR, 1, 16)
+        with pytest.raises(DposeError, match="both together cost epsilon 2"):
+            dpose.pixelize(clip, 1, 16)
+        dpose.pixelize(clip, 1, 16, again=True)
+        with pytest.raises(DposeError, match="both together cost epsilon 2"):
+            dpose.pixelize(COLOUR[::-1], 1, 16)
+        assert len(readers(marks_of([pixel_hash(COLOUR)]))) == 2
+
+    def test_what_fails_is_still_counted(self, monkeypatch):
+        def broken(*given):
+            raise MemoryError
+
+        with monkeypatch.context() as patch:
+            patch.setattr("dpose.release.api.noised", broken)
+            with pytest.raises(MemoryError):
+                dpose.pixelize(COLOUR, 1, 16)
+        assert states() == [State.FAILED]
+        made = dpose.pixelize(COLOUR, 1, 16)  # what was cut short needs no word, and counts
+        assert made.statement.odometer["releases"] == "2"
+        assert made.statement.odometer["epsilon"] == "2.0"
+
+    def test_what_cannot_be_done_is_not_counted(self):
+        for wrong in ({"block": 99}, {"epsilon": 0}, {"neighbours": 10**6}):
+            with pytest.raises(DposeError):
+                dpose.pixelize(COLOUR, **({"epsilon": 1, "neighbours": 16} | wrong))
+        assert charges() == []
+
+    def test_a_budget_refuses_before_anything_is_computed(self, monkeypatch):
+        marks = marks_of([pixel_hash(COLOUR)])
+        set_budget(Budget(1.5, 1e-5, "x", marks, "pixel", Relation.REPLACE, 16))
+        dpose.pixelize(COLOUR, 1, 16)
+        monkeypatch.setattr("dpose.release.api.noised", None)
+        with pytest.raises(DposeError, match="budget"):
+            dpose.pixelize(COLOUR, 1, 16, again=True)
+        with pytest.raises(DposeError, match="budget"):
+            dpose.pixelize(COLOUR, 1, 16, again=True, seed=1)
+        assert states() == [State.COMMITTED]
+
+    def test_a_video_twice(self, tmp_path):
+        source = write_clip(tmp_path / "a.mp4")
+        made = dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5")
+        before = bytes_of(tmp_path)
+        assert dpose.release_video(source, tmp_path / "b.mp4", 8, "1e-5") == made
+        assert bytes_of(tmp_path) == before
+        assert len(charges()) == 1
+        with pytest.raises(DposeError, match="released before"):
+            dpose.release_video(source, tmp_path / "c.mp4", 8, "1e-5")
+        with pytest.raises(DposeError, match="another file is in the way"):
+            dpose.release_video(source, tmp_path / "b.mp4", 4, "1e-5", again=True)
+        assert bytes_of(tmp_path) == before
+        other = dpose.release_video(source, tmp_path / "c.mp4", 8, "1e-5", again=True)
+        assert float(other.odometer["epsilon"]) > 8
+        verify_release(tmp_path / "c.mp4")
+
+
+class TestCommand:
+    def test_the_same_again_releases_nothing(self, capsys):
+        for number in range(3):
+            put(f"photos/{number}.png", np.roll(COLOUR, number, 0))
+        asked = ["pixelize", "photos", *ASKED, "--out", "out"]
+        assert main(asked) == 0
+        before = bytes_of("out")
+        assert len(before) == 6
+        for more in ([], ["--again"]):
+            capsys.readouterr()
+            assert main([*asked, *more]) == 0
+            assert capsys.readouterr().out.count("nothing spent") == 3
+            assert bytes_of("out") == before
+            assert states() == [State.COMMITTED] * 3
+        assert main(["pixelize", "photos", *ASKED, "--out", "other"]) == 2
+        line = refusal(capsys)
+        assert "both together cost epsilon 2 for 16 pixels; 3 of 3 files" in line
+        assert "--again" in line
+        assert not Path("other").exists()
+        assert main(["pixelize", "photos", *ASKED, "--out", "other", "--again"]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        costs = told.index(
+            "release 2 of this picture: this release costs epsilon 1, both together cost epsilon 2"
+        )
+        assert costs < told.index("This protects")
+        assert "2 releases of this original are known" in told
+
+    def test_another_setting_is_another_release(self, capsys):
+        put("a.png")
+        assert main(["pixelize", "a.png", *ASKED, "--out", "out"]) == 0
+        for more in (["--block", "8"], ["--delta", "1e-5"], ["--jpeg"], ["--seed", "1"]):
+            assert main(["pixelize", "a.png", *ASKED, *more, "--out", "out"]) == 2
+            assert "released before" in refusal(capsys)
+        assert len(charges()) == 1
+
+    def test_other_files_are_never_overwritten(self, capsys):
+        put("a.png")
+        Path("b.png").write_bytes(b"mine")
+        assert main(["pixelize", "a.png", *ASKED, "--out", "b.png"]) == 2
+        assert "another file is in the way" in refusal(capsys)
+        assert Path("b.png").read_bytes() == b"mine"
+        assert charges() == []
+        assert main(["pixelize", "a.png", *ASKED, "--out", "c.png"]) == 0
+        Path("c.png").write_bytes(Path("c.png").read_bytes() + b"x")  # no longer what was released
+        for more in ([], ["--again"]):
+            assert main(["pixelize", "a.png", *ASKED, "--out", "c.png", *more]) == 2
+            assert "in the way" in refusal(capsys)
+
+    def test_one_file_under_many_names_is_one(self, capsys):
+        put("in/a.png")
+        Path("in/link.png").symlink_to(Path("in/a.png").resolve())
+        Path("in/copy.png").write_bytes(Path("in/a.png").read_bytes())
+        Path("in/saved.png").write_bytes(encode_image(COLOUR, ".png", compression=9))
+        assert main(["pixelize", "in", "in/a.png", *ASKED, "--out", "out"]) == 0
+        assert capsys.readouterr().out.count("one file, which is released once") == 3
+        assert sorted(p.name for p in Path("out").iterdir()) == ["000001.npz", "000001.png"]
+        assert len(charges()) == 1
+
+    def test_a_batch_that_stopped_half_way_goes_on(self, capsys, monkeypatch):
+        for number in range(4):
+            put(f"in/{number}.png", np.roll(COLOUR, number, 0))
+        real, done = files._write, []
+
+        def full(job, *rest):
+            if len(done) == 2:
+                raise KeyboardInterrupt
+            done.append(job)
+            real(job, *rest)
+
+        asked = ["pixelize", "in", *ASKED, "--out", "out"]
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "_write", full)
+            assert main(asked) == 130
+        assert states().count(State.COMMITTED) == 2
+        before = bytes_of("out")
+        capsys.readouterr()
+        assert main(asked) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert told.count("nothing spent") == 2
+        cut = states().count(State.FAILED)
+        assert cut >= 1
+        assert told.count("was cut short; nobody knows what was seen of it, so that it counts") == cut
+        assert {path: content for path, content in bytes_of("out").items() if path in before} == before
+        assert states().count(State.COMMITTED) == 4
+
+    @pytest.mark.parametrize("keep", [[], ["--keep-names"]])
+    def test_a_process_that_dies_between_leaves_its_release_counted(self, capsys, keep):
+        put("a.png")
+        code = (
+            "import os, sys\nfrom dpose.release import files\n"
+            "def dead(*given, **more): os._exit(9)\n"
+            "from dpose.release import counting\ncounting.commit = dead\n"
+            "from dpose.cli import main\nmain(sys.argv[1:])\n"
+        )
+        asked = ["pixelize", "a.png", *ASKED, "--out", "out", *keep]
+        done = subprocess.run(
+            [sys.executable, "-c", code, *asked], capture_output=True, text=True, cwd=os.getcwd()
+        )
+        assert done.returncode == 9, done.stderr
+        assert states() == [State.RESERVED]
+        assert main(asked) == 0  # the same command: a new release, and it says so
+        told = " ".join(capsys.readouterr().out.split())
+        assert "was cut short" in told
+        assert "both together cost epsilon 2" in told
+        assert states() == [State.RESERVED, State.COMMITTED]
+        assert main(asked) == 0
+        assert "nothing spent" in capsys.readouterr().out
+        assert main(["pixelize", "a.png", *ASKED, "--out", "other"]) == 2
+
+    def test_what_another_process_is_releasing_is_not_taken_for_dead(self, capsys):
+        put("a.png")
+        asked = ["pixelize", "a.png", *ASKED, "--out", "out"]
+        original, _, _ = counting.picture_original(Path("a.png"))
+        job = files.Job(Path("a.png"), Path("out/000001.png"), Path("out/000001.npz"))
+        config = ReleaseConfig.of("1", "pixels:16", 16)
+        settings = files.picture_settings(job, config, None)
+        charge = release_charge(original, bind(config, Shape.of(48, 64, 3)), settings, seeded=False)
+        with reserved_release(charge):
+            assert main(asked) == 2
+            assert "is being released by another process" in refusal(capsys)
+
+    def test_of_two_that_race_one_is_told(self, monkeypatch):
+        """Both have looked before either reserves."""
+        real = counting.reserve_after
+        inside = []
+
+        def late(charge, known, *more):
+            inside.append(charge)
+            if len(inside) == 1:
+                dpose.pixelize(COLOUR, 1, 16)
+            return real(charge, known, *more)
+
+        monkeypatch.setattr(counting, "reserve_after", late)
+        with pytest.raises(DposeError, match="another process has just"):
+            dpose.pixelize(COLOUR, 1, 16)
+        assert states() == [State.COMMITTED]
+
+    def test_a_changed_file_is_not_released_under_another_name(self):
+        path = put("a.png")
+        original, _, _ = counting.picture_original(path)
+        put("a.png", COLOUR[::-1])
+        job = files.Job(path, Path("b.png"), original=original)
+        with pytest.raises(DposeError, match="was changed"):
+            files.release_picture(job, ReleaseConfig.of(1, 16))
+        assert charges() == []
+
+    def test_an_account_that_cannot_be_reached_releases_nothing(self, capsys, monkeypatch):
+        put("a.png")
+        Path("file").write_text("no folder")
+        monkeypatch.setenv("DPOSE_ACCOUNT", f"sqlite:///{Path('file').resolve()}/account.sqlite")
+        assert main(["pixelize", "a.png", *ASKED, "--out", "out"]) == 2
+        refusal(capsys)
+        assert not Path("out").exists()
+
+    def test_obscured_videos_are_counted_as_unbounded(self, capsys, tmp_path):
+        write_clip(tmp_path / "a.mp4")
+        assert main(["obfuscate", "a.mp4", "--method", "blur", "--out", "b.mp4"]) == 0
+        (entry,) = charges()
+        assert (entry.events, entry.within, entry.area) == ((), "video", 9 * 48 * 32)
+        assert main(["obfuscate", "a.mp4", "--method", "blur", "--out", "c.mp4", "--public"]) == 0
+        assert len(charges()) == 1
+
+    def test_a_video_and_its_copy(self, capsys, tmp_path):
+        (tmp_path / "in").mkdir()
+        write_clip(tmp_path / "in" / "a.mp4")
+        (tmp_path / "in" / "b.mp4").write_bytes((tmp_path / "in" / "a.mp4").read_bytes())
+        video = ["release-video", "in", "--epsilon", "8", "--delta", "1e-5", "--out", "out"]
+        assert main(video) == 0
+        assert "one file, which is released once" in capsys.readouterr().out
+        assert sorted(p.name for p in Path("out").iterdir()) == ["000001.mp4", "000001.mp4.privacy.json"]
+        before = bytes_of("out")
+        assert main(video) == 0
+        assert bytes_of("out") == before
+
+
+def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp_path, monkeypatch):
+    from dpose.release import sifting
+
+    (tmp_path / "in").mkdir()
+    for name, frames in (("a", 9), ("b", 7)):
+        write_clip(tmp_path / "in" / f"{name}.mp4", frames=frames)
+    real = sifting.video_original
+
+    def seen(info):  # encoders change pixels from clip to clip: as a lossless one would have it
+        return replace(found := real(info), hashes=(*found.hashes, "a frame of both"))
+
+    monkeypatch.setattr(sifting, "video_original", seen)
+    video = ["release-video", "in", "--epsilon", "8", "--delta", "1e-5", "--out", "out"]
+    assert main(video) == 2
+    assert "frames in common with another file of this command" in refusal(capsys)
+    assert charges() == []
+    assert main([*video, "--again"]) == 0
+    assert [len(readers(entry)) for entry in [marks_of(["a frame of both"])]] == [2]
+
+
+class TestVerify:
+    def release(self, *more):
+        put("a.png")
+        assert main(["pixelize", "a.png", *ASKED, "--out", "out", *more]) == 0
+
+    def test_a_file_that_the_account_knows(self, monkeypatch):
+        self.release()
+        for name in ("out/000001.png", "out/000001.npz"):
+            assert "counted" not in verify_release(Path(name))[1]
+        monkeypatch.setenv("XDG_STATE_HOME", str(Path("elsewhere").resolve()))
+        assert "as there is no account here" in verify_release(Path("out/000001.png"))[1]
+        put("b.png", COLOUR[::-1])
+        assert main(["pixelize", "b.png", *ASKED, "--out", "b-out"]) == 0
+        assert "does not know this file" in verify_release(Path("out/000001.png"))[1]
+
+    @pytest.mark.parametrize("change", ["cost", "unbounded", "count"])
+    def test_statement_and_account_disagree(self, monkeypatch, change):
+        self.release()
+        real = charges()
+
+        def altered():
+            (entry,) = real
+            if change == "cost":
+                return [replace(entry, events=(replace(entry.events[0], epsilon=0.1),))]
+            if change == "unbounded":
+                return [replace(entry, events=())]
+            earlier = replace(entry, outputs=(), stored=replace(entry.stored, seq=0))
+            return [earlier, entry]
+
+        monkeypatch.setattr("dpose.release.recount.charges", altered)
+        with pytest.raises(DposeError, match="statement and account disagree"):
+            verify_release(Path("out/000001.png"))
+
+    @pytest.mark.parametrize(
+        ("changes", "word"),
+        [
+            ({"releases": "0"}, "cannot be read"),
+            ({"releases": "x"}, "cannot be read"),
+            ({"epsilon": "nan"}, "cannot be read"),
+            ({"epsilon": "0.5"}, "cost less"),
+            ({"releases": "3"}, "leaves out"),
+        ],
+    )
+    def test_a_count_that_cannot_be(self, changes, word):
+        made = dpose.pixelize(COLOUR, 1, 16)
+        wrong = replace(made, statement=replace(made.statement, odometer=made.statement.odometer | changes))
+        wrong.save("a.png")
+        with pytest.raises(DposeError, match=word):
+            verify_release(Path("a.png"))
+
+
+def test_old_statements_without_a_count_still_verify():
+    made = dpose.pixelize(COLOUR, 1, 16, public=True)
+    content = json.loads(made.statement.to_json())
+    assert "odometer" not in content
+    made.save("a.png")
+    verify_release(Path("a.png"))
+
+
+def test_neighbours_of_a_loss_are_those_of_the_claim():
+    plan = bind(ReleaseConfig.of(1, 16, 16), Shape.of(48, 64, 3))
+    (loss,) = losses(plan, seeded=False)
+    assert isinstance(loss, PureLoss)
+    assert plan.config.neighbours(plan.shape) == Neighbours(Relation.REPLACE, loss.pixels, "picture")

@@ -1,0 +1,45 @@
+"""Small accounts, made by the library: charges of runs and releases that were never computed."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.odometer import Charge, PureLoss, charge_account, marks_of
+
+EVENT = Event(q=0.25, sigma=3.0, steps=20, sensitivity=1.0)
+WARD = marks_of([f"ward {i}" for i in range(40)])
+
+
+def run_charge(number=0, marks=WARD, **changes) -> Charge:
+    """A training run of everybody in `marks`."""
+    made = Charge(
+        id=f"{number:032x}",
+        what="training",
+        data="ward",
+        folder=f"/secret/runs/{number}",
+        at=f"2026-10-{number + 1:02}T00:00:00+00:00",
+        unit="image",
+        relation=Relation.ZERO_OUT,
+        delta=1e-5,
+        events=(EVENT,),
+        beyond=False,
+        marks=marks,
+    )
+    return replace(made, **changes)
+
+
+def release_charge(number, marks, epsilon=2.0, pixels=16, **changes) -> Charge:
+    """A release of one picture of 48 x 64 pixels."""
+    whole = {"what": "release", "unit": "pixel", "relation": Relation.REPLACE, "delta": 0.0, "area": 48 * 64}
+    events = (PureLoss(epsilon, pixels=pixels),)
+    return run_charge(number, marks, **{**whole, "data": f"photos/{number}.png", "events": events, **changes})
+
+
+def charged(*entries, where=None) -> None:
+    for entry in entries:
+        charge_account(entry, where)
+
+
+def union(*marks):
+    return np.unique(np.concatenate(marks))
