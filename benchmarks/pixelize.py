@@ -154,7 +154,7 @@ def time_noise(table, arguments):
 def compare_storage(table):
     frame = frames_beyond_the_cache(1)[0]
     for block in (1, 2, 4, 8, 16, 32, 64, 128):
-        made = pixelize(frame, EPSILON, M, block)
+        made = pixelize(frame, EPSILON, M, block, public=True)
         png = len(stamped_picture(made.frames[0], ".png", made.statement))
         archive = len(pack_archive(made.frames[0], made.statement))
         table.add_row(

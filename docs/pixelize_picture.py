@@ -38,7 +38,7 @@ def main() -> None:
         panels.append(cv2.resize(image, SHOWN, interpolation=cv2.INTER_AREA))
         labels.append("original")
         for label, settings in SETTINGS.items():
-            released = dpose.pixelize(image, neighbours="pixels:16", seed=index, **settings)
+            released = dpose.pixelize(image, neighbours="pixels:16", seed=index, public=True, **settings)
             panels.append(cv2.resize(released.picture, SHOWN, interpolation=cv2.INTER_NEAREST))
             labels.append(label)
     write_image(out, picture_grid(panels, 1 + len(SETTINGS), labels=labels), quality=70)

@@ -415,6 +415,32 @@ NAMED = (
         (Edit("release_array", "Key.fresh()", CONSTANT),),
     ),
     Named(
+        "a constant key for every released picture file",
+        "release/files.py",
+        (Edit("release_picture", "Key.fresh()", CONSTANT),),
+    ),
+    Named(
+        "an earlier release with the same settings is taken for one that was cut short",
+        "release/counting.py",
+        (Edit("Standing.cut_short", "entry.state is State.FAILED or _died(entry)", "True"),),
+    ),
+    Named(
+        "a pure release costs what one of its stages does",
+        "release/counting.py",
+        (
+            Edit(
+                "pixel_cost",
+                "total += bound.in_l1() / stage.event.scale",
+                "total = bound.in_l1() / stage.event.scale",
+            ),
+        ),
+    ),
+    Named(
+        "a claim about every frame is stored as one about the clip",
+        "release/counting.py",
+        (Edit("told_pixels", "near.m * plan.shape.frames", "near.m"),),
+    ),
+    Named(
         "a constant key for every released video",
         "release/api.py",
         (Edit("release_file", "Key.fresh()", CONSTANT),),

@@ -27,6 +27,7 @@ from dpose.privacy.odometer import (
     State,
     ZcdpLoss,
     charges,
+    composed,
     marks_of,
     readers,
     set_budget,
@@ -227,6 +228,13 @@ class TestPython:
         assert charges() == []
         assert counting.PUBLIC in made.statement.caveats
         assert made.statement.odometer == {}
+
+    def test_pure_releases_of_the_account_have_an_epsilon_without_a_delta(self, capsys):
+        for _ in range(2):
+            dpose.pixelize(COLOUR, 1, 16, again=True)
+        assert composed(charges(), 0.0) == 2.0
+        assert main(["account"]) == 0
+        assert "epsilon 2 at delta 0" in " ".join(capsys.readouterr().out.split())
 
     def test_grey_and_tensors_are_the_same_picture(self):
         import torch

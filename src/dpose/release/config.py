@@ -63,8 +63,9 @@ class ReleaseConfig:
     a digest of contents says later which data an odometer has charged. Here the unit is always a pixel of the one
     artefact at hand; all of its pixels go in, each in one place, so that the stability is 1 by the operator's own
     sensitivity; and the number of pixels is public. A digest of an original would be a function of private pixels
-    without noise, and two pictures of one person have different ones anyhow: whoever is in several releases is told
-    that epsilons add up. So `Neighbours` alone, whose relation is always `REPLACE`, carries all that a `Protected`
+    without noise, and stands in no statement (the account has one, under its key, and counts releases by it:
+    `counting`); two pictures of one person have different ones anyhow: whoever is in several releases is told that
+    epsilons add up. So `Neighbours` alone, whose relation is always `REPLACE`, carries all that a `Protected`
     would.
 
     Attributes:

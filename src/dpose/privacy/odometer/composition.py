@@ -172,6 +172,13 @@ def _composed(counted: tuple[tuple[ChargedEvent, int], ...], delta: float, repla
     training = [event for event in events if isinstance(event, Event)]
     if len(training) == len(events) and len(training) <= MANY_KINDS:
         return epsilon(training, delta, relation=relation)
+    if delta == 0:  # pure losses need none
+        pure_alone = all(isinstance(event, PureLoss) for event in events)
+        return (
+            math.fsum(event.epsilon for event in events if isinstance(event, PureLoss))
+            if pure_alone
+            else math.inf
+        )
     failing = sum(event.delta for event in events if isinstance(event, ApproximateLoss))
     if failing >= delta or any(math.isinf(getattr(event, "epsilon", 0.0)) for event in events):
         return math.inf
