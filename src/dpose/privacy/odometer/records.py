@@ -66,7 +66,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class PureLoss:
-    """A mechanism with pure epsilon-differential privacy for `pixels` pixels of one picture, each replaced by any other.
+    """A mechanism with pure epsilon-differential privacy for `pixels` pixels of one picture, replaced by any others.
 
     Attributes:
         epsilon: For that many pixels.
@@ -93,7 +93,7 @@ class PureLoss:
 
 @dataclass(frozen=True)
 class ZcdpLoss:
-    """A mechanism with rho-zCDP for `pixels` pixels of one picture: discrete Gaussians, of whatever dimension, each replaced by any other.
+    """A mechanism with rho-zCDP for `pixels` pixels of one picture, replaced by any others: discrete Gaussians.
 
     Attributes:
         rho: For that many pixels.
@@ -120,7 +120,7 @@ class ZcdpLoss:
 
 @dataclass(frozen=True)
 class ApproximateLoss:
-    """A mechanism of which no more is known than (epsilon, delta) for `pixels` pixels of one picture, each replaced by any other.
+    """A mechanism of which only (epsilon, delta) is known, for `pixels` pixels of one picture, replaced by any others.
 
     Attributes:
         epsilon: For that many pixels.
