@@ -88,6 +88,14 @@ class KnownPictures(UnitDataset, Protocol):
 
 
 @runtime_checkable
+class FiledUnits(UnitDataset, Protocol):
+    """Units whose pictures are files: the account knows a picture by its file too, since decoders differ."""
+
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """SHA-256 of each file that holds pictures of the unit, hex."""
+
+
+@runtime_checkable
 class LabelledUnits(UnitDataset, Protocol):
     """Units that can digest their labels without making views of them."""
 
@@ -142,6 +150,10 @@ class WrappedUnits:
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """The unit's own."""
         return self.dataset.content_hashes(index)
+
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """The unit's own; nothing where the dataset knows no files."""
+        return self.dataset.file_hashes(index) if isinstance(self.dataset, FiledUnits) else ()
 
 
 @dataclass(frozen=True)

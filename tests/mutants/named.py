@@ -219,8 +219,8 @@ NAMED = (
         (
             Edit(
                 "_renyi",
-                "min(unsampled, _two_steps(lambda a: rdp_at(once, a), order))",
-                "rdp_at(once, order)",
+                "min(unsampled, known)",
+                "_sampled(once, order)",
             ),
         ),
     ),

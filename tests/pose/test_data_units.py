@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
+from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.pose.crops import transform_points, whole_frame
 from dpose.pose.data.augment import Augment, _colour_matrix, recolour
 from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.pose.skeletons import MPII
+from dpose.privacy.merged import merge_units
+from dpose.privacy.odometer import marks_of
+from dpose.privacy.protected import protect
 from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, UnitDataset, pad_views
 
@@ -137,6 +141,36 @@ class TestHashes:
     def test_equal_pictures_under_two_names_are_equal(self):
         units = PoseUnits([Picture(n, 1, Reader(5, 1)) for n in "ab"], input_size=SIZE)
         assert units.content_hashes(0) == units.content_hashes(1) == (pixel_hash(image_of(5)),)
+
+
+class TestFiles:
+    """Decoders differ in last bits: the account knows a picture by its file too."""
+
+    @pytest.mark.parametrize("unit", ["image", "crop"])
+    def test_the_account_gets_file_and_pixels(self, tmp_path, unit):
+        paths = [tmp_path / name for name in "ab"]
+        for k, path in enumerate(paths):
+            path.write_bytes(b"file %d" % k)
+        pictures = [Picture(path.name, 2, Reader(k, 2), path=path) for k, path in enumerate(paths)]
+        units = PoseUnits([*pictures, Picture("rendered", 1, Reader(9, 1))], input_size=SIZE, unit=unit)
+        marks = protect(units).identity.marks
+        pixels = {h for i in range(len(units)) for h in units.content_hashes(i)}
+        assert (marks == marks_of(pixels | {file_digest(path) for path in paths})).all()
+        assert len(marks) == 5
+        assert (
+            protect(merge_units(units, [[i] for i in range(len(units))])).identity.marks.tolist()
+            == marks.tolist()
+        )
+
+    def test_files_are_no_part_of_what_units_are(self, tmp_path):
+        """The same pixels in another file are a copy."""
+        paths = [tmp_path / name for name in "ab"]
+        for k, path in enumerate(paths):
+            path.write_bytes(b"file %d" % k)
+        units = PoseUnits([Picture(p.name, 1, Reader(0, 1), path=p) for p in paths], input_size=SIZE)
+        identity = protect(units).identity
+        assert (identity.units, identity.merged) == (1, 1)
+        assert len(identity.marks) == 3
 
 
 class TestTargets:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dpose.privacy.accounting import Relation
 from dpose.privacy.protected import declared_copies, digest_of_targets, label_digest
-from dpose.units import UnitDataset, View, WrappedTask, WrappedUnits
+from dpose.units import FiledUnits, UnitDataset, View, WrappedTask, WrappedUnits
 
 PARAMETER = "audit_canaries"
 """Name of the parameter that gradient canaries push; (canaries + never used,) float32, zero at first."""
@@ -165,6 +165,12 @@ class CanaryUnits:
         if self.blank is not None:
             return (hashlib.sha256(b"blank").hexdigest(),)
         return self.real.content_hashes(index)
+
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """The real unit's own; a canary has no file."""
+        if index >= len(self.real) or self.blank is not None or not isinstance(self.real, FiledUnits):
+            return ()
+        return self.real.file_hashes(index)
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's views with the marks that `CanaryTask` reads."""

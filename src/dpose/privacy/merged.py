@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.units import MAX_VIEWS, CanonicalUnits, KnownPictures, UnitDataset, View, most_views
+from dpose.units import MAX_VIEWS, CanonicalUnits, FiledUnits, KnownPictures, UnitDataset, View, most_views
 
 
 def groups_of(names: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -89,6 +89,13 @@ class MergedUnits:
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """Those of all copies, each once."""
         return tuple(dict.fromkeys(h for i in self._groups[index] for h in self.unmerged.content_hashes(i)))
+
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """Those of all copies, each once."""
+        units = self.unmerged
+        if not isinstance(units, FiledUnits):
+            return ()
+        return tuple(dict.fromkeys(h for i in self._groups[index] for h in units.file_hashes(i)))
 
     def copies(self, index: int) -> tuple[str, ...]:
         """The place among the units: these are merged already."""

@@ -31,7 +31,7 @@ from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.odometer import Marks, marks_of
 from dpose.privacy.selection import Selection
-from dpose.units import CanonicalUnits, CopiedUnits, LabelledUnits, Unit, UnitDataset, View
+from dpose.units import CanonicalUnits, CopiedUnits, FiledUnits, LabelledUnits, Unit, UnitDataset, View
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,16 @@ def protect(
     stability = 1 if selection is None else selection.stability(relation)
     console = console or Console(quiet=True)
 
-    def told(index: int) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
+    def told(index: int) -> tuple[str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]:
         hashes = data.content_hashes(index)  # first: some data find their labels on the way
-        return data.unit_id(index), hashes, label_digest(data, index), declared_copies(data, index, hashes)
+        files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
+        return (
+            data.unit_id(index),
+            hashes,
+            label_digest(data, index),
+            declared_copies(data, index, hashes),
+            files,
+        )
 
     total = hashlib.sha256(f"dpose/identity/1 {unit.value} {len(data)}\n".encode())
     pictures: set[str] = set()
@@ -145,8 +152,8 @@ def protect(
         Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("reading the data", total=len(data))
-        for unit_id, hashes, labels, copies in pool.map(told, range(len(data))):
-            pictures.update(hashes)
+        for unit_id, hashes, labels, copies, files in pool.map(told, range(len(data))):
+            pictures.update(hashes, files)
             names.append(copies)
             for part in ((unit_id,), hashes, (labels,), copies):
                 total.update(_framed(part))

@@ -230,7 +230,12 @@ def units_of(
         )
         if people:
             pictures.append(
-                Picture(image.name, len(people), partial(_read_people, labels.read, image, people))
+                Picture(
+                    image.name,
+                    len(people),
+                    partial(_read_people, labels.read, image, people),
+                    path=image.path,
+                )
             )
     count = sum(len(p) for p in learnt.values())
     return PoseUnits(

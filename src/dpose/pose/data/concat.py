@@ -89,6 +89,11 @@ class ConcatUnits:
         part, i = self._units[index]
         return self._parts[part].content_hashes(i)
 
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """As the part has them."""
+        part, i = self._units[index]
+        return self._parts[part].file_hashes(i)
+
     def label_digest(self, index: int) -> str:
         """As the part has it (`PoseUnits.label_digest`)."""
         part, i = self._units[index]

@@ -142,7 +142,7 @@ def open_lspet(
             continue
         person = _person(joints, usable)
         headless += int(np.isnan(person.head_length))
-        pictures.append(Picture(path.name, 1, partial(_read, path, person)))
+        pictures.append(Picture(path.name, 1, partial(_read, path, person), path=path))
 
     report = [f"lspet:{split}: {len(pictures):,} pictures, one person in each"]
     for count, what in (

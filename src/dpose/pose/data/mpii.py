@@ -115,7 +115,12 @@ def open_mpii(
         grouped.setdefault(labelled.image, []).append(labelled.person)
     cache = picture_cache()
     pictures = [
-        Picture(name, len(people), partial(_read, labels.paths[name], tuple(people), cache))
+        Picture(
+            name,
+            len(people),
+            partial(_read, labels.paths[name], tuple(people), cache),
+            path=labels.paths[name],
+        )
         for name, people in grouped.items()
     ]
     return PoseUnits(

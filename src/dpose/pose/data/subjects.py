@@ -53,6 +53,10 @@ class SubjectUnits:
         """Those of all the person's pictures."""
         return tuple(h for i in self._groups[index] for h in self._images.content_hashes(i))
 
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """Those of all the person's pictures."""
+        return tuple(h for i in self._groups[index] for h in self._images.file_hashes(i))
+
     def label_digest(self, index: int) -> str:
         """Of the labels of all the person's pictures."""
         labels = [self._images.label_digest(i) for i in self._groups[index]]

@@ -12,11 +12,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.files import file_digest
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
@@ -68,12 +70,14 @@ class Picture:
         count: How many people `read` returns.
         read: Gives the decoded picture, uint8 (H, W, 3) RGB, and its people. Called from several threads.
         subject: Who it shows, where that is known; equal names are the same person.
+        path: The file that it comes from, if any.
     """
 
     name: str
     count: int
     read: Callable[[], tuple[NDArray[np.uint8], tuple[Person, ...]]]
     subject: str = ""
+    path: Path | None = None
 
 
 @dataclass
@@ -204,6 +208,11 @@ class PoseUnits:
     def content_hashes(self, index: int) -> tuple[str, ...]:
         """SHA-256 of the decoded pixels and their shape, hex: other metadata in the file changes nothing."""
         return (self._known(index)[0],)
+
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """SHA-256 of the picture's file, hex; nothing for one that is in none."""
+        path = self._pictures[self._units[index][0]].path
+        return () if path is None else (file_digest(path),)
 
     def label_digest(self, index: int) -> str:
         """Of the unit's people: joints, boxes and what else is known of them, and the skeleton they are told in."""
