@@ -1,10 +1,12 @@
 """What every test may ask for: real data where it is at hand, and a state folder of its own."""
 
+import itertools
 import os
 import secrets
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,10 +39,16 @@ def _no_state_of_the_user(tmp_path_factory, _cache):
         yield
 
 
+@pytest.fixture(scope="session")
+def _states(tmp_path_factory) -> Iterator[str]:
+    """Names of folders that no other test has; to look for the next free number would take longer each time."""
+    return (str(tmp_path_factory.getbasetemp() / f"own-{number}" / "state") for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_state(tmp_path_factory, monkeypatch):
+def _own_state(_states, monkeypatch):
     """Keys and heads go to a temporary folder, never to the user's own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state") / "state"))
+    monkeypatch.setenv("XDG_STATE_HOME", next(_states))
 
 
 @pytest.fixture

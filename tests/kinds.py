@@ -2,7 +2,7 @@
 
     python tests/kinds.py                 # every kind, as many at a time as there are processors
     python tests/kinds.py MKL_CBWR        # those whose name holds this
-    python tests/kinds.py --few           # of each variable the value that is farthest from the default
+    python tests/kinds.py --few           # of each variable the value that is farthest from the default, two at a time
 
 A kind is an environment by which kernels choose their instructions and their threads. One that a processor does not
 have is taken by it as the nearest one that it has; the tests must pass all the same.
@@ -19,13 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 FEW = (
-    {"MKL_CBWR": "COMPATIBLE"},
-    {"ATEN_CPU_CAPABILITY": "default"},
-    {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
-    {"OMP_NUM_THREADS": "2"},
+    {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"},
+    {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "OMP_NUM_THREADS": "2"},
 )
 KINDS = (
-    *FEW,
+    *({name: value} for kind in FEW for name, value in kind.items()),
     {"MKL_CBWR": "AVX2"},
     {"ATEN_CPU_CAPABILITY": "avx2"},
     {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},

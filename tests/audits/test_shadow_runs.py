@@ -8,6 +8,7 @@ from dpose.audits.shadow_runs import ShadowJob, run_jobs
 from dpose.runs.config import RunConfig
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(tmp_path):
     plan = {"method": "non-private", "steps": 1, "expected_batch_size": 4}
     config = RunConfig.from_dict(

@@ -62,6 +62,7 @@ def test_processes_give_what_one_gives_and_failures_are_told(small, tmp_path):
         assert found[outcome.cell.key] == outcome
 
 
+@pytest.mark.slow
 def test_trainings_in_processes_are_those_of_one(tmp_path):
     """Seeded, so that they may be compared."""
     asked = GridRequest(

@@ -162,6 +162,7 @@ class TestGrid:
 
 
 class TestRun:
+    @pytest.mark.slow
     def test_a_small_one_and_one_row_more_later(self, tmp_path, monkeypatch):
         def run(*variants):
             asked = GridRequest(core=True, variants=variants)

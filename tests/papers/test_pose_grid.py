@@ -539,6 +539,7 @@ def repeated(tmp_path_factory):
         return folder, asked, reproduce("ward-dp", asked, folder, QUIET)
 
 
+@pytest.mark.slow
 class TestDifferences:
     def pairs(self, folder):
         return json.loads((folder / "results.json").read_text())["differences"]["pairs"]

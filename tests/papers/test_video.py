@@ -155,6 +155,7 @@ def test_attributes_may_be_learnt_from_other_data(tmp_path, monkeypatch):
         Study.of("table1", Request(data=("synthetic-clips", f"vispr:{other}")))
 
 
+@pytest.mark.slow
 def test_a_table_is_run_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setitem(tables.QUICK, "table2", ("raw", "multiclip-8"))
     monkeypatch.setattr(Study, "_check_raw", lambda self, outcomes: None)
