@@ -25,6 +25,7 @@ def run_charge(number=0, marks=WARD, **changes) -> Charge:
         events=(EVENT,),
         beyond=False,
         marks=marks,
+        units=len(marks),
     )
     return replace(made, **changes)
 

@@ -16,7 +16,7 @@ from dpose.media import write_image
 from dpose.privacy.odometer import EVALUATION, Budget, budgets, charges, marks_of, set_budget
 from dpose.privacy.odometer.store import close_connections
 from dpose.runs.account import marks_of_file
-from dpose.runs.budget import marks_of_data
+from dpose.runs.budget import identity_of_data
 from stored import EVENT, WARD, charged, release_charge, run_charge, union
 
 STUDIO = "synthetic:ward:public"
@@ -46,7 +46,7 @@ def photo(tmp_path):
 
 @pytest.fixture(scope="module")
 def data_marks():
-    return marks_of_data(STUDIO, QUIET, 4)
+    return identity_of_data(STUDIO, QUIET, 4).marks
 
 
 def test_an_empty_account_says_so(capsys, tmp_path, monkeypatch):

@@ -70,6 +70,7 @@ def entry(number=0, marks=HERE, **changes):
         events=(EVENT,),
         beyond=False,
         marks=marks,
+        units=len(marks),
     )
     return replace(made, **changes)
 
@@ -382,7 +383,7 @@ def test_a_budget_tells_where_it_stands_and_what_would_fit(where):
             break
     assert state.level == 80
     assert "left: 235 steps of 1 at sigma 1.5" in what_fits(state, [entry()])
-    assert "steps at sampling rate 0.05 at" in what_fits(state, [entry(unit="subject")])
+    assert "steps at sampling rate 0.05 at" in what_fits(state, [entry(units=0)])
     found = re.search(r"one release of each image at (\S+) for 16 pixels", what_fits(state, [release(0)]))
     assert found
     fitting = float(found[1])

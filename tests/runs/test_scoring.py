@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.odometer import EVALUATION, Budget, charges, set_budget
-from dpose.runs.budget import marks_of_data
+from dpose.runs.budget import identity_of_data
 from dpose.runs.scoring import score_file
 
 
@@ -32,7 +32,7 @@ def test_it_is_charged_to_its_pictures_and_a_budget_refuses_it(coco):
     (charge,) = charges()
     assert charge.what == EVALUATION
     assert charge.stored.marks >= 4
-    marks = marks_of_data(f"coco:{coco}:val,annotations=test_coco.json", Console(quiet=True))
+    marks = identity_of_data(f"coco:{coco}:val,annotations=test_coco.json", Console(quiet=True)).marks
     set_budget(Budget(1.0, 1e-5, "coco", marks[:1]))
     with pytest.raises(DposeError, match="budget"):
         scored(coco)

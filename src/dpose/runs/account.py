@@ -15,7 +15,7 @@ from dpose.errors import DposeError
 from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where
 from dpose.privacy.odometer.store import VARIABLE, opened
 from dpose.privacy.rounding import as_given, upper
-from dpose.runs.budget import budget_lines, marks_of_data
+from dpose.runs.budget import budget_lines, identity_of_data
 from dpose.runs.spending import (
     PLANNED,
     Answer,
@@ -57,7 +57,7 @@ def account_of(
         if not found:
             return Text(f"Nothing has been charged to this account yet: {opened(where).name}")
         return Group(*(_shown(one, where) for one in found))
-    marks = marks_of_data(data, console, limit)
+    marks = identity_of_data(data, console, limit).marks
     with console.status("reading the account"):
         one = dataset_of(data, marks, delta, asked, where)
     if not one.entries and not one.budgets:

@@ -13,13 +13,13 @@ from dpose.privacy.odometer import (
     Budget,
     BudgetState,
     Charge,
-    Marks,
     Where,
     budget_states,
     lift_budget,
     set_budget,
     what_fits,
 )
+from dpose.privacy.protected import Identity
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.spending import PLANNED, told_neighbours
 
@@ -56,12 +56,13 @@ def set_budget_of(
             another owner's.
     """
     asked = asked or Asked("video" if of_videos(data) else "image")
-    marks = marks_of_data(data, console, limit)
+    identity = identity_of_data(data, console, limit)
+    marks = identity.marks
     made = Budget(epsilon, delta, data, marks, asked.unit, asked.relation, asked.pixels, owner)
     set_budget(made, where)
     what = "videos" if of_videos(data) else "pictures"
     lines = [
-        f"{data}: nothing may take these {len(marks):,} {what} past epsilon {as_given(epsilon)} at delta "
+        f"{data}: nothing may take these {identity.units:,} {what} past epsilon {as_given(epsilon)} at delta "
         f"{as_given(delta)} for {told_neighbours(asked)}, all runs and releases together; what has no bound for that "
         "is refused: runs without noise or for a weaker unit, feature privacy, scores without noise."
     ]
@@ -71,7 +72,7 @@ def set_budget_of(
             "authentication: who may write to the account's database, and knows its key, can write anything."
         )
     (state,) = budget_states(marks, where, exactly=True)
-    lines += budget_lines(state, () if state.charges else (_example(asked, marks),))[1:]
+    lines += budget_lines(state, () if state.charges else (_example(asked, identity),))[1:]
     return "\n".join(lines)
 
 
@@ -83,7 +84,7 @@ def lift_budget_of(
     Raises:
         DposeError: the data cannot be read, or the budget is another owner's.
     """
-    lifted = lift_budget(marks_of_data(data, console, limit), where, owner)
+    lifted = lift_budget(identity_of_data(data, console, limit).marks, where, owner)
     return f"{data}: " + ("the budget is lifted" if lifted else "there was no budget")
 
 
@@ -120,9 +121,9 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
     return lines
 
 
-def _example(asked: Asked, marks: Marks) -> Charge:
+def _example(asked: Asked, identity: Identity) -> Charge:
     """A charge that was never made, for what would fit."""
-    event = replace(EXAMPLE, q=min(1.0, EXAMPLE_BATCH / max(1, len(marks))))
+    event = replace(EXAMPLE, q=min(1.0, EXAMPLE_BATCH / max(1, identity.units)))
     return Charge(
         id="",
         what="training",
@@ -134,12 +135,13 @@ def _example(asked: Asked, marks: Marks) -> Charge:
         delta=0.0,
         events=(event,),
         beyond=False,
-        marks=marks,
+        marks=identity.marks,
+        units=identity.units,
     )
 
 
-def marks_of_data(data: str, console: Console, limit: int | None = None) -> Marks:
-    """The pictures or videos of `data`, as a training run would read them (rendered ones: of preset `nano`).
+def identity_of_data(data: str, console: Console, limit: int | None = None) -> Identity:
+    """Which pictures or videos `data` are, as a training run would read them (rendered ones: of preset `nano`).
 
     Args:
         data: NAME[:ROOT][:SPLIT].
@@ -160,10 +162,10 @@ def marks_of_data(data: str, console: Console, limit: int | None = None) -> Mark
         videos = open_videos(data, purpose="train", limit=limit)
         return protect(
             VideoUnits(videos, ActionConfig(videos.actions or ("",), "nano")), console=console
-        ).identity.marks
+        ).identity
     size = PoseConfig(preset="nano").input_size
     units = open_data(data, purpose="train", input_size=size, limit=limit)
-    return protect(units, console=console).identity.marks
+    return protect(units, console=console).identity
 
 
 def of_videos(data: str) -> bool:

@@ -55,6 +55,7 @@ def run_charge(
         # a seeded run with public views protects nothing, beyond them or not
         beyond=plan.kind.public_views and not (seeded and plan.kind.private),
         marks=own.identity.marks,
+        units=own.identity.units,
         views=f"{plan.public_view.kind}, width {plan.public_view.width:g}" if plan.kind.public_views else "",
         opened=marks_of(()) if opened is None else opened,
     )

@@ -478,9 +478,7 @@ def _fitting(asked: Asked, left: float, order: float, charge: Charge, event: Cha
     if isinstance(event, Event):
         one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
         steps = min(int(left / one), 10**9) if one else 10**9
-        # of units that have one mark each, the expected batch is known
-        count = charge.stored.marks if charge.stored else len(charge.marks)
-        batch = f"of {round(event.q * count):,}" if charge.unit in ("image", "video") and count else ""
+        batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
         size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
         return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
     if charge.unit != PIXEL or not isinstance(event, PureLoss | ZcdpLoss):

@@ -111,6 +111,7 @@ def charge_to_dict(
         "beyond": entry.beyond,
         "weights": list(entry.weights),
         "area": entry.area,
+        "units": entry.units,
         "outputs": list(entry.outputs),
         "state": entry.state.value,
         "sets": {str(name): digest for name, digest in sets.items()},
@@ -140,6 +141,7 @@ def charge_from(row: JournalRow, where: Where, before: Charge | None = None) -> 
             marks=NOBODY,
             opened=NOBODY,
             area=int(values["area"]),
+            units=int(values.get("units", 0)),
             outputs=tuple(map(str, values["outputs"])),
             state=State(values["state"]),
             stored=Stored(

@@ -267,6 +267,7 @@ class Charge:
         weights: SHA-256 of every file of weights that it released.
         opened: Pictures that it took to be public and learnt from: of these it protects nothing.
         area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 where unknown.
+        units: How many units it read; 0 where that is not known. A picture has more than one mark.
         within: Of a release, what its picture is: "image" or "video".
         settings: Digest of all settings that decide the output, without paths; "" where nobody will ask.
         outputs: SHA-256 of every complete file of its output.
@@ -290,6 +291,7 @@ class Charge:
     weights: tuple[str, ...] = ()
     opened: Marks = field(default_factory=_none, repr=False, compare=False)
     area: int = 0
+    units: int = 0
     within: str = "image"
     settings: str = ""
     outputs: tuple[str, ...] = ()
@@ -425,6 +427,7 @@ def joined(before: Charge, entry: Charge) -> Charge:
         weights=tuple(dict.fromkeys((*before.weights, *entry.weights))),
         outputs=tuple(dict.fromkeys((*before.outputs, *entry.outputs))),
         area=max(before.area, entry.area),
+        units=max(before.units, entry.units),
     )
 
 

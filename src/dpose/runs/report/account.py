@@ -27,7 +27,7 @@ from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
 from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of
-from dpose.runs.budget import budget_lines, marks_of_data
+from dpose.runs.budget import budget_lines, identity_of_data
 from dpose.runs.report.record import RunRecord
 from dpose.runs.spending import (
     PLANNED,
@@ -91,7 +91,7 @@ def write_account_page(
             picture_of(picture.name, marks_of_file(picture), delta, asked, where),
         )
     elif data is not None:
-        found = (dataset_of(data, marks_of_data(data, console, limit), delta, asked, where),)
+        found = (dataset_of(data, identity_of_data(data, console, limit).marks, delta, asked, where),)
     else:
         found = datasets(delta, asked, where)
     report = account_report(found, where)
