@@ -23,7 +23,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import Budget, RenyiLoss, charges, composed, set_budget
+from dpose.privacy.odometer import Budget, RenyiLoss, State, charges, composed, set_budget
 from dpose.privacy.protected import protect
 from dpose.privacy.sides import split_sides
 from dpose.privacy.tuning import TrialLaw
@@ -193,6 +193,7 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     (entry,) = charges()
     assert entry.what == "tuning"
     assert entry.events == (RenyiLoss(statement.tuning.curve()),)
+    assert entry.state is State.COMMITTED
     assert (
         statement.epsilon <= composed([entry], DELTA) <= 1.05 * statement.epsilon
     )  # the sides' curves cross

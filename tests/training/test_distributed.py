@@ -172,13 +172,14 @@ def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, 
 
 def test_the_account_gets_all_pictures_of_a_run_of_two(tmp_path):
     from dots import Dots
-    from dpose.privacy.odometer import charges, marks_of
+    from dpose.privacy.odometer import State, charges, marks_of
     from dpose.privacy.odometer.cells import known_set
     from dpose.privacy.odometer.store import opened
 
     done = start(tmp_path / "run", 2, seed="")
     assert done.returncode == 0, done.stdout + done.stderr
     (entry,) = charges(tmp_path / "state")
+    assert entry.state is State.COMMITTED
     data = Dots(240)
     with opened(tmp_path / "state").transaction(write=False) as account:
         every = marks_of({h for i in range(240) for h in data.content_hashes(i)})

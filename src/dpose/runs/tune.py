@@ -42,7 +42,7 @@ from dpose.privacy.accounting import Event, check_delta
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import Charge, RenyiLoss, charge_account, charges, marks_of, note_weights
+from dpose.privacy.odometer import Charge, RenyiLoss, charge_account, charges, commit, marks_of, note_weights
 from dpose.privacy.protected import protect, unit_of
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.sides import Sides, split_sides
@@ -552,6 +552,7 @@ def _write_default(
 
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
     """Delete the key and everything that was not chosen; then the report."""
+    commit(state.id, where=state_dir)
     forget_key(state.id, state_dir)
     _clear(work)
     make_report(out, console=console)

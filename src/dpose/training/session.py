@@ -23,7 +23,7 @@ from dpose.privacy.entries import EntryType
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Charge, charge, charge_account
+from dpose.privacy.odometer import Charge, charge, charge_account, commit
 from dpose.privacy.statement import Query
 from dpose.training.checkpoint import last_checkpoint
 from dpose.training.distributed import ProcessGroup
@@ -253,5 +253,7 @@ class TrainingSession:
         if not self.trial and self.entry.events and self.bound.event and self.counted > self.bound.steps:
             event = replace(self.bound.event, steps=self.counted)
             charge(replace(self.entry, events=(event,)), self.state_dir)
+        if not self.trial:
+            commit(self.entry.id, where=self.state_dir)
         if self.run_id and self.seed is None:
             forget_key(self.run_id, self.state_dir)
