@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -611,3 +612,21 @@ def test_an_old_account_that_cannot_be_read_is_not_passed_over(tmp_path, content
     for _ in range(2):
         with pytest.raises(DposeError, match=r"x\.json"):
             charges(tmp_path)
+
+
+def test_who_writes_waits_before_anything_is_read(where):
+    """Else two could decide by the same reading."""
+    charge_account(entry(0), where)
+    inside, done = threading.Event(), threading.Event()
+
+    def other():
+        with opened(where).transaction():
+            inside.set()
+        done.set()
+
+    waiting = threading.Thread(target=other)
+    with opened(where).transaction():
+        waiting.start()
+        assert not inside.wait(0.3)
+    waiting.join()
+    assert done.is_set()
