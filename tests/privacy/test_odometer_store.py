@@ -23,7 +23,6 @@ from dpose.privacy.odometer import (
     ApproximateLoss,
     Asked,
     Budget,
-    Charge,
     PureLoss,
     RenyiLoss,
     State,
@@ -53,27 +52,15 @@ from dpose.privacy.odometer.composition import ORDERS, order_of_budget, renyi_co
 from dpose.privacy.odometer.store import opened
 from dpose.privacy.odometer.subjects import AccountKey
 from old_accounts import write_old_budget, write_old_charge
+from stored import run_charge
 
 EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
 
 
 def entry(number=0, marks=HERE, **changes):
-    made = Charge(
-        id=f"{number:032x}",
-        what="training",
-        data="ward",
-        folder="/runs/a",
-        at="2026-01-01T00:00:00+00:00",
-        unit="image",
-        relation=Relation.ZERO_OUT,
-        delta=1e-5,
-        events=(EVENT,),
-        beyond=False,
-        marks=marks,
-        units=len(marks),
-    )
-    return replace(made, **changes)
+    own = {"folder": "/runs/a", "at": "2026-01-01T00:00:00+00:00", "events": (EVENT,)}
+    return run_charge(number, marks, **{**own, **changes})
 
 
 def release(number=0, marks=HERE[:1], event=None, **changes):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from dpose.privacy.accounting import Event, Relation, merge
+from dpose.privacy.accounting import FINE, Event, Relation, library_relation, merge
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +32,6 @@ PAIRS = 400
 """How many (epsilon, delta) pairs stand for a curve."""
 NEGLIGIBLE = 1e-9
 """The curve's last pair has about this delta; what lies beyond could not be told apart by any audit here."""
-FINE, COARSE = 1e-4, 1e-3
-"""Grid widths of the privacy loss distribution; both err on the permissive side, the coarse one is ten times faster."""
 
 
 @dataclass(frozen=True)
@@ -131,16 +129,9 @@ def of_events(
         relation: The neighbouring relation.
         grid: Width of the loss distribution's grid.
     """
-    from dp_accounting import privacy_accountant
     from dp_accounting.pld import pld_privacy_accountant
 
-    names = privacy_accountant.NeighboringRelation
-    neighbours = {
-        Relation.ZERO_OUT: names.REPLACE_SPECIAL,
-        Relation.ADD_REMOVE: names.ADD_OR_REMOVE_ONE,
-        Relation.REPLACE: names.REPLACE_ONE,
-    }[Relation(relation)]
-    accountant = pld_privacy_accountant.PLDAccountant(neighbours, grid)
+    accountant = pld_privacy_accountant.PLDAccountant(library_relation(Relation(relation)), grid)
     for event in merge(events):
         accountant.compose(event.dp_event())
     last = float(accountant.get_epsilon(NEGLIGIBLE))

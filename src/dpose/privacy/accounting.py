@@ -32,7 +32,8 @@ MAX_BUDGET = 100.0
 MAX_EPSILON = 200.0
 """PLD is not computed where RDP puts epsilon above this: minutes, to say that nothing is protected."""
 FINE, COARSE = 1e-4, 1e-3
-"""Steps between privacy losses: of every epsilon that is claimed, and of the search for where noise is calibrated."""
+"""Widths of the grid of privacy losses: of every epsilon that is claimed, and of searches, ten times as fast. Either
+gives an epsilon that is too large rather than too small, and a trade-off curve that is too permissive."""
 MIN_DELTA = 1e-10
 """PLD convolves by fast Fourier transform; smaller deltas come too near its rounding error."""
 

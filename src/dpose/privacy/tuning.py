@@ -36,6 +36,7 @@ from dpose.privacy.accounting import (
     check_delta,
     check_epsilon,
     epsilon,
+    library_relation,
     quiet_accountant,
 )
 from dpose.privacy.calibration import least_noise
@@ -453,13 +454,11 @@ def _curve(event: Event) -> Any:
     from dp_accounting.rdp import RdpAccountant
 
     with quiet_accountant():
-        return RdpAccountant(neighboring_relation=_zero_out()).compose(event.dp_event()).rdp
-
-
-def _zero_out() -> Any:
-    from dp_accounting.privacy_accountant import NeighboringRelation
-
-    return NeighboringRelation.REPLACE_SPECIAL
+        return (
+            RdpAccountant(neighboring_relation=library_relation(Relation.ZERO_OUT))
+            .compose(event.dp_event())
+            .rdp
+        )
 
 
 @cache
@@ -481,7 +480,7 @@ def _library() -> tuple[Any, Any]:
                 self._rdp += count * np.max([_curve(one) for one in event.events], axis=0)
             return None
 
-    return lambda: AnyOfAccountant(neighboring_relation=_zero_out()), AnyOf
+    return lambda: AnyOfAccountant(neighboring_relation=library_relation(Relation.ZERO_OUT)), AnyOf
 
 
 def _within(event: Event, known: Event) -> bool:
