@@ -21,6 +21,7 @@ from dpose.attacks.ranking import search
 from dpose.attacks.transforms import RAW, all_transforms, pixelated, private, public_view
 from dpose.errors import DposeError
 from dpose.training.public_view import PublicView
+from quick import quick  # noqa: F401
 
 PEOPLE, QUERIES, SIZE = 30, 3, (128, 96)
 

@@ -19,6 +19,7 @@ import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.pose.data import SOURCES
 from dpose.scene import identity_of, scene_seed
+from quick import drawn, fine  # noqa: F401
 from small_nano import PREAMBLE, small_nano  # noqa: F401
 from zygote import run as run_program
 
@@ -213,6 +214,7 @@ class TestRun:
         assert "700 units" in shown
         assert "not at hand" in shown
 
+    @pytest.mark.usefixtures("drawn")
     def test_compare_prints_a_table_and_draws_a_picture(self, run, capsys):
         assert main(["compare", str(run), str(run), "--out", "both.png"]) == 0
         assert "dp-sgd" in capsys.readouterr().out
@@ -332,6 +334,7 @@ class TestRun:
         a, b = ((tmp_path / n / "model.safetensors").read_bytes() for n in "ab")
         assert a == b
 
+    @pytest.mark.usefixtures("fine")
     def test_plan_explains(self, capsys):
         arguments = "plan --units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5"
         assert main(arguments.split()) == 0

@@ -15,6 +15,7 @@ from dpose.papers.parallel import run_parallel
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
+from quick import quick  # noqa: F401
 
 NAME = "002/figure1"
 

@@ -20,6 +20,7 @@ from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
 from dpose.runs.report.reading import read_run
 from dpose.runs.tasks import task_of
 from dpose.runs.train import explain_task, train_task
+from quick import quick  # noqa: F401
 
 QUIET = Console(quiet=True)
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "action-multiclip.yaml"

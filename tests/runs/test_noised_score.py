@@ -33,6 +33,7 @@ from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task
 from dpose.runs.unit_scores import capped, counts_of, main_share, unit_joints, unit_scores
 from dpose.units import View, pad_views
+from quick import quick  # noqa: F401
 
 QUIET = Console(quiet=True)
 TENTH = Fraction(1, 10)

@@ -10,6 +10,7 @@ from dpose.errors import DposeError
 from dpose.privacy.odometer import EVALUATION, Budget, charges, set_budget
 from dpose.runs.budget import identity_of_data
 from dpose.runs.scoring import score_file
+from quick import quick  # noqa: F401
 
 
 @pytest.fixture

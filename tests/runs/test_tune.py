@@ -38,6 +38,7 @@ from dpose.training import loop as loops
 from dpose.training.first_weights import FirstWeights
 from dpose.training.validation import Validation
 from dpose.units import View, pad_views
+from quick import quick  # noqa: F401
 
 QUIET = Console(quiet=True)
 LAW = TrialLaw.parse("geometric:3")

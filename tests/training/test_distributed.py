@@ -30,6 +30,7 @@ from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from pathlib import Path
+from quick import quick  # noqa: F401
 out, method, seed, dies, resume, odd = sys.argv[1:]
 torch.set_num_threads(1)
 loops.CHECKPOINT_UNITS = 0

@@ -37,6 +37,7 @@ from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 from dpose.training.session import TrainingSession
+from quick import quick  # noqa: F401
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
 STEPS = 40
