@@ -44,6 +44,7 @@ def small(tmp_path):
     return request, whole, tmp_path / "out"
 
 
+@pytest.mark.slow
 def test_processes_give_what_one_gives_and_failures_are_told(small, tmp_path):
     request, whole, folder = small
     first, after = whole.cells[:2]
