@@ -42,6 +42,7 @@ CLIPS = (
 
 GUARDED = {
     "training/step.py": Guarded(STEP),
+    "training/gradient.py": Guarded((*STEP, "training/test_gradient.py")),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(
