@@ -42,7 +42,10 @@ CLIPS = (
 
 GUARDED = {
     "training/step.py": Guarded(STEP),
-    "training/gradient.py": Guarded((*STEP, "training/test_gradient.py")),
+    "training/gradient.py": Guarded(
+        (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
+        ("Projection", "Parts", "open_parts"),
+    ),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(
