@@ -38,7 +38,7 @@ from dpose.release.counting import (
 from dpose.release.embed import read_sidecar, sidecar_of, stamped_picture, write_sidecar
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, ReleasedValues
-from dpose.release.mechanism import Released
+from dpose.release.released import Shown
 from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
@@ -67,7 +67,7 @@ class Release:
 
     picture: Any
     statement: PrivacyStatement
-    frames: tuple[Released | ReleasedValues, ...] = ()
+    frames: tuple[Shown | ReleasedValues, ...] = ()
 
     def save(self, path: str | Path) -> None:
         """Write a picture with its statement, for `dpose verify`.
@@ -82,7 +82,7 @@ class Release:
         if len(self.frames) != 1 or self.statement.neighbours is None:
             raise DposeError("a clip is released to a file by release_video", str(path))
         (released,) = self.frames
-        if path.suffix.lower() == ".npz" and isinstance(released, Released):
+        if path.suffix.lower() == ".npz" and not isinstance(released, ReleasedValues):
             write_atomic(path, pack_archive(released, self.statement))
         else:
             write_atomic(path, stamped_picture(released, path.suffix, self.statement))
@@ -196,7 +196,7 @@ def release_array(
 
 def noised(
     plan: AnyPlan, image: NDArray[Any] | Tensor, frames: Sequence[Any], noise: NoiseSource
-) -> tuple[Any, tuple[Released | ReleasedValues, ...]]:
+) -> tuple[Any, tuple[Shown | ReleasedValues, ...]]:
     """A released picture or clip, and its released values; for whoever has counted it.
 
     Args:
@@ -205,7 +205,7 @@ def noised(
         frames: Its frames.
         noise: Serves this release alone.
     """
-    released: tuple[Released | ReleasedValues, ...] = ()
+    released: tuple[Shown | ReleasedValues, ...] = ()
     if isinstance(plan, PixelizationPlan | PaperPlan):
         released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
     elif isinstance(plan, LinearPlan) and plan.shape.still:

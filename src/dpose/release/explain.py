@@ -50,10 +50,10 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         f"epsilon {exact_text(config.epsilon)}{delta} for any {config.pixels:,} pixels{each}",
     ]
     for stage in plan.stages:
-        side = config.block if stage.name == b"coarse" else config.block // config.subdivide
+        side = config.side if stage.name == b"coarse" else config.part
         lines.append(_noise_line(stage.event, side, blocks.peak, _stage_name(plan, stage.name)))
         if plan.mask is not None and config.subdivide > 1:
-            side = config.block // config.subdivide
+            side = config.part
             lines.append(_noise_line(stage.event, side, blocks.peak, f"in complex regions ({side} x {side})"))
     face, size = face_in(blocks.height, blocks.width)
     thing = "a face" if face == FACE * FACE else "an object"
@@ -116,10 +116,10 @@ def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name:
 def _stage_name(plan: PixelizationPlan, name: bytes) -> str:
     config = plan.config
     if not isinstance(config.regions, PrivateRegions):
-        return f"in blocks of {config.block} x {config.block}"
+        return f"in blocks of {config.side} x {config.side}"
     if name == b"coarse":
-        return f"of stage one, all blocks of {config.block} x {config.block}"
-    side = config.block // config.subdivide
+        return f"of stage one, all blocks of {config.side} x {config.side}"
+    side = config.part
     return f"of stage two, complex parts of {side} x {side}"
 
 

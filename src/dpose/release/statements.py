@@ -9,7 +9,8 @@ from fractions import Fraction
 from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.config import CELLS
+from dpose.release.colour import Colour
+from dpose.release.config import CELLS, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import ONE_FRAME
@@ -33,6 +34,8 @@ DECODED_VIDEO = (
     "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "
     "from, may touch more of them"
 )
+CHOSEN = "cells from epsilon, delta, neighbours, sizes and colour alone, by a public prior"
+"""How cells were chosen that nobody fixed."""
 SOUND = "the sound was copied unchanged and is not protected at all"
 DETAILS_ONLY = (
     "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
@@ -95,6 +98,14 @@ def _of_sizes(shape: Shape) -> dict[str, str]:
     return {"size": f"{shape.width}x{shape.height}", "channels": str(shape.channels)}
 
 
+def _of_colour(colour: Colour, config: ReleaseConfig) -> dict[str, str]:
+    """What is said of colours and of how cells were chosen: nothing where values are taken as they are."""
+    found = {"colour": colour.name, "combinations": colour.text} if colour.times else {}
+    if colour.chroma:
+        found["chroma"] = f"cells {config.chroma} times as wide"
+    return found | ({"chosen": CHOSEN} if config.chosen else {})
+
+
 def _of_operator(plan: LinearPlan) -> dict[str, str]:
     operator, shape = plan.operator, plan.shape
     found = {"mechanism": PROJECTION, "operator": plan.config.operator, **_of_sizes(shape)}
@@ -112,7 +123,8 @@ def _of_operator(plan: LinearPlan) -> dict[str, str]:
 def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
     config, regions = plan.config, plan.config.regions
     found = {"mechanism": CELLS, **_of_sizes(plan.shape), "levels": str(plan.shape.peak)}
-    found |= {"block": str(config.block), "subdivide": str(config.subdivide), "regions": "none"}
+    found |= {"block": str(config.side), "subdivide": str(config.subdivide), "regions": "none"}
+    found |= _of_colour(plan.colour, config)
     if not plan.shape.still:
         found["frames"] = str(plan.shape.frames)
     if isinstance(regions, PublicRegions):
