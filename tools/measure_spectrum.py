@@ -3,8 +3,8 @@
     python tools/measure_spectrum.py --lspet ../shared/data/lspet
 
 prints the numbers that stand in `dpose.release.prior`. Photographs: the public split of LSPET, and those that
-scikit-image carries, but for astronaut, coffee, chelsea and rocket, on which releases are evaluated. Rendered: `studio`,
-people who are nobody. Films: `studio` too; their camera stands still. What anybody releases has no part in it.
+scikit-image carries, but for astronaut, coffee, chelsea and rocket, on which releases are evaluated. Rendered:
+`studio`, people who are nobody. Films: `studio` too; their camera stands still. What anybody releases has no part.
 """
 
 from __future__ import annotations
@@ -25,8 +25,17 @@ from dpose.pose.data.lspet import open_lspet
 from dpose.scene.films import film_labels
 from dpose.scene.render import clip, render_person
 
-PHOTOGRAPHS = ("brick", "camera", "clock_motion", "coins", "grass", "gravel", "motorcycle_left", "motorcycle_right")
-"""Of scikit-image's files: photographs of things as cameras see them. Those of scans, cells and drawings are left out."""
+PHOTOGRAPHS = (
+    "brick",
+    "camera",
+    "clock_motion",
+    "coins",
+    "grass",
+    "gravel",
+    "motorcycle_left",
+    "motorcycle_right",
+)
+"""Of scikit-image's files: photographs of things as cameras see them; scans, cells and drawings are left out."""
 RENDERED, FILMS = 100, 12
 SIZE = (256, 256)
 BINS = np.geomspace(1 / 128, 0.45, 17)
@@ -92,9 +101,7 @@ def movement() -> tuple[float, float]:
         power = binned(np.mean([np.abs(w) ** 2 for w, _ in all_waves], axis=0), lengths)
         rows = []
         for lag in LAGS:
-            both = [
-                (a * b.conj()).real for (a, _), (b, _) in zip(all_waves, all_waves[lag:], strict=False)
-            ]
+            both = [(a * b.conj()).real for (a, _), (b, _) in zip(all_waves, all_waves[lag:], strict=False)]
             rows.append(binned(np.mean(both, axis=0), lengths) / power)
         alike.append(rows)
     seen = np.nanmean(alike, axis=0)
@@ -120,9 +127,7 @@ def main(
         counts[collection] = counts.get(collection, 0) + 1
         for name, plane in planes(pixels).items():
             values, lengths = waves(plane)
-            found.setdefault(name, {}).setdefault(collection, []).append(
-                binned(np.abs(values) ** 2, lengths)
-            )
+            found.setdefault(name, {}).setdefault(collection, []).append(binned(np.abs(values) ** 2, lengths))
     console.print(f"pictures: {counts}", highlight=False)
     for line in power_laws(found):
         console.print(line, highlight=False)

@@ -4,7 +4,8 @@
     released, statement = unpack(data, "a.npz")       # the very same sums
 
 Seed 002, Tables III and IV store averages in place of pixels. Here they are the sums as they were released, before any
-rounding or cutting off, so that the picture can be restored from them again, and better. The file opens with `numpy.load(..., allow_pickle=False)`; `about` is JSON as bytes.
+rounding or cutting off, so that the picture can be restored from them again, and better. The file opens with
+`numpy.load(..., allow_pickle=False)`; `about` is JSON as bytes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ LEVELS = 2
 _WORDS = ("colour", "combinations")
 _MORE = (*_WORDS, "chroma", "stages")
 _ABOUT_LIMIT = 1 << 20
+_KINDS = (np.int8, np.int16, np.int32, np.int64)
 _SPARE = 256
 """Bytes that NumPy's own header may add to an array."""
 
@@ -122,7 +124,9 @@ def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple
     """Of each stage's noise, by the statement: what a restoration needs besides the sums."""
     stages = [NoiseStage(event, b"") for event in statement.events if isinstance(event, ExactEvent)]
     if len(stages) != 1 + layers.staged or len(stages) != len(statement.events):
-        raise DposeError("its statement is about other noise than its archive has", where)
+        raise DposeError(
+            f"its statement has {len(statement.events)} events, its archive {1 + layers.staged}", where
+        )
     return tuple(stage.variance for stage in stages)
 
 
@@ -165,8 +169,10 @@ def _content(file: zipfile.ZipFile, about: dict[str, Any]) -> tuple[Layers, dict
         arrays["mask"] = _array(file, "mask", (count + 7) // 8 + _SPARE)
         mask = np.unpackbits(arrays["mask"])[:count].astype(np.bool_).reshape(blocks.rows, blocks.columns)
     layers = _layers(blocks, about, mask)
+    kinds: tuple[str, ...]
+    shapes: dict[str, tuple[int, int]]
     if about["version"] > LEVELS:
-        shapes, kinds = layers.shapes(), ("int8", "int16", "int32", "int64")
+        shapes, kinds = layers.shapes(), tuple(np.dtype(kind).name for kind in _KINDS)
     else:
         shapes, kinds = {"values": (layers.cells.areas.size, channels)}, (np.dtype(TYPES[peak]).name,)
     if sorted(file.namelist()) != sorted(f"{name}.npy" for name in ("about", *arrays, *shapes)):
@@ -193,9 +199,8 @@ def _layers(blocks: BlockSums, about: dict[str, Any], mask: Mask | None) -> Laye
 
 def _narrow(sums: NDArray[np.int64]) -> NDArray[Any]:
     """In the narrowest type that holds them, as released."""
-    kinds = (np.int8, np.int16, np.int32, np.int64)
     low, high = int(sums.min(initial=0)), int(sums.max(initial=0))
-    return sums.astype(next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max))
+    return sums.astype(next(k for k in _KINDS if np.iinfo(k).min <= low and high <= np.iinfo(k).max))
 
 
 def _array(file: zipfile.ZipFile, name: str, limit: int) -> NDArray[Any]:

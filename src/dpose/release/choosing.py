@@ -2,6 +2,7 @@
 
     config = choose_cells(ReleaseConfig.of(2, "pixels:16", "auto", colour=None), Shape.of(480, 640, 3))
     config.block, config.chroma
+    choose_grid(ReleaseConfig.of_grid(8, "1e-5", colour="ycc"), Shape(280, 480, 640, 3)).grid
 
 Budget, neighbours, sizes and colour go in, all of them public. No picture does, so that the choice costs nothing.
 """
@@ -9,15 +10,17 @@ Budget, neighbours, sizes and colour go in, all of them public. No picture does,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from dpose.errors import DposeError
+from dpose.privacy.gaussian import largest_mu
+from dpose.privacy.statement import Neighbours
 from dpose.release import prior
 from dpose.release.colour import FACTORS, Colour, settle_colour
+from dpose.release.colour_planes import ERRORS, make_planes
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.prior import Channel, Spectrum
@@ -25,11 +28,13 @@ from dpose.release.regions import PrivateRegions
 
 SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128)
 """Blocks to choose from, pixels."""
+POOLS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Frames of a group to choose from."""
+FEWEST_CELLS = 8
+"""Of an operator's grid, along the shorter side, where it is not given."""
 BAR = 40
 """Characters of the longest bar of a curve."""
 _PEAK = 255
-
-Deviation = Callable[[float], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Choice:
         frames: How many frames they are long.
         mse: The expected squared error of the best linear restoration, squared gray levels of 255.
         painted: The same without restoration.
+        grid: An operator's rows, columns and groups.
     """
 
     block: float
@@ -49,6 +55,7 @@ class Choice:
     frames: int
     mse: float
     painted: float
+    grid: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def psnr(self) -> float:
@@ -71,9 +78,7 @@ def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
     if asked.settled:
         return asked
     best = min(cell_choices(asked, shape), key=lambda choice: choice.mse)
-    return replace(
-        asked, block=int(best.block), chroma=best.factor if colour == "ycc" else None, chosen=True
-    )
+    return replace(asked, block=int(best.block), chroma=best.factor if colour == "ycc" else None, chosen=True)
 
 
 def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
@@ -118,13 +123,80 @@ def _cell_choices(config: ReleaseConfig, shape: Shape, sides: tuple[int, ...]) -
     return tuple(found)
 
 
+def choose_grid(config: ReleaseConfig, shape: Shape) -> Choice:
+    """An operator's grid and frames of a group: as asked for, and what is not, by the least expected error.
+
+    Args:
+        config: Of an operator, its colour settled.
+        shape: The clip's sizes.
+    """
+    return min(grid_choices(config, shape), key=lambda choice: choice.mse)
+
+
+def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+    """All grids that could be taken, and what is expected of block means over them.
+
+    Args:
+        config: Of an operator, its colour settled.
+        shape: The clip's sizes.
+    """
+    return _grid_choices(replace(config, operator="block", clip_norm=None, clip_segment=False), shape)
+
+
+@lru_cache(maxsize=256)
+def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+    near = config.neighbours(shape)
+    near = Neighbours(near.relation, near.m, "clip") if shape.still else near
+    mu = largest_mu(float(config.epsilon), config.delta) if config.delta else 0.0
+    colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
+    found = {}
+    for grid, factor in _grids(config, shape, colour):
+        if (grid, factor) in found:
+            continue
+        bound = make_planes("block", shape, grid, colour, factor).sensitivity(near)
+        noise = (
+            math.sqrt(bound.l2_squared) / mu if mu else math.sqrt(2) * float(bound.in_l1() / config.epsilon)
+        )
+        rows, columns, groups = grid
+        block = math.sqrt(shape.pixels / (rows * columns))
+        one = expected(colour, shape, block, factor, max(1, round(shape.frames / groups)), noise)
+        found[grid, factor] = replace(one, grid=grid)
+    return tuple(found.values())
+
+
+def _grids(config: ReleaseConfig, shape: Shape, colour: Colour) -> Iterator[tuple[tuple[int, int, int], int]]:
+    largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
+    sides = [side for side in SIDES if side <= largest] if config.k is None else [0]
+    pools = [pool for pool in POOLS if pool <= shape.frames] if config.pool is None else [config.pool]
+    for factor in _factors(config):
+        for side in sides:
+            if config.k is None:
+                rows, columns = (max(1, round(length / side)) for length in (shape.height, shape.width))
+            else:
+                values = Fraction(len(colour.luma)) + Fraction(len(colour.chroma), factor**2)
+                rows, columns = _grid_of(int(config.k / values), shape)
+            # each of chroma's cells is a union of luma's
+            rows, columns = rows - rows % factor, columns - columns % factor
+            if min(rows, columns) > 0:
+                for pool in pools:
+                    yield (rows, columns, max(1, round(shape.frames / pool))), factor
+
+
+def _grid_of(cells: int, shape: Shape) -> tuple[int, int]:
+    """Rows and columns of nearly square cells, at most so many."""
+    ideal = math.sqrt(cells * shape.height / shape.width)
+    choices: list[tuple[int, int]] = []
+    for rows in (math.floor(ideal), math.ceil(ideal)):
+        rows = min(max(1, rows), shape.height, max(1, cells))
+        choices.append((rows, min(shape.width, max(1, cells) // rows)))
+    return max(choices, key=lambda grid: grid[0] * grid[1])
+
+
 def _factors(config: ReleaseConfig) -> tuple[int, ...]:
     return FACTORS if config.colour == "ycc" and config.chroma is None else (config.chroma or 1,)
 
 
-def expected(
-    colour: Colour, shape: Shape, block: float, factor: int, frames: int, noise: float
-) -> Choice:
+def expected(colour: Colour, shape: Shape, block: float, factor: int, frames: int, noise: float) -> Choice:
     """What is expected of cells that get so much noise.
 
     Args:
@@ -145,17 +217,15 @@ def expected(
 
 
 def _channels(colour: Colour, block: float, factor: int) -> list[tuple[Spectrum, int, float, float]]:
-    """Each sum's spectrum, scale and cell, and what its error weighs in the mean of R's, G's and B's.
-
-    R = Y - Cg/2 + Co/2, G = Y + Cg/2 and B = Y - Cg/2 - Co/2: their squares have 1 of Y, 1/4 of Cg and 1/6 of Co.
-    """
-    weights = (1.0, 1 / 6, 1 / 4)
+    """Each sum's spectrum, scale and cell, and what its error weighs in the mean of R's, G's and B's."""
     spectra = (prior.LUMA, prior.ORANGE, prior.GREEN)
     if colour.name == "rgb":
-        mixed = tuple((a * w, slope) for spectrum, w in zip(spectra, weights, strict=True) for a, slope in spectrum)
+        mixed = tuple(
+            (a * w, slope) for spectrum, w in zip(spectra, ERRORS, strict=True) for a, slope in spectrum
+        )
         return [(mixed, 1, block, 1.0)]
     cells = (block, block * factor, block * factor)
-    return list(zip(spectra, colour.scales, cells, weights, strict=False))
+    return list(zip(spectra, colour.scales, cells, ERRORS, strict=False))
 
 
 def decibels(mse: float) -> float:
@@ -163,7 +233,7 @@ def decibels(mse: float) -> float:
     return 10 * math.log10(_PEAK**2 / max(mse, 1e-9))
 
 
-def curve_lines(choices: tuple[Choice, ...], taken: Any) -> list[str]:
+def curve_lines(choices: tuple[Choice, ...], taken: tuple[float, int, int]) -> list[str]:
     """Expected PSNR by block, with chroma's best cells for each, and which was taken: a few lines with bars.
 
     Args:
@@ -179,7 +249,9 @@ def curve_lines(choices: tuple[Choice, ...], taken: Any) -> list[str]:
             best[choice.block] = choice
     shown = sorted(best.values(), key=lambda choice: choice.block)
     high, low = max(c.psnr for c in shown), min(c.psnr for c in shown)
-    lines = ["expected PSNR in dB, by a public prior on pictures (no picture was looked at): restored; painted"]
+    lines = [
+        "expected PSNR in dB, by a public prior on pictures (no picture was looked at): restored; painted"
+    ]
     for choice in shown:
         bar = "#" * (1 + round((BAR - 1) * (choice.psnr - low) / max(high - low, 1e-9)))
         long = f", {choice.frames} frames" if choice.frames > 1 else ""

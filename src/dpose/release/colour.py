@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import product
 
@@ -30,9 +29,10 @@ FACTORS = (1, 2, 4)
 """How many times as wide as luma's the cells of chroma may be."""
 LUMA, ORANGE, GREEN = (1, 2, 1), (1, 0, -1), (-1, 2, -1)
 """Y4, Co and Cg2 from R, G and B."""
-TIMES = {False: (2, 1, 1), True: (5, 7, 5)}
-"""How often Y4, Co and Cg2 are taken for Laplace noise, and (True) for Gaussian noise. Luma is as precise as a grey
-picture's; chroma has what that leaves over, which costs nothing."""
+TIMES = {False: (3, 2, 1), True: (5, 7, 5)}
+"""How often Y4, Co and Cg2 are taken for Laplace noise, and (True) for Gaussian noise: the more, the less noise. Luma
+is as precise as a grey picture's, and chroma has what that leaves over, which costs nothing. How that is shared between
+Co and Cg2, and that luma gives up none for them, was settled once by `prior`."""
 
 Row = tuple[int, ...]
 _TAKEN = " and ".join(rf"(\d{{1,4}}) x \({part}\)" for part in (r"R \+ 2G \+ B", "R - B", "2G - R - B"))
@@ -91,8 +91,7 @@ class Colour:
             size = range(self.channels)
             return tuple(tuple(int(i == j) for j in size) for i in size)
         return tuple(
-            tuple(n * part for part in row)
-            for n, row in zip(self.times, (LUMA, ORANGE, GREEN), strict=False)
+            tuple(n * part for part in row) for n, row in zip(self.times, (LUMA, ORANGE, GREEN), strict=False)
         )
 
     @property

@@ -133,7 +133,7 @@ class ReleaseConfig:
             raise DposeError(f"must be {', '.join(COLOURS)}, not {self.colour!r}", "colour")
         if self.chroma is not None and (self.colour not in (None, "ycc") or self.chroma not in FACTORS):
             raise DposeError(
-                f"is how many times as wide as luma's the cells of chroma are: {', '.join(map(str, FACTORS))}, with ycc",
+                f"is how many times as wide as luma's chroma's cells are: {', '.join(map(str, FACTORS))}, with ycc",
                 "chroma",
             )
         if self.operator == CELLS:
@@ -168,7 +168,9 @@ class ReleaseConfig:
                 "give paper 3 with regions paper:MASK, or neither",
             )
         if self.paper is not None and (self.colour != "rgb" or self.block is None):
-            raise DposeError("the paper's algorithms have a block, and three values alike", "colour", "say rgb")
+            raise DposeError(
+                "the paper's algorithms have a block, and three values alike", "colour", "say rgb"
+            )
         if self.paper is not None and self.delta:
             raise DposeError("the paper's algorithms have no delta", "delta")
 

@@ -58,7 +58,7 @@ from dpose.privacy.odometer import (
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
-from dpose.release.pixelization import PixelizationPlan, blocks_of
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.statements import AnyPlan
 from dpose.tensors import is_tensor
 

@@ -31,11 +31,11 @@ from dpose.release.counting import (
 )
 from dpose.release.embed import encoded, read_sidecar, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.grid import Shape
-from dpose.release.released import Shown
 from dpose.release.linear import ReleasedValues
 from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.once import spend
 from dpose.release.places import find_output
+from dpose.release.released import Shown
 from dpose.release.statements import DECODED, AnyPlan, release_statement
 from dpose.release.verify import PICTURES
 

@@ -194,18 +194,22 @@ class OperatorEntry:
         make: Makes it.
         about: What it keeps, in words.
         drawn: Whether it follows from public text that is drawn anew for every release.
+        colours: Whether luma and chroma may have grids of their own (`colour_planes`); if not, values are taken alike.
     """
 
     make: MakeOperator
     about: str
     drawn: bool = False
+    colours: bool = False
 
 
 OPERATORS: dict[str, OperatorEntry] = {}
 """Operators by the name that `ReleaseConfig.operator` and the statement have for them."""
 
 
-def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool = False) -> None:
+def register_operator(
+    name: str, make: MakeOperator, about: str, *, drawn: bool = False, colours: bool = False
+) -> None:
     """Put an operator into `OPERATORS`: from then on it is released, told, and verified by this name.
 
     Args:
@@ -213,13 +217,14 @@ def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool 
         make: As `MakeOperator` says.
         about: What it keeps, in words.
         drawn: Whether it follows from public text that is drawn anew for every release.
+        colours: Whether `colour_planes` knows how much it changes where luma and chroma are apart.
 
     Raises:
         ValueError: the name is taken.
     """
     if name in OPERATORS:
         raise ValueError(f"there is an operator {name!r} already")
-    OPERATORS[name] = OperatorEntry(make, about, drawn)
+    OPERATORS[name] = OperatorEntry(make, about, drawn, colours)
 
 
 def make_operator(
@@ -337,9 +342,7 @@ class BlockSums:
         worst neighbour fills the largest cells first: C * peak^2 * (m_1^2 + m_2^2 + ...), m_i pixels in the i-th
         largest cell.
         """
-        rows, columns = (
-            Counter(_sides(length, self.block).tolist()) for length in (self.height, self.width)
-        )
+        rows, columns = (Counter(_sides(length, self.block).tolist()) for length in (self.height, self.width))
         return _fill(products(rows, columns), neighbours, self.channels, self.peak)
 
 

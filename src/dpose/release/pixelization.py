@@ -32,8 +32,9 @@ from dpose.privacy.exact import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose, Stream
+from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import Neighbours
+from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
@@ -68,15 +69,13 @@ class PixelizationPlan(Plan):
     mask: Mask | None = None
 
     @classmethod
-    def of(
-        cls, config: ReleaseConfig, shape: Shape, colour: Colour | None = None
-    ) -> PixelizationPlan:
+    def of(cls, config: ReleaseConfig, shape: Shape, colour: Colour | None = None) -> PixelizationPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: pictures (clips) that differ in at most m pixels, of any values; the size and the
         number of frames are public. Sensitivity: that of the partition (`BlockSums.sensitivity`). Noise: discrete
         Laplace of scale L1 / epsilon on every sum, or discrete Gaussian calibrated in zCDP. Of colours, luma and chroma
-        are summed over cells of their own (`Colour.joint`); a second stage takes luma alone. With a public mask noise is
+        are summed over cells of their own (`Colour.joint`); a second stage takes luma alone. With a public mask it is
         calibrated to undivided blocks, which no mask exceeds: it does not depend on the mask and can be checked without
         it. With a private mask, stage one takes `share` of the budget for all blocks; stage two takes the rest for the
         parts of those blocks that stage one's output marks; its noise is calibrated to the partition in which every
@@ -94,10 +93,7 @@ class PixelizationPlan(Plan):
         """
         if config.paper is not None:
             raise ValueError("the paper's algorithms have a plan of their own")
-        if not config.settled:
-            from dpose.release.choosing import choose_cells
-
-            config = choose_cells(config, shape)
+        config = choose_cells(config, shape)
         config.check_shape(shape)
         if colour is None:
             colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
@@ -126,9 +122,7 @@ class PixelizationPlan(Plan):
         """The partitions, but for a mask that is to follow from the first stage."""
         config = self.config
         staged = isinstance(config.regions, PrivateRegions)
-        return Layers(
-            self.blocks, self.colour, config.chroma or 1, config.subdivide, self.mask, staged
-        )
+        return Layers(self.blocks, self.colour, config.chroma or 1, config.subdivide, self.mask, staged)
 
     def sensitivity(self, stage: bytes, neighbours: Neighbours, cells: Cells | None = None) -> Sensitivity:
         """The most that a stage's sums change between neighbours.
@@ -145,7 +139,8 @@ class PixelizationPlan(Plan):
         luma = cells or blocks_of(self.shape, config.part if fine else config.side)
         colour = self.colour.without_chroma() if fine else self.colour
         near, far = (
-            replace(one, channels=1).sensitivity(neighbours) for one in (luma, widened(self.blocks, config.chroma or 1))
+            replace(one, channels=1).sensitivity(neighbours)
+            for one in (luma, widened(self.blocks, config.chroma or 1))
         )
         return colour.joint(near, far)
 

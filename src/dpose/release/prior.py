@@ -24,7 +24,7 @@ LUMA: Spectrum = ((12.6, 2.47),)
 ORANGE: Spectrum = ((1.52, 2.97),)
 GREEN: Spectrum = ((0.444, 2.79),)
 """Of Y, Co and Cg as `planes` has them."""
-STILL, SPEED = 0.9, 1.0
+STILL, SPEED = 0.319, 0.71
 """Of films: the share of power that never moves, and how far the rest moves in a frame, pixels."""
 
 _NODES, _ALIASES = 12, 2
@@ -68,9 +68,7 @@ class Channel:
 
 
 @lru_cache(maxsize=4096)
-def _seen(
-    spectrum: Spectrum, block: float, deviation: float, frames: int, side: int
-) -> tuple[float, float]:
+def _seen(spectrum: Spectrum, block: float, deviation: float, frames: int, side: int) -> tuple[float, float]:
     """How much of a value's variance the best restoration keeps, and how much the cells' true means have."""
     nyquist = min(_REACH, 1 / (2 * block))
     places, weights = _axis(nyquist, side)

@@ -20,10 +20,11 @@ from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.colour import Colour
+from dpose.release.colour_planes import make_planes
 from dpose.release.config import CELLS, Regions, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
-from dpose.release.operators import ONE_FRAME, OPERATORS, Mask, make_operator
+from dpose.release.operators import ONE_FRAME, OPERATORS, Mask
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.planes import CHANNELS
 from dpose.release.regions import PrivateRegions, PublicRegions
@@ -163,8 +164,20 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
     together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
     if together != 1 and together != together_of(shape.frames, groups):
         raise ValueError("another number of groups is clipped together")
-    config = ReleaseConfig(*_budget(statement), name, clip_norm=norm, clip_segment=together != 1)
-    return LinearPlan.around(make_operator(name, shape, rows, columns, groups, choice), config, choice)
+    colour = _colour(record, shape)
+    factor = _factor(record, colour)
+    if colour.times and not OPERATORS[name].colours:
+        raise ValueError("colours of values that are taken alike")
+    config = ReleaseConfig(
+        *_budget(statement),
+        name,
+        colour=colour.name,
+        chroma=factor,
+        clip_norm=norm,
+        clip_segment=together != 1,
+    )
+    grid = (rows, columns, groups)
+    return LinearPlan.around(make_planes(name, shape, grid, colour, factor or 1, choice), config, choice)
 
 
 def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> PrivacyStatement:

@@ -119,7 +119,8 @@ class ReleasedSums:
         """Gray levels of each of luma's blocks as the first stage released them, (blocks, C); all of it is public."""
         blocks = self.layers.blocks
         if "chroma" not in self.sums:
-            return _whole(self.sums["luma"], blocks.areas, self._luma_scale, blocks.peak)
+            found = _whole(self.sums["luma"], blocks.areas, self._luma_scale, blocks.peak)
+            return found.repeat(blocks.channels // found.shape[1], axis=1)
         luma = self.sums["luma"] / (blocks.areas[:, None] * self._luma_scale)
         chroma = _painted(self._chroma(), self.layers.factor, blocks.rows, blocks.columns)
         colours = as_rgb(np.concatenate([luma, chroma.reshape(-1, 2)], axis=1))
@@ -136,8 +137,7 @@ class ReleasedSums:
             shown = _levels(as_rgb(np.concatenate([luma, chroma], axis=2)), blocks.peak)
         else:
             shown = self.cells.adjoint(self.values)
-            if shown.shape[2] < blocks.channels:
-                shown = shown.repeat(blocks.channels, axis=2)
+            shown = shown.repeat(blocks.channels // shown.shape[2], axis=2)
         if device is None:
             return shown
         import torch
@@ -181,9 +181,7 @@ class ReleasedSums:
             found: Levels = self.sums["luma"] / (self.cells.areas[:, None] * self._luma_scale)
             return found
         whole, areas = self._simple()
-        return np.concatenate(
-            [whole / (areas[:, None] * self._luma_scale), self._parts(shrink=shrink)]
-        )
+        return np.concatenate([whole / (areas[:, None] * self._luma_scale), self._parts(shrink=shrink)])
 
     def _simple(self) -> tuple[Sums, NDArray[np.int64]]:
         """Sums and areas of the blocks that are not divided."""

@@ -10,7 +10,8 @@ from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.colour import Colour
-from dpose.release.config import CELLS, ReleaseConfig
+from dpose.release.colour_planes import ColourPlanes
+from dpose.release.config import CELLS
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import ONE_FRAME
@@ -98,12 +99,10 @@ def _of_sizes(shape: Shape) -> dict[str, str]:
     return {"size": f"{shape.width}x{shape.height}", "channels": str(shape.channels)}
 
 
-def _of_colour(colour: Colour, config: ReleaseConfig) -> dict[str, str]:
-    """What is said of colours and of how cells were chosen: nothing where values are taken as they are."""
+def _of_colour(colour: Colour, factor: int) -> dict[str, str]:
+    """What is said of colours: nothing where values are taken as they are."""
     found = {"colour": colour.name, "combinations": colour.text} if colour.times else {}
-    if colour.chroma:
-        found["chroma"] = f"cells {config.chroma} times as wide"
-    return found | ({"chosen": CHOSEN} if config.chosen else {})
+    return found | ({"chroma": f"cells {factor} times as wide"} if colour.chroma else {})
 
 
 def _of_operator(plan: LinearPlan) -> dict[str, str]:
@@ -111,6 +110,8 @@ def _of_operator(plan: LinearPlan) -> dict[str, str]:
     found = {"mechanism": PROJECTION, "operator": plan.config.operator, **_of_sizes(shape)}
     found |= {"levels": str(shape.peak)} if shape.still else {"frames": str(shape.frames)}
     found["grid"] = f"{operator.columns}x{operator.rows}x{operator.groups}"
+    if isinstance(operator, ColourPlanes):
+        found |= _of_colour(operator.colour, operator.factor)
     found["step"] = exact_text(plan.grid)
     if plan.choice:
         found["choice"] = plan.choice
@@ -124,7 +125,9 @@ def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
     config, regions = plan.config, plan.config.regions
     found = {"mechanism": CELLS, **_of_sizes(plan.shape), "levels": str(plan.shape.peak)}
     found |= {"block": str(config.side), "subdivide": str(config.subdivide), "regions": "none"}
-    found |= _of_colour(plan.colour, config)
+    found |= _of_colour(plan.colour, config.chroma or 1)
+    if config.chosen:
+        found["chosen"] = CHOSEN
     if not plan.shape.still:
         found["frames"] = str(plan.shape.frames)
     if isinstance(regions, PublicRegions):

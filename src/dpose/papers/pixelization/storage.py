@@ -24,10 +24,10 @@ from dpose.papers.pixelization.data import (
 from dpose.papers.pixelization.measure import Point, release_photo
 from dpose.release.archive import pack_archive
 from dpose.release.embed import PNG_LEVEL, stamped_picture
-from dpose.release.released import Shown
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.regions import mirrored
+from dpose.release.released import Shown
 from dpose.release.statements import release_statement
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
