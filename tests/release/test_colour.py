@@ -465,7 +465,7 @@ class TestChoice:
         text = "\n".join(explain_release(plan))
         assert "expected PSNR" in text
         assert text.count("<- taken") == 1
-        assert f"block {plan.config.side:>4}" in text.split(" <- taken")[0].splitlines()[-1]
+        assert f"block {plan.config.side:>3}" in text.split(" <- taken")[0].splitlines()[-1]
         choices = cell_choices(config, plan.shape)
         assert len(curve_lines(choices, (plan.config.side, plan.config.chroma, 1))) > 10
         video = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 16, colour="ycc"), Shape(64, 240, 320, 3))
