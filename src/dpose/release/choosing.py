@@ -10,7 +10,7 @@ Budget, neighbours, sizes and colour go in, all of them public. No picture does,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -77,8 +77,18 @@ def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
     asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
     if asked.settled:
         return asked
-    best = min(cell_choices(asked, shape), key=lambda choice: choice.mse)
+    best = best_choice(cell_choices(asked, shape))
     return replace(asked, block=int(best.block), chroma=best.factor if colour == "ycc" else None, chosen=True)
+
+
+def best_choice(choices: Sequence[Choice], *, restored: bool = True) -> Choice:
+    """Of all choices the one with the least expected error.
+
+    Args:
+        choices: Not empty.
+        restored: Whether what is released will be restored; painted as it is otherwise, which asks for larger cells.
+    """
+    return min(choices, key=lambda choice: choice.mse if restored else choice.painted)
 
 
 def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
@@ -130,7 +140,7 @@ def choose_grid(config: ReleaseConfig, shape: Shape) -> Choice:
         config: Of an operator, its colour settled.
         shape: The clip's sizes.
     """
-    return min(grid_choices(config, shape), key=lambda choice: choice.mse)
+    return best_choice(grid_choices(config, shape))
 
 
 def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
