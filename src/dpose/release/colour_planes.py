@@ -89,7 +89,8 @@ class ColourPlanes(GridOperator):
             if seen is None:
                 return None
             (one,) = seen.planes
-            planes.append(Plane(one.levels / scale, one.deviation / scale, one.block))
+            size = np.float32(scale)
+            planes.append(Plane(one.levels / size, one.deviation / size, one.block))
         shape = self.shape
         return Observed(tuple(planes), self.colour.name, shape.height, shape.width, shape.peak, even=True)
 
