@@ -11,6 +11,8 @@ from rich.console import Console
 from dpose.cli.options import unfolded
 from dpose.cli.release_options import (
     Again,
+    Chroma,
+    Colours,
     Explain,
     OutputOptions,
     Public,
@@ -61,6 +63,8 @@ def release_video(
             help="block: means of cells in space and time. low-pass: cosines. random: a random projection."
         ),
     ] = "block",
+    colour: Colours = None,
+    chroma: Chroma = None,
     k: Annotated[
         int | None,
         typer.Option(help="The most values kept of a group of frames. Default: what the noise allows."),
@@ -100,6 +104,8 @@ def release_video(
         delta,
         neighbours,
         operator,
+        colour=colour,
+        chroma=chroma,
         k=k,
         pool=pool,
         clip_norm=clip_norm,
@@ -113,7 +119,7 @@ def release_video(
         with naming(info.path):
             plan = bind(config, shape_of(info), AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_release(plan):
+        for line in explain_release(plan, curve=explain):
             console.print(f"  {line}", highlight=False)
     if explain:
         return
