@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpose.media.images import decode_image, read_bytes
 
 LINKED_FRAMES = 100_000
 """A clip of more frames is declared unlinked: its frames are not registered one by one."""
@@ -58,6 +61,17 @@ def picture_hashes(data: bytes, pixels: NDArray[Any]) -> tuple[str, ...]:
         pixels: What it decodes to.
     """
     return file_hash(data), pixel_hash(pixels)
+
+
+def read_known(path: Path) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    """A picture file as `read_image` gives it, and its digests: of what was read, whatever becomes of the file.
+
+    Raises:
+        DposeError: as `read_image`.
+    """
+    data = read_bytes(path)
+    image = decode_image(data, str(path))
+    return image, picture_hashes(data, image)
 
 
 def clip_hashes(frames: Iterable[NDArray[Any]], shape: Sequence[int]) -> tuple[str, ...]:

@@ -47,12 +47,11 @@ from dpose.privacy.odometer import (
     PureLoss,
     State,
     ZcdpLoss,
-    commit,
     composed,
-    fail,
     marks_of,
     readers,
     reserve_after,
+    settled,
     unbounded,
 )
 from dpose.privacy.rounding import upper
@@ -452,13 +451,8 @@ def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool
     with _alive(charge.id):
         reserve_after(charge, {entry.id: entry.state for entry in found.before})
         count = Count(found, linked=linked)
-        try:
+        with settled(charge.id, count.outputs):
             yield count
-        except BaseException:
-            with contextlib.suppress(DposeError):  # it is counted already; the first error is the one to tell
-                fail(charge.id)
-            raise
-        commit(charge.id, count.outputs)
 
 
 def _lock_of(name: str) -> Path:

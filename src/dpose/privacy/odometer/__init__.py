@@ -24,7 +24,9 @@ from dpose.privacy.odometer.filters import (
     what_fits,
 )
 from dpose.privacy.odometer.records import (
+    ATTACK,
     EVALUATION,
+    EXPERIMENT,
     PIXEL,
     STRENGTH,
     UNKNOWN,
@@ -59,6 +61,7 @@ from dpose.privacy.odometer.reservations import (
     readers,
     reserve_after,
     reserve_all,
+    settled,
     spent_among,
     spent_on,
     touching,
@@ -66,7 +69,9 @@ from dpose.privacy.odometer.reservations import (
 from dpose.privacy.odometer.store import Where, account_exists
 
 __all__ = [
+    "ATTACK",
     "EVALUATION",
+    "EXPERIMENT",
     "PIXEL",
     "STRENGTH",
     "UNKNOWN",
@@ -106,6 +111,7 @@ __all__ = [
     "reserve_after",
     "reserve_all",
     "set_budget",
+    "settled",
     "spent_among",
     "spent_on",
     "touching",

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 EVALUATION = "evaluation"
 """A score without noise: no epsilon, and no part of what is composed."""
+ATTACK = "attack"
+"""Attackers try what they find in pictures, released with noise from a seed and raw: nothing bounds what that tells."""
+EXPERIMENT = "experiment"
+"""A paper's table or figure made from pictures, released with noise from a seed: nothing bounds what that tells."""
+SHOWN = {ATTACK: "--public", EXPERIMENT: "--data-public"}
+"""What shows pictures as they are; and how its command is told that they need no protection."""
 
 UNKNOWN = "unknown"
 """What stands as the first weights of a charge that was written before these were recorded."""
@@ -251,7 +257,7 @@ class Charge:
 
     Attributes:
         id: 32 hexadecimal digits; a second charge of that name adds to the first.
-        what: "training", "audit", "release", "tuning" or `EVALUATION`.
+        what: "training", "audit", "release", "tuning", `EVALUATION`, `ATTACK` or `EXPERIMENT`.
         data: The data, for readers.
         folder: Where its results are.
         at: When, in ISO 8601; for readers: the order is the account's own.

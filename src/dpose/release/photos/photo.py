@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.media.identity import read_known
 from dpose.media.images import read_image
 
 KEPT = 1 << 29
@@ -26,12 +27,24 @@ class Photo:
         pixels: uint8, (H, W), grey, as seed 002 converts all its data.
         mask: bool, (H, W): where people are; None where nothing says so.
         identity: Who is shown; None where nothing says so.
+        hashes: Digests of the original (`dpose.media.identity`).
     """
 
     name: str
     pixels: NDArray[np.uint8]
     mask: NDArray[np.bool_] | None = None
     identity: int | None = None
+    hashes: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of_file(cls, name: str, path: Path, identity: int | None = None) -> Photo:
+        """A picture file, grey.
+
+        Raises:
+            DposeError: it cannot be read.
+        """
+        image, hashes = read_known(path)
+        return cls(name, grey(image), None, identity, hashes)
 
 
 @dataclass(frozen=True)
@@ -90,8 +103,8 @@ def grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
 
 
-def read_grey(path: Path) -> NDArray[np.uint8]:
-    """A picture file, grey.
+def read_matte(path: Path) -> NDArray[np.uint8]:
+    """What a picture file says of another one, grey.
 
     Raises:
         DposeError: it cannot be read.
