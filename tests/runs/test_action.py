@@ -10,7 +10,7 @@ from rich.console import Console
 
 from clips import write
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EVALUATION, budgets, charges
+from dpose.privacy.odometer import EVALUATION, State, budgets, charges
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
 from dpose.runs.budget import set_budget_of
@@ -176,8 +176,9 @@ def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tm
     held_out = f"ucf101:{films}:test"
     evaluate_run(tmp_path / "run", held_out, console=QUIET)
     trained, scored = charges()
-    assert (scored.what, scored.unit, scored.stored.marks) == (EVALUATION, "video", 2)
-    assert trained.stored.marks == 6
+    assert (scored.what, scored.unit, scored.state) == (EVALUATION, "video", State.COMMITTED)
+    for entry, count in ((trained, 6), (scored, 2)):  # a file and its frames: together, and each of them once
+        assert entry.stored.marks > 10 * count
     assert set_budget_of(f"{held_out}", 3.0, 1e-5, QUIET)
     assert budgets()[0].unit == "video"
     with pytest.raises(DposeError, match="a score without noise"):

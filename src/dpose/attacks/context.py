@@ -18,7 +18,7 @@ from dpose.attacks.identities import Identities, IdentitySpec, PersonPictures, o
 from dpose.attacks.transforms import RAW, Transform, all_transforms, epsilon_of_all
 from dpose.errors import DposeError
 from dpose.files import check_free
-from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, settled
+from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
 from dpose.privacy.rounding import upper
 from dpose.release.config import ReleaseConfig, parse_neighbours
 from dpose.runs.scored import reading_charge
@@ -234,7 +234,7 @@ def open_context(
             people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
             name = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
             reserved = charge_account(reading_charge(out, name, marks, PIXEL, ATTACK)).id
-        with settled(reserved):
+        with committing(reserved):
             yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
 
 

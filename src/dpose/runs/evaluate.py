@@ -17,7 +17,7 @@ from dpose import files
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.odometer import settled
+from dpose.privacy.odometer import committing
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
@@ -71,7 +71,7 @@ def evaluate_run(
         unit=scored.unit,
         console=console,
     )
-    with settled(reserved):
+    with committing(reserved):
         show_report(scored.report, console)
         result, count = scored.score(on_device(model))
         others = {name: scored.score(on_device(entry.load(path)))[0] for name, path in beside}

@@ -31,7 +31,7 @@ from dpose.privacy.noised_ratio import (
     noised_sums,
     ratio_of,
 )
-from dpose.privacy.odometer import settled
+from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
 from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement, Query
@@ -168,7 +168,7 @@ def evaluate_noised(
         same=scored.same,
         console=console,
     )
-    with settled(reserved):
+    with committing(reserved):
         hidden = asked.relation is Relation.ADD_REMOVE
         quiet = None if hidden else console
         units = None if hidden else len(protected.data)

@@ -16,7 +16,7 @@ from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.privacy.odometer import settled
+from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_reading
 
@@ -88,7 +88,7 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
         size = PoseConfig(preset="nano").input_size  # of no matter: files are told apart by their own content
         units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
         reserved = reserve_reading(predictions, units, name=shown_spec(spec), unit="image", console=console)
-    with settled(reserved):
+    with committing(reserved):
         if isinstance(labels, MpiiSet):
             for line in labels.notes:
                 console.print(line, highlight=False)

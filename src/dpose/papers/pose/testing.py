@@ -21,7 +21,7 @@ from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_logits
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
-from dpose.privacy.odometer import settled
+from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.evaluate import evaluate_run, record_score
 from dpose.runs.places import run_config
@@ -139,7 +139,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     if shipped and not spec.public:
         read = open_tested(data, limit, model.config.input_size)
         reserved = reserve_reading(run, read, name=shown_spec(spec), unit="image", console=QUIET)
-    with settled(reserved):
+    with committing(reserved):
         return _scores(run, model, spec, data, limit, shipped=shipped, views=views)
 
 

@@ -1,7 +1,7 @@
 """Reservations: what is counted before anything is computed, and committed when its output is complete.
 
     charge_account(Charge(...))                    # reserved; refused where a budget would be passed
-    with settled(charge.id):                       # committed at the end, or marked as failed
+    with committing(charge.id):                       # committed at the end, or marked as failed
         ...                                        # computed and written
 
 A reservation counts from the moment that `charge_account` returns, whatever becomes of it: a process that dies between
@@ -205,7 +205,7 @@ def fail(name: str, where: Where = None) -> None:
 
 
 @contextlib.contextmanager
-def settled(name: str, outputs: Iterable[str] = (), where: Where = None) -> Iterator[None]:
+def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> Iterator[None]:
     """Commit a charge at the end of the block; whatever ends it otherwise, record that the charge failed: it counts.
 
     Args:

@@ -67,18 +67,21 @@ class Photos:
     identities: tuple[int, ...] = ()
     rendered: bool = False
     _kept: dict[int, Photo] = field(default_factory=dict, repr=False, compare=False)
+    _seen: dict[int, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def load(self, index: int) -> Photo:
-        """The picture of a number.
+        """The picture of a number: every time the same.
 
         Raises:
-            DposeError: its file cannot be read.
+            DposeError: its file cannot be read, or was changed since it was read first.
         """
         if index not in self._kept:
             photo = self.read(index)
+            if self._seen.setdefault(index, photo.hashes) != photo.hashes:
+                raise DposeError("was changed while it was in use", photo.name, "run the command again")
             if sum(one.pixels.size for one in self._kept.values()) + photo.pixels.size > KEPT:
                 return photo
             self._kept[index] = photo
@@ -95,6 +98,7 @@ class Photos:
             identities=tuple(self.identities[k] for k in chosen) if self.identities else (),
             read=lambda index: self.read(chosen[index]),
             _kept={},
+            _seen={},
         )
 
 
