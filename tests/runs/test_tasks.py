@@ -10,7 +10,9 @@ import pytest
 from rich.console import Console
 
 from dpose.errors import DposeError
+from dpose.privacy.odometer import EVALUATION, State, charges
 from dpose.privacy.verify import verify_run
+from dpose.runs import evaluate
 from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
@@ -76,6 +78,30 @@ def test_a_task_from_outside_is_trained_scored_and_verified(tmp_path):
     with pytest.raises(DposeError, match="the units the run protects"):
         evaluate_run(out, "shades:600:1", console=QUIET)
     assert explain_task(config()) == "shades:600:1, explained"
+
+
+def test_a_score_is_reserved_until_it_is_kept_and_then_committed(tmp_path, monkeypatch):
+    out, seen = tmp_path / "run", []
+    train_task(config(data={"private": "shades:600:1", "watch": "held-out"}), out, QUIET)
+    # the scores while it trained, too: nobody says of them any more that they may not have been finished
+    assert {entry.what: entry.state for entry in charges()} == {
+        "training": State.COMMITTED,
+        EVALUATION: State.COMMITTED,
+    }
+
+    def recording(*args, **how):
+        seen.append(charges()[-1].state)
+        raise RuntimeError("a full disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "record_score", recording)
+        with pytest.raises(RuntimeError):
+            evaluate_run(out, "shades:80:5", console=QUIET)
+    assert seen == [State.RESERVED]
+    assert charges()[-1].state is State.FAILED
+    for _ in range(2):  # the same score again is the same number
+        evaluate_run(out, "shades:80:5", console=QUIET)
+    assert [entry.state for entry in charges()] == [State.COMMITTED] * 3
 
 
 def test_a_metric_from_outside_is_in_evaluation_report_and_comparison(tmp_path):
