@@ -128,10 +128,19 @@ def test_what_is_attacked_is_what_was_counted_whatever_becomes_of_the_files(staf
             context.identities.load([(12, 0)], lambda: None)
 
 
+def test_of_rendered_people_the_attackers_own_alone_are_made_later():
+    people = open_identities("synthetic:ward", (64, 64)).chosen(2, 1)
+    held, marks = people.read([(people.people[0], 0)], lambda: None)
+    assert len(marks) == 1
+    assert len(held.load([(held.public[0], 0)], lambda: None)) == 1
+    with pytest.raises(KeyError):
+        held.load([(held.public[0], 0), (people.people[1], 0)], lambda: None)
+
+
 def test_mistakes_cost_nothing(staff, tmp_path, capsys):
     (tmp_path / "there").mkdir()
     for asked in (
-        ["reid", "--data", f"folder:{staff}", "--out", str(tmp_path / "there")],
+        ["reid", "--data", f"folder:{staff}", "--identities", "2", "--out", str(tmp_path / "there")],
         ["reid", "--data", f"folder:{staff}", "--identities", "12"],
         ["attributes", "--data", f"folder:{staff}", "--identities", "2"],
         ["linkage", "--data", f"folder:{staff}", "--identities", "2", "--frames", "2"],

@@ -229,13 +229,24 @@ def open_context(
             task = bar.add_task(text, total=steps)
             return lambda: bar.advance(task)
 
-        reserved = ""
+        name = ""
         if config.counted:
-            people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
-            name = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
-            reserved = charge_account(reading_charge(out, name, marks, PIXEL, ATTACK)).id
-        with committing(reserved):
+            people, name = _reserved(config, people, wanted, out, note)
+        with committing(name):
             yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+
+
+def _reserved(
+    config: AttackConfig,
+    people: Identities,
+    wanted: Sequence[tuple[int, int]],
+    out: Path,
+    note: Callable[[str, int], Callable[[], None]],
+) -> tuple[Identities, str]:
+    """The people with the pictures that may be looked at, and the name of the charge that has all of these."""
+    people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
+    data = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
+    return people, charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id
 
 
 def parse_size(text: str) -> tuple[int, int]:
