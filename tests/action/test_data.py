@@ -163,7 +163,13 @@ def test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alon
     with monkeypatch.context() as patch:
         patch.setattr(video_identity, "read_frames", None)
         assert video_hashes(probe(path)) == video_hashes(probe(copy)) == first
-    for damage in ("", kept.read_text()[:-9], "x" * 64, kept.read_text().replace(first[0], first[1])):
+    for damage in (
+        "",
+        first[0],
+        kept.read_text()[:-9],
+        "x" * 64,
+        kept.read_text().replace(first[0], first[1]),
+    ):
         kept.write_text(damage)
         assert video_hashes(probe(path)) == first
     stamp = path.stat()
@@ -189,6 +195,9 @@ def test_a_video_that_is_not_whole_is_known_by_its_file(tmp_path):
     path = write(tmp_path / "a.avi", frames=30, codec="mpeg4")
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 4])
     assert VideoFile(path).hashes() == (file_digest(path),)
+    path.unlink()
+    with pytest.raises(DposeError, match="cannot be read"):
+        VideoFile(path).digest()
 
 
 def clips(*indices, split="train"):
