@@ -73,7 +73,8 @@ class GridOptions:
     show_pictures: Annotated[
         bool,
         option(
-            "Show pictures of the test data with predictions even if they are not declared public.",
+            "Show pictures of the test data with predictions even if they are not declared public; the account "
+            "counts them.",
             TRAINING,
             "--show-pictures",
         ),

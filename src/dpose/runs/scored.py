@@ -21,6 +21,8 @@ from dpose.privacy.exact import ExactEvent, LaplaceEvent
 from dpose.privacy.noised_ratio import ScoreQuery, cost_of
 from dpose.privacy.odometer import (
     EVALUATION,
+    PAGE,
+    PIXEL,
     Charge,
     Marks,
     PureLoss,
@@ -148,6 +150,25 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
     """
     marks = protect(units, console=console).identity.marks
     return charge_account(reading_charge(place, name, marks, unit)).id
+
+
+def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Console) -> str:
+    """Charge pictures that need protection and that a page is to show as they are.
+
+    Args:
+        place: Where the page goes.
+        units: Whose pictures are shown.
+        name: Of the data.
+        console: Where progress goes.
+
+    Returns:
+        The name of the charge, to be committed once the page is written.
+
+    Raises:
+        DposeError: a budget stands for some of them.
+    """
+    marks = protect(units, console=console).identity.marks
+    return charge_account(reading_charge(place, name, marks, PIXEL, PAGE)).id
 
 
 def _protected(name: str, *, noised: bool = False) -> DposeError:

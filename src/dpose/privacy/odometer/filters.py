@@ -322,7 +322,7 @@ def _admit(
         if entry.what == EVALUATION:
             fix = f"lift the budget first ({lift}); it is then listed in dpose account"
         elif entry.what in SHOWN:
-            fix = f"lift the budget first ({lift}), or say {SHOWN[entry.what]} of pictures that need no protection"
+            fix = f"lift the budget first ({lift}), or {SHOWN[entry.what]}"
         raise DposeError(f"{limit} would be passed, because nothing bounds this: {why}", budget.data, fix)
     order, _ = order_of_budget(budget.epsilon, budget.delta)
     cost = _cost([taken], budget.asked, order)
