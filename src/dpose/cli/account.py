@@ -77,9 +77,9 @@ def account() -> None:
 
     Without a command it shows: of all data, of DATA, or of one --picture.
 
-    train, tune, audit, evaluate, pixelize, release-video, obfuscate, attack, reproduce and report --show-pictures reserve
-    what they take of private pictures before they compute anything. What has no noise, or noise from a seed, has no bound:
-    a budget refuses it.
+    train, tune, audit, evaluate, pixelize, release-video, obfuscate, attack, reproduce and report --show-pictures
+    reserve what they take of private pictures before they compute anything. What has no noise, or noise from a seed,
+    has no bound: a budget refuses it.
     """
 
 

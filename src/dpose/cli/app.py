@@ -103,8 +103,9 @@ def evaluate(
 ) -> None:
     """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
 
-    Its statement lists scores on held-out private data, and the account has them: as scores without noise, which a budget
-    refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all their joints.
+    Its statement lists scores on held-out private data, and the account has them: as scores without noise, which a
+    budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all their
+    joints.
     """
     from dpose.runs.evaluate import evaluate_run
     from dpose.runs.scoring import score_file
