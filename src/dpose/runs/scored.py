@@ -177,7 +177,7 @@ def _protected(name: str, *, noised: bool = False) -> DposeError:
         if noised
         else "these are the units the run protects; their score without noise is outside any guarantee",
         name,
-        "evaluate on a held-out split",
+        "evaluate on a held-out split, which shares no picture with them and no frame of a video",
     )
 
 
