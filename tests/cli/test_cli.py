@@ -14,10 +14,13 @@ import cv2
 import numpy as np
 import pytest
 import scipy.io
+from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.pose.data import SOURCES
+from dpose.privacy.odometer import PAGE, Budget, State, charges, set_budget
+from dpose.runs.budget import identity_of_data
 from dpose.scene import identity_of, scene_seed
 from quick import drawn, fine  # noqa: F401
 from small_nano import PREAMBLE, small_nano  # noqa: F401
@@ -185,6 +188,14 @@ class TestRun:
         refused(capsys, ["report", run, "--pictures", held_out], "--show-pictures")
         assert main(["report", str(run), "--pictures", held_out, "--show-pictures"]) == 0
         assert "lspet:validation" in (run / "report.html").read_text()
+        shown = charges()[-1]
+        assert (shown.what, shown.events, shown.state) == (PAGE, (), State.COMMITTED)
+        set_budget(Budget(3.0, 1e-5, "lspet", identity_of_data(held_out, Console(quiet=True)).marks))
+        before = (run / "report.html").read_bytes()
+        refused(
+            capsys, ["report", run, "--pictures", held_out, "--show-pictures"], "leave --show-pictures out"
+        )
+        assert (run / "report.html").read_bytes() == before
 
     def test_a_config_file_and_options_over_it(self, tmp_path, capsys):
         (tmp_path / "run.yaml").write_text(

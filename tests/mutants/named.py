@@ -468,6 +468,55 @@ NAMED = (
         (Edit("Standing.cut_short", "entry.state is State.FAILED or _died(entry)", "True"),),
     ),
     Named(
+        "an attack that reserves nothing",
+        "attacks/context.py",
+        (Edit("_reserved", "charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id", "''"),),
+    ),
+    Named(
+        "an attack on pictures that are read again after they were counted",
+        "attacks/identities.py",
+        (Edit("Identities.read", "held.taken([place[pair] for pair in asked])", "load(asked, progress)"),),
+    ),
+    Named(
+        "people who teach an attacker are not counted",
+        "attacks/attack.py",
+        (Edit("ReleaseAttack.reads", "[*own, *people.first(taught, 0, config.effort.pictures)]", "own"),),
+    ),
+    Named(
+        "an experiment that is reserved once it is made",
+        "papers/reproduce.py",
+        (
+            Edit("reproduce", "committing(_reserved(experiment, request, bound, console))", "committing('')"),
+            Edit(
+                "_results",
+                "return outcomes",
+                "with committing(_reserved(experiment, request, bound, console)):\n    return outcomes",
+            ),
+        ),
+    ),
+    Named(
+        "committed before it is computed",
+        "privacy/odometer/reservations.py",
+        (Edit("committing", "(yield)", "(yield commit(name, tuple(outputs), where) if name else None)"),),
+    ),
+    Named(
+        "a video's frames are on no account",
+        "action/data/sources.py",
+        (Edit("VideoFile._hashes", "video_hashes(_probed(self.path))", "(self.digest(),)"),),
+    ),
+    Named(
+        "frames kept by their file's name",
+        "media/video_identity.py",
+        (
+            Edit(
+                "video_hashes",
+                "f\"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {digest}\"",
+                "f\"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {info.path}\"",
+            ),
+            Edit("_kept", "found[0] == digest", "True"),
+        ),
+    ),
+    Named(
         "a pure release costs what one of its stages does",
         "release/counting.py",
         (

@@ -26,8 +26,8 @@ from dpose.errors import naming
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
     from dpose.privacy.statement import PrivacyStatement
+    from dpose.release.config import ReleaseConfig
     from dpose.release.files import Job
-    from dpose.release.sifting import Sifted
 
 
 def register(app: typer.Typer) -> None:
@@ -96,8 +96,7 @@ def release_video(
     from dpose.release.api import bind, release_file, shape_of
     from dpose.release.config import SPLIT, ReleaseConfig
     from dpose.release.explain import explain_release
-    from dpose.release.files import find_videos, job_seed
-    from dpose.release.sifting import sift
+    from dpose.release.files import find_videos
 
     config = ReleaseConfig.of_grid(
         epsilon,
@@ -123,30 +122,7 @@ def release_video(
             console.print(f"  {line}", highlight=False)
     if explain:
         return
-
-    def release(job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
-        return release_file(
-            info,
-            job.target,
-            config,
-            seed=job_seed(job, 0, seed),
-            keep_sound=output.keep_audio,
-            progress=progress,
-            public=public,
-            again=again,
-            original=job.original,
-        )
-
-    jobs = sift(
-        [job for job, _ in found],
-        config,
-        seed=seed,
-        keep_sound=output.keep_audio,
-        public=public,
-        again=again,
-        console=console,
-    )
-    _write_each(jobs, found, output, release, console)
+    _write_each(release_file, config, found, output, console, seed=seed, public=public, again=again)
 
 
 def obfuscate(
@@ -163,62 +139,55 @@ def obfuscate(
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
-    from dpose.release.files import find_videos, job_seed
+    from dpose.release.files import find_videos
     from dpose.release.obfuscate import check_method, obfuscate_file
-    from dpose.release.sifting import sift
 
     check_method(method)
     console = Console()
 
-    def run(job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
-        return obfuscate_file(
-            info,
-            job.target,
-            method,
-            seed=job_seed(job, 0, seed),
-            keep_sound=output.keep_audio,
-            progress=progress,
-            public=public,
-            again=again,
-            original=job.original,
-        )
-
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
-    jobs = sift(
-        [job for job, _ in found],
-        method,
-        seed=seed,
-        keep_sound=output.keep_audio,
-        public=public,
-        again=again,
-        console=console,
-    )
-    _write_each(jobs, found, output, run, console, guaranteed=False)
+    _write_each(obfuscate_file, method, found, output, console, seed=seed, public=public, again=again)
 
 
 def _write_each(
-    sifted: Sifted,
+    write: Callable[..., PrivacyStatement],
+    what: ReleaseConfig | str,
     found: list[tuple[Job, VideoInfo]],
     output: OutputOptions,
-    run: Callable[[Job, VideoInfo, Callable[[], None]], PrivacyStatement],
     console: Console,
     *,
-    guaranteed: bool = True,
+    seed: int | None,
+    public: bool,
+    again: bool,
 ) -> None:
-    from dpose.release.files import record_names
+    from dpose.release.files import job_seed, record_names
+    from dpose.release.sifting import sift
 
+    sound, jobs = output.keep_audio, [job for job, _ in found]
+    sifted = sift(jobs, what, seed=seed, keep_sound=sound, public=public, again=again, console=console)
     say_lines(sifted.lines, console)
     if not sifted.todo:
         return
     infos = {job.place: info for job, info in found}
     names = record_names(sifted.todo, output.folder())
 
-    def each(advance: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
+    def each(progress: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
         for job in sifted.todo:
-            yield job, run(job, infos[job.place], advance)
+            statement = write(
+                infos[job.place],
+                job.target,
+                what,
+                seed=job_seed(job, 0, seed),
+                keep_sound=sound,
+                progress=progress,
+                public=public,
+                again=again,
+                original=job.original,
+            )
+            yield job, statement
 
     frames = sum(infos[job.place].frames for job in sifted.todo)
     tell_each(each, len(sifted.todo), frames, console)
-    if guaranteed:
+    if not isinstance(what, str):
         say_sum(len(sifted.todo), console)
     output.say_names(names, console)
