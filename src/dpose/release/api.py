@@ -95,6 +95,7 @@ def pixelize(
     block: int = 16,
     *,
     regions: Regions | NDArray[Any] | str | None = None,
+    restore: str = "learned",
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
@@ -115,7 +116,7 @@ def pixelize(
     is three); for a clip, m pixels of all frames together, or with "/frame" m pixels in every frame. Sensitivity:
     255 * C * m in L1 norm over the cells' sums, whatever the cells' sizes. Noise: exact discrete Laplace of scale 255 *
     C * m / epsilon on each integer sum (with `delta`: exact discrete Gaussian). Post-processing: division by the
-    cell's area, rounding, clipping, tiling. Public: size, number of channels and frames, settings, a mask given as
+    cell's area, restoration, rounding, clipping. Public: size, number of channels and frames, settings, a mask given as
     array. Seed 002, corrected; proved in docs/proofs/pixelization.md.
 
     Args:
@@ -126,6 +127,7 @@ def pixelize(
         block: Side b of a block, pixels.
         regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
             *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
+        restore: What is made of the released values, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.
         caveats: What the statement tells its reader besides.
@@ -140,7 +142,9 @@ def pixelize(
         RuntimeError: the source's key was used for a release before.
     """
     config = ReleaseConfig.of(epsilon, neighbours, block, regions=as_regions(regions), **options)
-    return release_array(image, config, seed=seed, source=source, caveats=caveats, public=public, again=again)
+    return release_array(
+        image, config.restored(restore), seed=seed, source=source, caveats=caveats, public=public, again=again
+    )
 
 
 def release_array(
@@ -231,6 +235,7 @@ def release_video(
     neighbours: str | int | None = None,
     operator: str = "block",
     *,
+    restore: str = "learned",
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
@@ -255,6 +260,7 @@ def release_video(
         neighbours: What is hidden; by default pixels:16.
         operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
             of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
+        restore: What is made of released cells, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
@@ -273,7 +279,7 @@ def release_video(
         DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
-    config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options)
+    config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options).restored(restore)
     return release_file(
         probe(path),
         Path(out),

@@ -32,6 +32,7 @@ from dpose.errors import DposeError
 from dpose.privacy.statement import Neighbours
 from dpose.release.grid import Shape, largest_fill
 from dpose.release.kernels import block_sums, paint_blocks
+from dpose.release.planes import Observed
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -155,6 +156,16 @@ class GridOperator(ABC):
         Every pixel takes the mean of the cell that it lies in: exact for sums over a partition.
         """
         return np.asarray(self.adjoint(level / self._weights, 1), np.float32)
+
+    def observed(self, values: Values, frames: int, sigma: float) -> Observed | None:
+        """Values of a group as cells' means and their noise, for `restoration`; None where they are no cells.
+
+        Args:
+            values: With noise.
+            frames: Of the group.
+            sigma: The noise's standard deviation on `values`.
+        """
+        return None
 
     def noise(self, sigma: float) -> float:
         """Gray levels that noise of `sigma` on each value puts on a pixel of `picture`, root mean square.

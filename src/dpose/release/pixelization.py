@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from dpose.release.grid import Shape
 from dpose.release.mechanism import TYPES, NoiseStage, Plan, Released, too_small
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.restoration import PAINTED, restored_clip
 from dpose.release.wiener import Noisy, shrunk
 from dpose.tensors import is_tensor
 
@@ -146,22 +147,25 @@ class PixelizationPlan(Plan):
         def stream(stage: NoiseStage) -> Stream:
             return source.stream(Purpose.RELEASE, frame, stage.name)
 
-        first = self.stages[0]
+        first, restoration = self.stages[0], self.config.restoration
         if self.mask is not None:
             regions = self._regions(self.mask)
             noisy = first.noised(_exact_sums(regions, picture), stream(first))
             whole, parts = noisy[: regions.simple], noisy[regions.simple :]
             simple = _levels(whole, regions.areas[: regions.simple], regions.peak)
-            return _joined(regions, simple, shrunk(regions, Noisy(parts, first.variance)))
+            shown = _joined(regions, simple, shrunk(regions, Noisy(parts, first.variance)))
+            return replace(shown, variance=first.variance, restoration=restoration)
         noisy = first.noised(_exact_sums(self.blocks, picture), stream(first))
-        coarse = Released(self.blocks, _levels(noisy, self.blocks.areas, self.blocks.peak))
+        levels = _levels(noisy, self.blocks.areas, self.blocks.peak)
+        coarse = Released(self.blocks, levels, first.variance, restoration)
         if not isinstance(self.config.regions, PrivateRegions):
             return coarse
         mask = self.config.regions.blocks(coarse.values, self.blocks)
         regions, second, divided = self._regions(mask), self.stages[1], mask.reshape(-1)
         parts = second.noised(_exact_sums(regions, picture)[regions.simple :], stream(second))
         fine = shrunk(regions, Noisy(parts, second.variance), Noisy(noisy[divided], first.variance))
-        return _joined(regions, coarse.values[~divided], fine)
+        shown = _joined(regions, coarse.values[~divided], fine)
+        return replace(shown, variance=second.variance, restoration=restoration)
 
     def run(
         self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
@@ -201,19 +205,28 @@ def released_frames(
 ) -> Iterator[NDArray[np.uint8]]:
     """Released frames in order, `workers` of them in work at a time. Memory does not grow with the clip.
 
-    Each frame has a key of its own: the next 32 bytes of one stream of `source`, drawn in the order of the frames.
+    A restoration sees each frame with the one before and the one after. Each frame has a key of its own: the next 32
+    bytes of one stream of `source`, drawn in the order of the frames.
 
     Raises:
         DposeError: there are more frames than the plan was made for.
     """
+    restoration, released = plan.config.restoration, _frames(frames, plan, source, workers)
+    if restoration == PAINTED:
+        return (one.picture() for one in released)
+    return restored_clip((one.observed() for one in released), restoration.apply)
+
+
+def _frames(
+    frames: Iterable[NDArray[np.uint8]], plan: PixelizationPlan | PaperPlan, source: NoiseSource, workers: int
+) -> Iterator[Released]:
     keys = source.stream(Purpose.RELEASE, 0, b"frames")
 
-    def work(number: int, frame: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
-        shown: NDArray[np.uint8] = plan.release(frame, AesNoise(key), number).picture()
-        return shown
+    def work(number: int, frame: NDArray[np.uint8], key: Key) -> Released:
+        return plan.release(frame, AesNoise(key), number)
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        waiting: deque[Future[NDArray[np.uint8]]] = deque()
+        waiting: deque[Future[Released]] = deque()
         try:
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:

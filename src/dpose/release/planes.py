@@ -50,6 +50,8 @@ class Observed:
         height: Pixels.
         width: Pixels.
         peak: The largest value, 255 or 65535.
+        even: Whether the cells divide the frame evenly instead, their sides differing by at most one pixel; `block`
+            is then the largest side.
 
     Raises:
         ValueError: the planes do not cover these sizes.
@@ -60,12 +62,14 @@ class Observed:
     height: int
     width: int
     peak: int = 255
+    even: bool = False
 
     def __post_init__(self) -> None:
         if len(self.planes) != CHANNELS.get(self.colour):
             raise ValueError(f"{len(self.planes)} planes of {self.colour}")
         for plane in self.planes:
-            if plane.levels.shape != (-(-self.height // plane.block), -(-self.width // plane.block)):
+            cells = (-(-self.height // plane.block), -(-self.width // plane.block))
+            if not self.even and plane.levels.shape != cells:
                 raise ValueError(
                     f"{plane.levels.shape} cells of {plane.block} for {self.height} x {self.width}"
                 )

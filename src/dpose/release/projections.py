@@ -41,6 +41,7 @@ from dpose.release.operators import (
     check_grid,
     register_operator,
 )
+from dpose.release.planes import Observed, Plane
 
 PEAK = 255
 MIDDLE = PEAK / 2
@@ -134,6 +135,15 @@ class BlockMeans(GridOperator):
     def level(self, values: Values, frames: int) -> Values:
         """Means of the cells."""
         return np.asarray(values / self._volumes(frames))
+
+    def observed(self, values: Values, frames: int, sigma: float) -> Observed:
+        """As `GridOperator.observed` says."""
+        shape, volumes = self.shape, self.areas * frames
+        levels = values.reshape(self.rows, self.columns, shape.channels) / volumes[:, :, None]
+        noise, side = (sigma / volumes).astype(np.float32), -(-shape.height // self.rows)
+        planes = tuple(Plane(levels[:, :, k].astype(np.float32), noise, side) for k in range(shape.channels))
+        colour = "rgb" if shape.channels == 3 else "grey"
+        return Observed(planes, colour, shape.height, shape.width, shape.peak, even=True)
 
     def picture(self, level: Values) -> NDArray[np.float32]:
         """The cells' means, enlarged by cubic interpolation. Post-processing."""

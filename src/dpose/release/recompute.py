@@ -25,6 +25,7 @@ from dpose.release.linear import LinearPlan, together_of
 from dpose.release.operators import ONE_FRAME, OPERATORS, Mask, make_operator
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.restoration import Restoration
 from dpose.release.statements import PROJECTION, release_statement
 
 RULES = (
@@ -127,7 +128,7 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
     config = ReleaseConfig(
         *_budget(statement), CELLS, block=block, subdivide=n, regions=_regions(record, where)
     )
-    return PixelizationPlan.of(config, shape)
+    return PixelizationPlan.of(replace(config, restoration=Restoration.recorded(record)), shape)
 
 
 def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPlan:
@@ -141,6 +142,7 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
     if together != 1 and together != together_of(shape.frames, groups):
         raise ValueError("another number of groups is clipped together")
     config = ReleaseConfig(*_budget(statement), name, clip_norm=norm, clip_segment=together != 1)
+    config = replace(config, restoration=Restoration.recorded(record))
     return LinearPlan.around(make_operator(name, shape, rows, columns, groups, choice), config, choice)
 
 
