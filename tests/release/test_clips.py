@@ -495,6 +495,7 @@ class TestWhatIsPassedOn:
         release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
         rest = {"seed": None, "keep_sound": False, "progress": None, "public": True, "again": False}
         wanted = ReleaseConfig.of_grid("1/3", "1e-5", **{n: v for n, v in more.items() if n not in rest})
+        wanted = wanted.restored("learned")
         rest |= {name: value for name, value in more.items() if name in rest}
         assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
 

@@ -23,7 +23,7 @@ from dpose.release import archive, embed, follows
 from dpose.release.archive import pack_archive
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
-from dpose.release.files import find_jobs, restore
+from dpose.release.files import find_jobs, restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.recompute import recorded_plan
@@ -137,7 +137,7 @@ class TestExchangedPictures:
     def test_random_numbers_under_a_genuine_statement(self, tmp_path, shape, regions):
         picture = GREY if shape == "grey" else COLOUR
         more = {} if regions is None else {"subdivide": 4, "regions": regions}
-        made = pixelize(picture, 2, 4, 16, **more)
+        made = pixelize(picture, 2, 4, 16, restore="none", **more)
         verify_release(bare(tmp_path, "a.png", made.picture, made.statement))
         refused(bare(tmp_path, "a.png", picture, made.statement), "no picture of cells")
 
@@ -319,7 +319,7 @@ class TestSeal:
         (tmp_path / "in.png").write_bytes(encode_image(COLOUR, ".png"))
         jobs = find_jobs([str(tmp_path / "in.png")], tmp_path / "out")
         list(release_all(jobs, ReleaseConfig.of(2, 4, 16)))
-        restore(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
+        restore_file(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
         seals = {read_stamp(p.read_bytes(), "a")[0].seal for p in (jobs[0].target, tmp_path / "b.jpg")}
         seals.add(verify_release(tmp_path / "out" / "000001.npz")[0].seal)
         assert len(seals) == 1
@@ -361,7 +361,7 @@ class TestOlder:
         )
         _, line = verify_release(tmp_path / "a.npz")
         assert "no seal" in line
-        restore(tmp_path / "a.npz", tmp_path / "a.png")
+        restore_file(tmp_path / "a.npz", tmp_path / "a.png")
         _, line = verify_release(tmp_path / "a.png")
         assert "no seal" in line
 

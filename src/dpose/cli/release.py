@@ -155,9 +155,9 @@ def restore_archive(
     ] = None,
 ) -> None:
     """Write the picture that an archive holds, with its statement; or restore it another way, at no cost."""
-    from dpose.release.files import restore as restored
+    from dpose.release.files import restore_file
 
-    how = restored(archive, out, restore).release.get("restoration", "cells painted")
+    how = restore_file(archive, out, restore).release.get("restoration", "cells painted")
     Console().print(f"Restored into {out} ({how})", highlight=False, soft_wrap=True)
 
 

@@ -354,7 +354,7 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
         return bind(config, picture_shape(pixels)), None
 
 
-def restore(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:
+def restore_file(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:
     """Write the picture that an archive holds, with its statement. Costs nothing: the archive is public.
 
     Args:

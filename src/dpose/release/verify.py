@@ -200,10 +200,8 @@ def _look_beside(found: OpenedRelease) -> None:
         except DposeError:
             found.unchecked.append(f"the archive beside it, which cannot be read ({beside.name})")
             return
-        if _but_restored(found.statement) == _but_restored(other) and found.sums in (
-            "",
-            sums_digest(released),
-        ):
+        same = found.statement.seal == other.seal or found.sums == sums_digest(released)
+        if same and _but_restored(found.statement) == _but_restored(other):
             found.released = replace(released, restoration=Restoration.recorded(found.statement.release))
             return
         found.unchecked.append(f"the archive beside it, which is another release's ({beside.name})")

@@ -32,7 +32,7 @@ TILE, HALO = 512, 72
 _held = threading.local()
 
 
-def weights_digest() -> str:
+def restoration_digest() -> str:
     """SHA-256 of the weights, in hexadecimal.
 
     Raises:
@@ -112,5 +112,5 @@ def _network() -> cv2.dnn.Net:
 
 @cache
 def _content() -> bytes:
-    weights_digest()
+    restoration_digest()
     return lzma.decompress(WEIGHTS.read_bytes())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.release.planes import Observed
 from dpose.release.restoration.grid import TO_RGB, Singles, enlarged
-from dpose.release.restoration.learned import by_network, weights_digest
+from dpose.release.restoration.learned import by_network, restoration_digest
 from dpose.release.restoration.variation import by_variation
 
 METHODS = ("learned", "tv", "none")
@@ -48,7 +48,7 @@ class Restoration:
         if method != "learned":
             return cls(method)
         try:
-            return cls(method, weights_digest())
+            return cls(method, restoration_digest())
         except DposeError as error:
             return cls("tv", note=f"restored by total variation: {error.what}")
 
@@ -78,7 +78,7 @@ class Restoration:
         Raises:
             DposeError: they are missing, altered or others.
         """
-        if self.weights and weights_digest() != self.weights:
+        if self.weights and restoration_digest() != self.weights:
             raise DposeError("it was restored by weights that are not here", fix="use the dpose that made it")
 
     def apply(
