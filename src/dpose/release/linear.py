@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -329,11 +330,12 @@ class LinearPlan(Plan):
                 yield as_levels(show(shown))
                 frame += 1
 
-    @property
+    @cached_property
     def restoration(self) -> Restoration:
         """The config's, for a clip's cells; other values are restored by their operator alone."""
-        cells = not self.shape.still and type(self.operator).observed is not GridOperator.observed
-        return self.config.restoration if cells else PAINTED
+        if self.shape.still or self.operator.observed(np.zeros(self.operator.outputs), 1, 1.0) is None:
+            return PAINTED
+        return self.config.restoration
 
     def _levels(self, released: Iterable[Values]) -> Iterator[Values]:
         """Of every group: what `GridOperator.level` gives, or restored frames in gray levels."""
@@ -341,7 +343,8 @@ class LinearPlan(Plan):
         if self.restoration == PAINTED:
             return (self.operator.level(values, frames) for values, frames in groups)
         seen = (self.operator.observed(values, frames, self.sigma) for values, frames in groups)
-        return restored_clip((one for one in seen if one is not None), self.restoration.levels)
+        shown = restored_clip((one for one in seen if one is not None), self.restoration.levels)
+        return (one.repeat(self.shape.channels // one.shape[2], axis=2) for one in shown)
 
     def length(self, group: int) -> int:
         """Frames of a group."""
