@@ -11,6 +11,8 @@ from rich.console import Console
 from dpose.cli.options import unfolded
 from dpose.cli.release_options import (
     Again,
+    Chroma,
+    Colours,
     Explain,
     OutputOptions,
     Public,
@@ -62,6 +64,8 @@ def release_video(
             help="block: means of cells in space and time. low-pass: cosines. random: a random projection."
         ),
     ] = "block",
+    colour: Colours = None,
+    chroma: Chroma = None,
     k: Annotated[
         int | None,
         typer.Option(help="The most values kept of a group of frames. Default: what the noise allows."),
@@ -102,6 +106,8 @@ def release_video(
         delta,
         neighbours,
         operator,
+        colour=colour,
+        chroma=chroma,
         k=k,
         pool=pool,
         clip_norm=clip_norm,

@@ -11,6 +11,8 @@ from rich.console import Console
 from dpose.cli.options import unfolded
 from dpose.cli.release_options import (
     Again,
+    Chroma,
+    Colours,
     Explain,
     OutputOptions,
     Public,
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
-    app.command(
-        epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --block 16 --out released/"
-    )(unfolded(pixelize))
+    app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
+        unfolded(pixelize)
+    )
     app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
 
 
@@ -50,8 +52,13 @@ def pixelize(
         ),
     ] = "pixels:16",
     block: Annotated[
-        int, typer.Option(help="Side of a block, pixels. Larger blocks suffer less from noise.")
-    ] = 16,
+        str,
+        typer.Option(
+            help="Side of a block, pixels, or auto: chosen by budget, size and colour, never by the picture."
+        ),
+    ] = "auto",
+    colour: Colours = None,
+    chroma: Chroma = None,
     delta: Annotated[
         str, typer.Option(help="0: Laplace noise and pure differential privacy. Above 0: Gaussian noise.")
     ] = "0",
@@ -100,11 +107,13 @@ def pixelize(
     config = ReleaseConfig.of(
         epsilon,
         neighbours,
-        block,
+        _block(block),
         delta,
         subdivide,
         _regions(regions, quantile, threshold, segmenter, stage_one),
         paper,
+        colour,
+        chroma,
     ).restored(restore)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
@@ -174,6 +183,15 @@ def verified(path: Path, console: Console) -> bool:
         _, line = verify_release(file)
         console.print(line, highlight=False)
     return bool(files)
+
+
+def _block(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise DposeError(f"must be auto or a whole number of pixels, not {text!r}", "block") from None
 
 
 def _regions(

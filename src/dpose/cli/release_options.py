@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from dpose.privacy.statement import PrivacyStatement
     from dpose.release.files import Job
 
+Colours = Annotated[
+    str | None,
+    typer.Option(
+        help="ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc for "
+        "what has colours."
+    ),
+]
+Chroma = Annotated[
+    int | None,
+    typer.Option(help="1, 2 or 4: how many times as wide chroma's cells are. Default: chosen."),
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
 Public = Annotated[
     bool,

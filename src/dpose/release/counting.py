@@ -58,7 +58,7 @@ from dpose.privacy.odometer import (
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
-from dpose.release.pixelization import PixelizationPlan, blocks_of
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.statements import AnyPlan
 from dpose.tensors import is_tensor
 
@@ -207,10 +207,9 @@ def pixel_cost(plan: PixelizationPlan | LinearPlan, pixels: int) -> Fraction:
     """
     if isinstance(plan, PixelizationPlan):
         near = Neighbours(Relation.REPLACE, pixels, "picture" if plan.shape.still else "clip")
-        parts = blocks_of(plan.shape, plan.config.block // plan.config.subdivide)
         total = Fraction(0)
         for stage in plan.stages:
-            bound = (parts if stage.name == b"fine" else plan.blocks).sensitivity(near)
+            bound = plan.sensitivity(stage.name, near)
             if isinstance(stage.event, LaplaceEvent):
                 total += bound.in_l1() / stage.event.scale
             else:

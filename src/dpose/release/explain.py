@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.release.choosing import cell_choices, curve_lines, grid_choices
+from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import ONE_FRAME, OPERATORS
 from dpose.release.pixelization import PixelizationPlan
@@ -42,6 +45,8 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     config, blocks = plan.config, plan.blocks
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
     colour = "grey" if blocks.channels == 1 else "colour"
+    if plan.colour.times:
+        colour = "luma alone" if plan.colour.name == "grey" else "luma and chroma"
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
     each = " in every frame" if config.scope == "frame" and plan.frames else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
@@ -50,11 +55,15 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         f"epsilon {exact_text(config.epsilon)}{delta} for any {config.pixels:,} pixels{each}",
     ]
     for stage in plan.stages:
-        side = config.block if stage.name == b"coarse" else config.block // config.subdivide
-        lines.append(_noise_line(stage.event, side, blocks.peak, _stage_name(plan, stage.name)))
+        side = config.side if stage.name == b"coarse" else config.part
+        lines.append(_noise_line(stage.event, side, blocks.peak, _stage_name(plan, stage.name), plan.colour))
         if plan.mask is not None and config.subdivide > 1:
-            side = config.block // config.subdivide
-            lines.append(_noise_line(stage.event, side, blocks.peak, f"in complex regions ({side} x {side})"))
+            side = config.part
+            name = f"in complex regions ({side} x {side})"
+            lines.append(_noise_line(stage.event, side, blocks.peak, name, plan.colour))
+    if plan.colour.chroma:
+        wide = plan.layers.coarse.block
+        lines.append(f"chroma: blocks of {wide} x {wide}, with the same noise, at no further cost")
     face, size = face_in(blocks.height, blocks.width)
     thing = "a face" if face == FACE * FACE else "an object"
     whole = blocks.height * blocks.width
@@ -65,6 +74,9 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
         lines.append(f"epsilon for {thing} seen for {length}: {upper(plan.object_epsilon(face, minute))}")
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
+    if config.chosen:
+        choices = cell_choices(replace(config, block=None, chroma=None), plan.shape)
+        lines += curve_lines(choices, (config.side, config.chroma or 1, 1))
     return lines
 
 
@@ -93,6 +105,12 @@ def _operator_lines(plan: LinearPlan) -> list[str]:
         lines.append(
             "WARNING: this will be mostly noise. A larger epsilon, fewer pixels m, a smaller k or a larger pool help"
         )
+    grid = (operator.rows, operator.columns, operator.groups)
+    choices = grid_choices(replace(config, k=None, pool=None, chroma=None), shape)
+    if taken := next(
+        (c for c in choices if c.grid == grid and c.factor == (config.chroma or c.factor)), None
+    ):
+        lines += curve_lines(choices, (taken.block, taken.factor, taken.frames))
     return [*lines, *object_lines(plan)]
 
 
@@ -101,25 +119,26 @@ def noise_psnr(noise: float) -> float:
     return 20 * math.log10(PEAK / noise)
 
 
-def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name: str) -> str:
+def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name: str, colour: Colour) -> str:
     if isinstance(event, LaplaceEvent):
         spread = math.sqrt(2) * float(event.scale)
         law = f"discrete Laplace of scale {exact_text(event.scale)}"
     else:
         spread = math.sqrt(event.variance)
         law = f"discrete Gaussian of sigma {lower(spread, 6)}"
-    levels = spread / side**2
+    levels = spread / (side**2 * colour.scales[0])
+    mean = "average luma" if colour.times else "average"
     lost = "; little but noise is left" if levels > peak / 4 else ""
-    return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's average{lost}"
+    return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's {mean}{lost}"
 
 
 def _stage_name(plan: PixelizationPlan, name: bytes) -> str:
     config = plan.config
     if not isinstance(config.regions, PrivateRegions):
-        return f"in blocks of {config.block} x {config.block}"
+        return f"in blocks of {config.side} x {config.side}"
     if name == b"coarse":
-        return f"of stage one, all blocks of {config.block} x {config.block}"
-    side = config.block // config.subdivide
+        return f"of stage one, all blocks of {config.side} x {config.side}"
+    side = config.part
     return f"of stage two, complex parts of {side} x {side}"
 
 

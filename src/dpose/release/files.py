@@ -31,10 +31,11 @@ from dpose.release.counting import (
 )
 from dpose.release.embed import encoded, read_sidecar, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.grid import Shape
-from dpose.release.mechanism import Released
+from dpose.release.linear import ReleasedValues
 from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.once import spend
 from dpose.release.places import find_output
+from dpose.release.released import Shown
 from dpose.release.restoration import RECORD, Restoration
 from dpose.release.statements import DECODED, AnyPlan, release_statement
 from dpose.release.verify import PICTURES
@@ -200,7 +201,7 @@ def release_picture(
             return carried(there)
         with reserved_release(charge, again=again) as count:
             _, (released,) = noised(plan, pixels, [pixels], noise)
-            assert isinstance(released, Released)
+            assert not isinstance(released, ReleasedValues)
             caveats = (DECODED,) if lossy else ()
             statement = count.told(release_statement(plan, seeded=seeded, caveats=caveats))
             _write(job, released, statement)
@@ -232,7 +233,7 @@ def carried(path: Path) -> PrivacyStatement:
     return read_stamp(path.read_bytes(), str(path))[0]
 
 
-def _write(job: Job, released: Released, statement: PrivacyStatement) -> None:
+def _write(job: Job, released: Shown, statement: PrivacyStatement) -> None:
     archive = pack_archive(released, statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":

@@ -68,7 +68,7 @@ class NoiseStage:
 
 @dataclass(frozen=True)
 class Released:
-    """One released picture: public from here on.
+    """One released picture as whole gray levels: a published algorithm's, or one of an archive without sums.
 
     Attributes:
         cells: The partition.

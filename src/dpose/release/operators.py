@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.privacy.statement import Neighbours
-from dpose.release.grid import Shape, largest_fill
+from dpose.release.grid import Shape, largest_fill, products
 from dpose.release.kernels import block_sums, paint_blocks
 from dpose.release.planes import Observed
 from dpose.tensors import is_tensor
@@ -205,18 +205,22 @@ class OperatorEntry:
         make: Makes it.
         about: What it keeps, in words.
         drawn: Whether it follows from public text that is drawn anew for every release.
+        colours: Whether luma and chroma may have grids of their own (`colour_planes`); if not, values are taken alike.
     """
 
     make: MakeOperator
     about: str
     drawn: bool = False
+    colours: bool = False
 
 
 OPERATORS: dict[str, OperatorEntry] = {}
 """Operators by the name that `ReleaseConfig.operator` and the statement have for them."""
 
 
-def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool = False) -> None:
+def register_operator(
+    name: str, make: MakeOperator, about: str, *, drawn: bool = False, colours: bool = False
+) -> None:
     """Put an operator into `OPERATORS`: from then on it is released, told, and verified by this name.
 
     Args:
@@ -224,13 +228,14 @@ def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool 
         make: As `MakeOperator` says.
         about: What it keeps, in words.
         drawn: Whether it follows from public text that is drawn anew for every release.
+        colours: Whether `colour_planes` knows how much it changes where luma and chroma are apart.
 
     Raises:
         ValueError: the name is taken.
     """
     if name in OPERATORS:
         raise ValueError(f"there is an operator {name!r} already")
-    OPERATORS[name] = OperatorEntry(make, about, drawn)
+    OPERATORS[name] = OperatorEntry(make, about, drawn, colours)
 
 
 def make_operator(
@@ -327,12 +332,12 @@ class BlockSums:
         """Each pixel takes its cell's value.
 
         Args:
-            values: (rows * columns, C).
+            values: (rows * columns, C), for any C.
 
         Returns:
             (H, W, C), of the values' type, on their device.
         """
-        grid = values.reshape(self.rows, self.columns, self.channels)
+        grid = values.reshape(self.rows, self.columns, -1)
         if is_tensor(grid):
             tall = grid.repeat_interleave(self.block, 0)[: self.height]
             return tall.repeat_interleave(self.block, 1)[:, : self.width].contiguous()
@@ -348,7 +353,8 @@ class BlockSums:
         worst neighbour fills the largest cells first: C * peak^2 * (m_1^2 + m_2^2 + ...), m_i pixels in the i-th
         largest cell.
         """
-        return _fill(Counter(self.areas.tolist()), neighbours, self.channels, self.peak)
+        rows, columns = (Counter(_sides(length, self.block).tolist()) for length in (self.height, self.width))
+        return _fill(products(rows, columns), neighbours, self.channels, self.peak)
 
 
 @dataclass(frozen=True)
@@ -430,6 +436,17 @@ class RegionSums:
             return torch.cat([coarse[where.reshape(-1)], fine[parts]])
         return np.concatenate([coarse[~self.mask.reshape(-1)], fine[self._complex]])
 
+    def places(self) -> NDArray[np.int64]:
+        """Which cell each part of a block lies in, by its place in `apply`'s order: (all parts,), row after row."""
+        n, simple = self.subdivide, self.simple
+        blocks = np.zeros(self.mask.shape, np.int64)
+        blocks[~self.mask] = np.arange(simple)
+        source: NDArray[np.int64] = (
+            blocks.repeat(n, 0).repeat(n, 1)[: self.fine.rows, : self.fine.columns].reshape(-1)
+        )
+        source[self._complex] = simple + np.arange(int(self._complex.sum()))
+        return source
+
     def adjoint(self, values: Picture) -> Picture:
         """Each pixel takes its cell's value.
 
@@ -439,12 +456,7 @@ class RegionSums:
         Returns:
             (H, W, C), of the values' type, on their device.
         """
-        # which value each part shows: its own, or that of the block it lies in
-        n, simple = self.subdivide, self.simple
-        blocks = np.zeros(self.mask.shape, np.int64)
-        blocks[~self.mask] = np.arange(simple)
-        source = blocks.repeat(n, 0).repeat(n, 1)[: self.fine.rows, : self.fine.columns].reshape(-1)
-        source[self._complex] = simple + np.arange(int(self._complex.sum()))
+        source = self.places()
         if is_tensor(values):
             import torch
 

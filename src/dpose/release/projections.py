@@ -203,6 +203,8 @@ class Separable(GridOperator):
         across: (columns, W), orthonormal rows.
         groups: Of frames.
         signs: +1 or -1 for every value of a frame, int8 (H, W, C), or None for +1 everywhere.
+        middle: Taken off each value of a frame.
+        reach: The most that a value then differs from 0.
     """
 
     shape: Shape
@@ -210,6 +212,8 @@ class Separable(GridOperator):
     across: NDArray[np.float64]
     groups: int
     signs: NDArray[np.int8] | None = None
+    middle: float = MIDDLE
+    reach: float = MIDDLE
 
     def __post_init__(self) -> None:
         check_grid(self.shape, self.rows, self.columns, self.groups)
@@ -256,7 +260,7 @@ class Separable(GridOperator):
         """
         height, width, channels = _checked(self.shape, total).shape
         centred = total.astype(np.float64)
-        centred -= MIDDLE * frames
+        centred -= self.middle * frames
         if self.signs is not None:
             centred *= self.signs
         tall = (self.down @ centred.reshape(height, width * channels)).reshape(self.rows, width, channels)
@@ -273,7 +277,7 @@ class Separable(GridOperator):
 
     def picture(self, level: Values) -> NDArray[np.float32]:
         """The adjoint, with the grey put back. Post-processing, in 32 bits."""
-        return self._spread(level.astype(np.float32)) + np.float32(MIDDLE)
+        return self._spread(level.astype(np.float32)) + np.float32(self.middle)
 
     def _spread(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         shape = self.shape
@@ -294,18 +298,26 @@ class Separable(GridOperator):
         a change of one frame by sqrt(t), and adds up to sqrt(t) times a change of all of them. Pixels spread over
         groups do no more than pixels in one.
         """
+        change = self.shape.channels * self.change(neighbours, self.column_norm)
+        return Sensitivity(None, rounded_up(PEAK**2 * change))
+
+    def change(self, neighbours: Neighbours, column_norm: float) -> float:
+        """The most that one value a pixel changes all that it gives, squared, where it changes by at most 1.
+
+        Args:
+            neighbours: As for `sensitivity`.
+            column_norm: What a pixel of one frame gives at most.
+        """
         scope, m, shape = neighbours.scope, neighbours.m, self.shape
         if scope == "clip":
             # a pixel of a shorter group weighs more
             total = min(m, shape.frames * shape.pixels)
-            change = _sparse(total, self.column_norm / math.sqrt(min(self._times)))
-        elif scope == "frame":
-            change = shape.frames * _sparse(min(m, shape.pixels), self.column_norm)
-        elif scope == ONE_FRAME:
-            change = _sparse(min(m, shape.pixels), self.column_norm) / min(self._times)
-        else:
-            raise ValueError(f"no neighbours of a clip: {neighbours}")
-        return Sensitivity(None, rounded_up(PEAK**2 * shape.channels * change))
+            return _sparse(total, column_norm / math.sqrt(min(self._times)))
+        if scope == "frame":
+            return shape.frames * _sparse(min(m, shape.pixels), column_norm)
+        if scope == ONE_FRAME:
+            return _sparse(min(m, shape.pixels), column_norm) / min(self._times)
+        raise ValueError(f"no neighbours of a clip: {neighbours}")
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""
@@ -316,8 +328,8 @@ class Separable(GridOperator):
     def blur(self, frames: int) -> float:
         """Rounding in two products of matrices, for any order of summation, from above."""
         terms = self.shape.height + self.shape.width + 8
-        reach = np.abs(self.down).sum(1).max() * np.abs(self.across).sum(1).max()
-        return float(terms * np.finfo(np.float64).eps * reach * MIDDLE * math.sqrt(frames))
+        sums = np.abs(self.down).sum(1).max() * np.abs(self.across).sum(1).max()
+        return float(terms * np.finfo(np.float64).eps * sums * self.reach * math.sqrt(frames))
 
 
 def low_pass(shape: Shape, rows: int, columns: int, groups: int, _: str = "") -> Separable:
@@ -379,7 +391,9 @@ def _checked(shape: Shape, total: Values) -> Values:
 
 
 register_operator(
-    "block", lambda shape, *grid: BlockMeans(shape, *grid[:3]), "block means, enlarged smoothly"
+    "block", lambda shape, *grid: BlockMeans(shape, *grid[:3]), "block means, enlarged smoothly", colours=True
 )
-register_operator("low-pass", low_pass, "the lowest frequencies")
-register_operator("random", random_projection, "random signs, then random frequencies", drawn=True)
+register_operator("low-pass", low_pass, "the lowest frequencies", colours=True)
+register_operator(
+    "random", random_projection, "random signs, then random frequencies", drawn=True, colours=True
+)

@@ -19,11 +19,14 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
+from dpose.release.colour import Colour
+from dpose.release.colour_planes import make_planes
 from dpose.release.config import CELLS, Regions, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
-from dpose.release.operators import ONE_FRAME, OPERATORS, Mask, make_operator
+from dpose.release.operators import ONE_FRAME, OPERATORS, Mask
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.planes import CHANNELS
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.restoration import Restoration
 from dpose.release.statements import PROJECTION, release_statement
@@ -125,10 +128,32 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
         raise ValueError("out of range")
     if "complex" in record and not any(re.fullmatch(rule, record["complex"]) for rule in RULES):
         raise DposeError(f"its statement has an unknown rule for regions {record['complex']!r}", where)
+    colour = _colour(record, shape)
     config = ReleaseConfig(
-        *_budget(statement), CELLS, block=block, subdivide=n, regions=_regions(record, where)
+        *_budget(statement),
+        CELLS,
+        block=block,
+        subdivide=n,
+        regions=_regions(record, where),
+        colour=colour.name,
+        chroma=_factor(record, colour),
+        chosen="chosen" in record,
     )
-    return PixelizationPlan.of(replace(config, restoration=Restoration.recorded(record)), shape)
+    config = replace(config, restoration=Restoration.recorded(record))
+    return PixelizationPlan.of(config, shape, colour)
+
+
+def _colour(record: Mapping[str, str], shape: Shape) -> Colour:
+    """The recorded combinations; their numbers are taken from the record, so that other ones can be verified too."""
+    if "colour" not in record:
+        return Colour.of("rgb", shape.channels, gaussian=False)
+    if shape.channels != CHANNELS["rgb"]:
+        raise ValueError("colours of a grey picture")
+    return Colour.recorded(record["colour"], record["combinations"])
+
+
+def _factor(record: Mapping[str, str], colour: Colour) -> int | None:
+    return whole_numbers(r"cells (\d) times as wide", record["chroma"])[0] if colour.chroma else None
 
 
 def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPlan:
@@ -141,9 +166,21 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
     together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
     if together != 1 and together != together_of(shape.frames, groups):
         raise ValueError("another number of groups is clipped together")
-    config = ReleaseConfig(*_budget(statement), name, clip_norm=norm, clip_segment=together != 1)
-    config = replace(config, restoration=Restoration.recorded(record))
-    return LinearPlan.around(make_operator(name, shape, rows, columns, groups, choice), config, choice)
+    colour = _colour(record, shape)
+    factor = _factor(record, colour)
+    if colour.times and not OPERATORS[name].colours:
+        raise ValueError("colours of values that are taken alike")
+    config = ReleaseConfig(
+        *_budget(statement),
+        name,
+        colour=colour.name,
+        chroma=factor,
+        clip_norm=norm,
+        clip_segment=together != 1,
+        restoration=Restoration.recorded(record),
+    )
+    grid = (rows, columns, groups)
+    return LinearPlan.around(make_planes(name, shape, grid, colour, factor or 1, choice), config, choice)
 
 
 def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> PrivacyStatement:

@@ -9,6 +9,8 @@ from fractions import Fraction
 from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.release.colour import Colour
+from dpose.release.colour_planes import ColourPlanes
 from dpose.release.config import CELLS
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
@@ -33,6 +35,8 @@ DECODED_VIDEO = (
     "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "
     "from, may touch more of them"
 )
+CHOSEN = "cells from epsilon, delta, neighbours, sizes and colour alone, by a public prior"
+"""How cells were chosen that nobody fixed."""
 SOUND = "the sound was copied unchanged and is not protected at all"
 DETAILS_ONLY = (
     "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
@@ -97,11 +101,19 @@ def _of_sizes(shape: Shape) -> dict[str, str]:
     return {"size": f"{shape.width}x{shape.height}", "channels": str(shape.channels)}
 
 
+def _of_colour(colour: Colour, factor: int) -> dict[str, str]:
+    """What is said of colours: nothing where values are taken as they are."""
+    found = {"colour": colour.name, "combinations": colour.text} if colour.times else {}
+    return found | ({"chroma": f"cells {factor} times as wide"} if colour.chroma else {})
+
+
 def _of_operator(plan: LinearPlan) -> dict[str, str]:
     operator, shape = plan.operator, plan.shape
     found = {"mechanism": PROJECTION, "operator": plan.config.operator, **_of_sizes(shape)}
     found |= {"levels": str(shape.peak)} if shape.still else {"frames": str(shape.frames)}
     found["grid"] = f"{operator.columns}x{operator.rows}x{operator.groups}"
+    if isinstance(operator, ColourPlanes):
+        found |= _of_colour(operator.colour, operator.factor)
     found["step"] = exact_text(plan.grid)
     if plan.choice:
         found["choice"] = plan.choice
@@ -114,7 +126,10 @@ def _of_operator(plan: LinearPlan) -> dict[str, str]:
 def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
     config, regions = plan.config, plan.config.regions
     found = {"mechanism": CELLS, **_of_sizes(plan.shape), "levels": str(plan.shape.peak)}
-    found |= {"block": str(config.block), "subdivide": str(config.subdivide), "regions": "none"}
+    found |= {"block": str(config.side), "subdivide": str(config.subdivide), "regions": "none"}
+    found |= _of_colour(plan.colour, config.chroma or 1)
+    if config.chosen:
+        found["chosen"] = CHOSEN
     if not plan.shape.still:
         found["frames"] = str(plan.shape.frames)
     if isinstance(regions, PublicRegions):

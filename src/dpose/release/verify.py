@@ -27,12 +27,12 @@ from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import unpack
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
-from dpose.release.mechanism import Released
 from dpose.release.once import GIVEN
 from dpose.release.operators import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
 from dpose.release.recount import ask_account, check_count
+from dpose.release.released import ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, RECORD, Restoration
 from dpose.release.sealing import FILE, PIXELS, SUMS, check_seal, mask_digest, pixels_digest, sums_digest
 from dpose.release.statements import DECODED_VIDEO, PROJECTION, SOUND
@@ -63,7 +63,7 @@ class OpenedRelease:
     statement: PrivacyStatement
     sealed: bool
     shown: dict[str, str]
-    released: Released | None = None
+    released: Shown | None = None
     pixels: NDArray[Any] | None = None
     lossless: bool = False
     video: bool = False
@@ -159,6 +159,11 @@ def _opened(path: Path) -> OpenedRelease:
             "block": str(cells.block),
             "subdivide": str(getattr(cells, "subdivide", 1)),
         }
+        if isinstance(released, ReleasedSums) and released.layers.colour.times:
+            layers = released.layers
+            shown |= {"colour": layers.colour.name, "combinations": layers.colour.text}
+            if layers.colour.chroma:
+                shown["chroma"] = f"cells {layers.factor} times as wide"
         return OpenedRelease(path, statement, bool(statement.seal), shown, released)
     if suffix in PICTURES:
         return _picture(path)
