@@ -29,7 +29,7 @@ from dpose.release.restoration.grid import FROM_RGB
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 8.0)
 PICTURES = ("astronaut", "coffee", "chelsea", "rocket")
-BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
+BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)
 FACTORS = (1, 2, 4)
 M = 16
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -91,3 +91,18 @@ def enlarged(fine: Singles, cells: tuple[int, int], observed: Observed, block: i
         how = cv2.INTER_AREA
     grown = cv2.resize(fine, (broad, tall), interpolation=how)
     return np.asarray(grown.reshape(tall, broad, -1)[:height, :width], np.float32)
+
+
+def halved(observed: Observed) -> Observed:
+    """The same with cells twice as wide, averaged over their areas: half the noise."""
+    planes = []
+    for plane in observed.planes:
+        areas = 1 / plane.deviation
+        whole, count = _pairs(areas), _pairs(np.ones_like(areas))
+        planes.append(Plane(_pairs(areas * plane.levels) / whole, np.sqrt(count) / whole, 2 * plane.block))
+    return replace(observed, planes=tuple(planes))
+
+
+def _pairs(values: Singles) -> Singles:
+    rows, columns = (np.arange(0, n, 2) for n in values.shape)
+    return np.asarray(np.add.reduceat(np.add.reduceat(values, rows, 0), columns, 1), np.float32)

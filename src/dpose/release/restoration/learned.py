@@ -18,14 +18,16 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.release.planes import Observed
-from dpose.release.restoration.grid import TO_RGB, CellGrid, Singles, cell_grid, enlarged
+from dpose.release.restoration.grid import TO_RGB, CellGrid, Singles, cell_grid, enlarged, halved
 from dpose.release.restoration.network import GAIN, frame_maps, linear_guess
 
 WEIGHTS = Path(__file__).parents[2] / "weights" / "restoration" / "cells.onnx.xz"
-SHA256 = "e44c9318b3bb039d67b172c4a707d814ea7b8e36f7efe6184d996841e2b7b0a5"
+SHA256 = "c86285783995b2e3a939c95b7ebaea555c3fb0ca8dcd759968c99a4bb19a255a"
 """Of `WEIGHTS`."""
 STRIDE = 8
 """The network halves its grid three times."""
+MOST = 250.0
+"""Gray levels of noise: where a cell has more, cells are taken together first, as nothing is lost by it."""
 TILE, HALO = 512, 72
 """Cells of a tile's side, and how far around it the network looks."""
 
@@ -58,7 +60,11 @@ def by_network(observed: Observed, before: Observed | None = None, after: Observ
     Raises:
         DposeError: the weights are missing or altered.
     """
-    frames = [None if one is None else cell_grid(one) for one in (observed, before, after)]
+    seen = [observed, before, after]
+    while _too_noisy(observed):
+        seen = [None if one is None else halved(one) for one in seen]
+        observed = halved(observed)
+    frames = [None if one is None else cell_grid(one) for one in seen]
     here = frames[0]
     assert here is not None
     block = observed.planes[0].block
@@ -66,6 +72,14 @@ def by_network(observed: Observed, before: Observed | None = None, after: Observ
     shown = np.einsum("ij,jhw->hwi", TO_RGB, fine) if len(observed.planes) == 3 else fine[0][:, :, None]
     levels = np.ascontiguousarray(shown * observed.peak)
     return enlarged(levels, observed.planes[0].levels.shape, observed, block, cv2.INTER_CUBIC)
+
+
+def _too_noisy(observed: Observed) -> bool:
+    """Whether cells have more noise than the network has seen; cells of two sizes are left as they are."""
+    noise = observed.planes[0].deviation
+    inner = noise[: max(1, noise.shape[0] - 1), : max(1, noise.shape[1] - 1)]
+    alike = bool(np.ptp(inner) <= 1e-3 * inner.max())
+    return alike and not observed.even and noise.size > 1 and float(inner.max()) * 255 > MOST * observed.peak
 
 
 def _fine(here: CellGrid, frames: list[CellGrid | None], *, twice: bool) -> Singles:

@@ -8,7 +8,7 @@ import numpy as np
 from dpose.release.planes import Observed
 from dpose.release.restoration.grid import TO_RGB, Singles, enlarged, luma_chroma
 
-WEIGHT = 1.0
+WEIGHT = 0.45
 """Of the total variation, over the noise's deviation; chosen on public photographs."""
 STEPS = 60
 
