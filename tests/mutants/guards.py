@@ -88,6 +88,10 @@ GUARDED = {
     "privacy/bits.py": Guarded(EXACT),
     "release/mechanism.py": Guarded(PICTURES),
     "release/pixelization.py": Guarded((*PICTURES, "release/test_files.py")),
+    "release/colour.py": Guarded(("release/test_colour.py",), ("Colour", "_moved")),
+    "release/colour_planes.py": Guarded(
+        ("release/test_colour.py",), ("ColourPlanes.sensitivity", "make_planes", "_plane")
+    ),
     "release/linear.py": Guarded(
         CLIPS,
         (
@@ -101,7 +105,7 @@ GUARDED = {
     ),
     "release/projections.py": Guarded(
         ("release/test_projections.py", "release/test_registry.py"),
-        ("BlockMeans.sensitivity", "Separable.sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
+        ("BlockMeans.sensitivity", "Separable.change", "Separable.column_norm", "_sparse", "rounded_up"),
     ),
     "release/grid.py": Guarded(
         ("release/test_projections.py", "release/test_operators.py"),

@@ -50,6 +50,49 @@ CONSTANT = "Key.drawn(bytes(32), seeded=False)"
 """A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
     Named(
+        "colours: a difference of colours moves by one peak, not by two",
+        "release/colour.py",
+        (Edit("_moved", "(-1, 1)", "(0, 1)"),),
+    ),
+    Named(
+        "colours: white and black alone are thought of",
+        "release/colour.py",
+        (Edit("_moved", "product((-1, 1), repeat=len(rows[0]))", "[(1,) * len(rows[0])]"),),
+    ),
+    Named(
+        "colours: chroma adds up over luma's cells alone",
+        "release/colour.py",
+        (Edit("Colour.joint", "coarse.l2_squared", "fine.l2_squared"),),
+    ),
+    Named(
+        "colours: a first stage's chroma is not counted",
+        "release/pixelization.py",
+        (
+            Edit(
+                "PixelizationPlan.sensitivity",
+                "self.colour.without_chroma() if fine else self.colour",
+                "self.colour.without_chroma()",
+            ),
+        ),
+    ),
+    Named(
+        "colours: a projection of chroma weighs nothing",
+        "release/colour_planes.py",
+        (Edit("ColourPlanes.sensitivity", "math.sqrt(one / whole)", "math.sqrt(one / whole) / 2"),),
+    ),
+    Named(
+        "cells: chosen by the picture",
+        "release/api.py",
+        (
+            Edit(
+                "release_array",
+                "bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)",
+                "bind(config if np.asarray(frames[0]).std() > 1 else ReleaseConfig.of(config.epsilon, config.m, 1), "
+                "Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)",
+            ),
+        ),
+    ),
+    Named(
         "choosing: one trial is charged for all",
         "privacy/tuning.py",
         (
@@ -392,9 +435,9 @@ NAMED = (
         "release/projections.py",
         (
             Edit(
-                "Separable.sensitivity",
-                "self.column_norm / math.sqrt(min(self._times))",
-                "self.column_norm / math.sqrt(max(self._times))",
+                "Separable.change",
+                "column_norm / math.sqrt(min(self._times))",
+                "column_norm / math.sqrt(max(self._times))",
             ),
         ),
     ),
@@ -403,9 +446,9 @@ NAMED = (
         "release/projections.py",
         (
             Edit(
-                "Separable.sensitivity",
-                "_sparse(min(m, shape.pixels), self.column_norm) / min(self._times)",
-                "_sparse(min(m, shape.pixels), self.column_norm) / max(self._times)",
+                "Separable.change",
+                "_sparse(min(m, shape.pixels), column_norm) / min(self._times)",
+                "_sparse(min(m, shape.pixels), column_norm) / max(self._times)",
             ),
         ),
     ),

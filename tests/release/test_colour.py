@@ -384,6 +384,10 @@ class TestWhatIsAsked:
         assert config.colour == "rgb"
         with pytest.raises(DposeError, match="three values"):
             ReleaseConfig.of_grid(8, "1e-5", colour="ycc", clip_norm=100)
+        grey = ReleaseConfig.of_grid(8, "1e-5", colour="grey", clip_norm=100)
+        assert LinearPlan.of(grey, Shape(4, 8, 8, 1)).clipping
+        with pytest.raises(DposeError, match="three values alike"):
+            LinearPlan.of(grey, Shape(4, 8, 8, 3))
 
     @pytest.mark.parametrize("shape", [(1, 40), (40, 1), (1, 1), (5, 3)])
     def test_tiny_pictures(self, shape):

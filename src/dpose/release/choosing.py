@@ -119,7 +119,7 @@ def _cell_choices(config: ReleaseConfig, shape: Shape, sides: tuple[int, ...]) -
                 replace(config, block=side, chroma=factor if config.colour == "ycc" else None), shape
             )
             noise = math.sqrt(plan.stages[0].variance) * _PEAK / shape.peak
-            found.append(expected(plan.colour, shape, side, factor, 1, noise))
+            found.append(expected_choice(plan.colour, shape, side, factor, 1, noise))
     return tuple(found)
 
 
@@ -159,7 +159,7 @@ def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
         )
         rows, columns, groups = grid
         block = math.sqrt(shape.pixels / (rows * columns))
-        one = expected(colour, shape, block, factor, max(1, round(shape.frames / groups)), noise)
+        one = expected_choice(colour, shape, block, factor, max(1, round(shape.frames / groups)), noise)
         found[grid, factor] = replace(one, grid=grid)
     return tuple(found.values())
 
@@ -196,7 +196,9 @@ def _factors(config: ReleaseConfig) -> tuple[int, ...]:
     return FACTORS if config.colour == "ycc" and config.chroma is None else (config.chroma or 1,)
 
 
-def expected(colour: Colour, shape: Shape, block: float, factor: int, frames: int, noise: float) -> Choice:
+def expected_choice(
+    colour: Colour, shape: Shape, block: float, factor: int, frames: int, noise: float
+) -> Choice:
     """What is expected of cells that get so much noise.
 
     Args:

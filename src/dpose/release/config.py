@@ -194,7 +194,7 @@ class ReleaseConfig:
                 "neighbours",
                 "leave them out, or say frame",
             )
-        if (self.paper or self.clip_norm is not None) and self.colour != "rgb":
+        if (self.paper or self.clip_norm is not None) and self.colour not in ("rgb", "grey"):
             raise DposeError("what is clipped, or a paper's, has three values alike", "colour", "say rgb")
         if not 0 < self.split < 1:
             raise DposeError(f"b must lie between 0 and 1, not {self.split:g}", "split")

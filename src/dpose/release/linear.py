@@ -371,11 +371,11 @@ def operator_colour(config: ReleaseConfig, shape: Shape) -> str:
     """The colours of what an operator releases.
 
     Raises:
-        DposeError: luma and chroma are asked for of grey frames, or of an operator that takes values alike.
+        DposeError: luma and chroma are asked for of grey frames, or of what takes values alike.
     """
-    apart = OPERATORS[config.operator].colours
+    apart = OPERATORS[config.operator].colours and config.clip_norm is None
     if not apart and shape.channels > 1 and config.colour not in (None, "rgb"):
-        raise DposeError(f"the operator {config.operator} takes three values alike", "colour", "say rgb")
+        raise DposeError("this takes three values alike", "colour", "say rgb")
     return settle_colour(config.colour, shape.channels, "ycc" if apart else "rgb")
 
 
