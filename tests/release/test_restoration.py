@@ -112,7 +112,9 @@ def test_cells_with_more_noise_than_was_learned_are_taken_together():
     wide = halved(seen)
     assert [plane.block for plane in wide.planes] == [4, 8, 8]
     assert wide.planes[0].deviation[0, 0] == pytest.approx(20)
-    assert np.allclose(wide.planes[0].levels[:-1, :-1], seen.planes[0].levels[:22, :24].reshape(11, 2, 12, 2).mean((1, 3)))
+    assert np.allclose(
+        wide.planes[0].levels[:-1, :-1], seen.planes[0].levels[:22, :24].reshape(11, 2, 12, 2).mean((1, 3))
+    )
     shown = restore(observed(SMOOTH, 1, 900.0), "learned")
     assert error(shown, SMOOTH) < error(np.full_like(SMOOTH, 128), SMOOTH)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -99,10 +100,16 @@ def halved(observed: Observed) -> Observed:
     for plane in observed.planes:
         areas = 1 / plane.deviation
         whole, count = _pairs(areas), _pairs(np.ones_like(areas))
-        planes.append(Plane(_pairs(areas * plane.levels) / whole, np.sqrt(count) / whole, 2 * plane.block))
+        planes.append(
+            Plane(
+                _pairs(areas * plane.levels) / whole,
+                np.asarray(np.sqrt(count) / whole, np.float32),
+                2 * plane.block,
+            )
+        )
     return replace(observed, planes=tuple(planes))
 
 
-def _pairs(values: Singles) -> Singles:
+def _pairs(values: NDArray[Any]) -> Singles:
     rows, columns = (np.arange(0, n, 2) for n in values.shape)
     return np.asarray(np.add.reduceat(np.add.reduceat(values, rows, 0), columns, 1), np.float32)
