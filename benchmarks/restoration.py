@@ -1,6 +1,7 @@
 """How close released pictures come to their originals: today's blocks, and luma and chroma restored, by epsilon.
 
     python benchmarks/restoration.py               # astronaut, coffee, chelsea, rocket; m = 16; one table
+    python benchmarks/restoration.py --invents     # how much of what is shown is not there, by size of detail
     python benchmarks/restoration.py --speed       # frames a second at 640x480 on one core, by block
 
 Neither the restoration nor the prior by which cells are chosen has seen these photographs. Blocks are chosen with
@@ -157,6 +158,49 @@ def table(draws: int, factors: tuple[int, ...], console: Console) -> None:
     console.print(shown)
 
 
+BANDS = ((8.0, 1e9), (4.0, 8.0), (2.0, 4.0), (0.0, 2.0))
+"""Wavelengths, in luma's blocks. Cells cannot tell what is shorter than two."""
+WAYS = {0.5: 24, 1.0: 20, 2.0: 12, 5.0: 8, 8.0: 7}
+"""Luma's block by epsilon for `invents`; colour's cells are four times as wide."""
+
+
+def invents(draws: int, console: Console) -> None:
+    """What is shown of luma, over what is there, by size of detail; and the share of it that is not there.
+
+    Of a mean over all that may have been, the part that does not agree with the original is nothing on average: <shown,
+    original> = <shown, shown>. Invented is 1 - <shown, original> / <shown, shown>.
+    """
+    shown = Table(title="contrast shown / invented share, by wavelength in blocks")
+    for column in ("epsilon", "block", "restoration", "over 8", "4 to 8", "2 to 4", "below 2"):
+        shown.add_column(column, justify="right")
+    pictures = [np.asarray(getattr(skimage.data, name)())[..., :3] for name in PICTURES]
+    for epsilon, block in WAYS.items():
+        for method in ("none", "tv", "learned"):
+            powers = np.zeros((len(BANDS), 3))
+            for column, picture in enumerate(pictures):
+                for draw in range(draws):
+                    rng = np.random.default_rng([draw, column])
+                    seen = observe(picture, Cell("ycc", block, 4, method), epsilon, rng)
+                    powers += agreement(picture @ FROM_RGB[0], restore(seen, method) @ FROM_RGB[0], block)
+            told = [f"{(a / b) ** 0.5:.2f} / {max(0, 1 - ab / a):.2f}" for a, b, ab in powers]
+            shown.add_row(f"{epsilon:g}", str(block), method, *told)
+    console.print(shown)
+
+
+def agreement(truth: NDArray[Any], shown: NDArray[Any], block: int) -> NDArray[np.float64]:
+    """<shown, shown>, <truth, truth> and <shown, truth> in each of `BANDS`."""
+    window = np.outer(*(np.hanning(n) for n in truth.shape))
+    one, other = (np.fft.fft2((values - values.mean()) * window) for values in (shown, truth))
+    rows, columns = (np.fft.fftfreq(n) for n in truth.shape)
+    waves = 1 / np.maximum(np.hypot(rows[:, None], columns), 1e-12) / block
+    found = []
+    for low, high in BANDS:
+        inside = (waves > low) & (waves <= high)
+        a, b = one[inside], other[inside]
+        found.append([np.sum(np.abs(a) ** 2), np.sum(np.abs(b) ** 2), np.sum((a * b.conj()).real)])
+    return np.array(found)
+
+
 def speed(console: Console) -> None:
     """Frames a second of the learned restoration."""
     shown = Table(title="learned restoration of 640x480, one core")
@@ -182,6 +226,7 @@ def main() -> None:
     """Print one table."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--speed", action="store_true")
+    options.add_argument("--invents", action="store_true")
     options.add_argument("--draws", type=int, default=2)
     options.add_argument("--factors", type=int, nargs="+", default=list(FACTORS))
     given = options.parse_args()
@@ -189,6 +234,8 @@ def main() -> None:
     console = Console(width=160)
     if given.speed:
         speed(console)
+    elif given.invents:
+        invents(given.draws, console)
     else:
         table(given.draws, tuple(given.factors), console)
 

@@ -40,6 +40,7 @@ from dpose.scene.films import FILM_ACTIONS, film_labels
 from dpose.scene.render import clip, render_person
 from dpose.scene.splits import scene_seed
 
+COMMAND = "python tools/train_restoration.py --lspet DATA/lspet --run runs/restoration"
 PHOTOGRAPHS = ("camera", "brick", "grass", "gravel", "coins", "moon", "hubble_deep_field", "motorcycle_left")
 """Of scikit-image's own. Astronaut, coffee, chelsea and rocket are what is measured on."""
 HELD_OUT = 60
@@ -388,6 +389,44 @@ def write_weights(net: RestorationNet, file: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def card(run: Path, digest: str, steps: int) -> str:
+    """The model card of the shipped weights."""
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    first, last = lines[0], lines[-1]
+    return f"""# restoration: public weights
+
+A small U-Net that makes a picture of what a release shows: noisy means of cells, and how noisy they are. It sees nothing
+else, so it costs no privacy. OpenCV runs it (`cells.onnx.xz`, ONNX, half precision); torch only trained it.
+
+## What it learnt from
+
+* photographs of LSPET's public split, but for the last {HELD_OUT}, which it was validated on (pictures that are near copies of
+  private or validation ones are in none of them);
+* photographs that come with scikit-image: {", ".join(PHOTOGRAPHS)};
+* {RENDERED} rendered people and {FILMS} rendered films of `studio`: nobody.
+
+Nobody in them needs a guarantee. It has not seen scikit-image's astronaut, coffee, chelsea and rocket, which it is measured
+on, nor LSPET's private or validation pictures, nor anything that was to be released.
+
+## What it does, and where it invents
+
+It was trained in squared error, which is least for the mean of all pictures that may have been: where it cannot know it
+is blurred. `docs/restoration.md` has what was measured: how close it comes, and how much of what it shows is not there.
+Single details may still be wrong, above all in pictures unlike those it has seen: text, drawings, scans. A face that it
+shows is a guess from a few numbers, not evidence of who is there.
+
+## How it was made
+
+    {COMMAND}
+
+{steps:,} steps of Adam on batches of {CELLS:,} cells, seed 0; the mean of the last weights. In units of about what is to be
+expected, the error on pictures held out fell from {first["held_out"]:.3f} at step {first["step"]:,} to {last["held_out"]:.3f}.
+Two machines do not get the same last digits.
+
+sha256 of `cells.onnx.xz`: {digest}
+"""
+
+
 def main(
     lspet: Annotated[Path, typer.Option(help="The folder of LSPET; only its public split is opened.")],
     run: Annotated[Path, typer.Option(help="Where the training's state is kept.")],
@@ -400,6 +439,7 @@ def main(
     console = Console()
     run.mkdir(parents=True, exist_ok=True)
     digest = write_weights(train(lspet, run, steps, console), out)
+    write_atomic(out.with_name("README.md"), card(run, digest, steps))
     console.print(
         f"{out}: {out.stat().st_size:,} bytes, sha256 {digest}: set it in restoration/learned.py",
         soft_wrap=True,

@@ -100,13 +100,8 @@ def halved(observed: Observed) -> Observed:
     for plane in observed.planes:
         areas = 1 / plane.deviation
         whole, count = _pairs(areas), _pairs(np.ones_like(areas))
-        planes.append(
-            Plane(
-                _pairs(areas * plane.levels) / whole,
-                np.asarray(np.sqrt(count) / whole, np.float32),
-                2 * plane.block,
-            )
-        )
+        levels, noise = _pairs(areas * plane.levels) / whole, np.sqrt(count) / whole
+        planes.append(Plane(levels, np.asarray(noise, np.float32), 2 * plane.block))
     return replace(observed, planes=tuple(planes))
 
 
