@@ -14,7 +14,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.statement import Neighbours
 from dpose.release.archive import pack_archive, unpack
-from dpose.release.choosing import cell_choices, choose_cells, curve_lines, grid_choices
+from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
 from dpose.release.colour import Colour, as_rgb
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import ReleaseConfig
@@ -218,6 +218,21 @@ class TestOperators:
                 worst = max(worst, total)
             assert worst <= bound * (1 + 1e-9)
             assert worst > 0.2 * bound
+
+    @pytest.mark.parametrize(("colour", "factor"), [("ycc", 2), ("grey", 1)])
+    def test_planes_of_a_group(self, colour, factor):
+        shape = Shape(2, 8, 12, 3)
+        operator = make_planes("block", shape, (4, 6, 1), Colour.of(colour, 3, gaussian=True), factor)
+        total = np.broadcast_to(np.array([200, 100, 40]) * 2, (8, 12, 3)).astype(np.int64)
+        seen = operator.observed(operator.apply(total, 2), 2, 60.0)
+        assert seen.colour == colour
+        assert seen.even
+        for plane, level, scale in zip(seen.planes, (110, 160, -20), operator.colour.scales, strict=False):
+            assert plane.levels == pytest.approx(level)
+            side = 2 if plane is seen.planes[0] else 2 * factor
+            assert plane.deviation == pytest.approx(60 / (scale * side**2 * 2))
+        other = make_planes("low-pass", shape, (4, 6, 1), Colour.of(colour, 3, gaussian=True), factor)
+        assert other.observed(other.apply(total, 2), 2, 60.0) is None
 
     def test_transposed_is_transposed(self):
         shape = Shape(2, 4, 6, 3)
@@ -465,8 +480,9 @@ class TestChoice:
         text = "\n".join(explain_release(plan))
         assert "expected PSNR" in text
         assert text.count("<- taken") == 1
-        assert f"block {plan.config.side:>4}" in text.split(" <- taken")[0].splitlines()[-1]
+        assert f"block {plan.config.side:>3}" in text.split(" <- taken")[0].splitlines()[-1]
         choices = cell_choices(config, plan.shape)
+        assert best_choice(choices, restored=False).block >= best_choice(choices).block
         assert len(curve_lines(choices, (plan.config.side, plan.config.chroma, 1))) > 10
         video = LinearPlan.of(ReleaseConfig.of_grid(8, "1e-5", 16, colour="ycc"), Shape(64, 240, 320, 3))
         assert "<- taken" in "\n".join(explain_release(video))

@@ -121,7 +121,7 @@ def release_video(
         with naming(info.path):
             plan = bind(config, shape_of(info), AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_release(plan):
+        for line in explain_release(plan, curve=explain):
             console.print(f"  {line}", highlight=False)
     if explain:
         return

@@ -10,7 +10,7 @@ Budget, neighbours, sizes and colour go in, all of them public. No picture does,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -32,7 +32,7 @@ POOLS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Frames of a group to choose from."""
 FEWEST_CELLS = 8
 """Of an operator's grid, along the shorter side, where it is not given."""
-BAR = 40
+BAR = 20
 """Characters of the longest bar of a curve."""
 _PEAK = 255
 
@@ -77,8 +77,18 @@ def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
     asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
     if asked.settled:
         return asked
-    best = min(cell_choices(asked, shape), key=lambda choice: choice.mse)
+    best = best_choice(cell_choices(asked, shape))
     return replace(asked, block=int(best.block), chroma=best.factor if colour == "ycc" else None, chosen=True)
+
+
+def best_choice(choices: Sequence[Choice], *, restored: bool = True) -> Choice:
+    """Of all choices the one with the least expected error.
+
+    Args:
+        choices: Not empty.
+        restored: Whether what is released will be restored; painted as it is otherwise, which asks for larger cells.
+    """
+    return min(choices, key=lambda choice: choice.mse if restored else choice.painted)
 
 
 def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
@@ -130,7 +140,7 @@ def choose_grid(config: ReleaseConfig, shape: Shape) -> Choice:
         config: Of an operator, its colour settled.
         shape: The clip's sizes.
     """
-    return min(grid_choices(config, shape), key=lambda choice: choice.mse)
+    return best_choice(grid_choices(config, shape))
 
 
 def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
@@ -242,24 +252,23 @@ def curve_lines(choices: tuple[Choice, ...], taken: tuple[float, int, int]) -> l
         choices: All that could be taken.
         taken: (block, factor, frames) of what was.
     """
-    best: dict[float, Choice] = {}
-    for choice in choices:
-        if choice.block not in best or choice.mse < best[choice.block].mse:
-            best[choice.block] = choice
-    for choice in choices:
-        if (choice.block, choice.factor, choice.frames) == taken:
-            best[choice.block] = choice
-    shown = sorted(best.values(), key=lambda choice: choice.block)
+    best: dict[int, Choice] = {}
+    for choice in sorted(choices, key=lambda c: (c.block, c.factor, c.frames) == taken):
+        side = round(choice.block)
+        known = best.get(side)
+        if known is None or choice.mse < known.mse or (choice.block, choice.factor, choice.frames) == taken:
+            best[side] = choice
+    shown = [best[side] for side in sorted(best)]
     high, low = max(c.psnr for c in shown), min(c.psnr for c in shown)
     lines = [
         "expected PSNR in dB, by a public prior on pictures (no picture was looked at): restored; painted"
     ]
     for choice in shown:
         bar = "#" * (1 + round((BAR - 1) * (choice.psnr - low) / max(high - low, 1e-9)))
-        long = f", {choice.frames} frames" if choice.frames > 1 else ""
+        long = f", {choice.frames:>2} frames" if max(c.frames for c in shown) > 1 else ""
         mark = " <- taken" if (choice.block, choice.factor, choice.frames) == taken else ""
         lines.append(
-            f"block {choice.block:>4g}, chroma x{choice.factor}{long}: {choice.psnr:5.1f}; "
+            f"block {round(choice.block):>3}, chroma x{choice.factor}{long}: {choice.psnr:5.1f}; "
             f"{decibels(choice.painted):5.1f} {bar}{mark}"
         )
     return lines

@@ -81,6 +81,18 @@ class ColourPlanes(GridOperator):
         parts = zip(self.planes, self._split(values), strict=True)
         return np.concatenate([plane.level(part, frames) for plane, part in parts])
 
+    def observed(self, values: Values, frames: int, sigma: float) -> Observed | None:
+        """The planes' own, in gray levels of luma and chroma."""
+        planes = []
+        for plane, part, scale in zip(self.planes, self._split(values), self.colour.scales, strict=True):
+            seen = plane.observed(part, frames, sigma)
+            if seen is None:
+                return None
+            (one,) = seen.planes
+            planes.append(Plane(one.levels / scale, one.deviation / scale, one.block))
+        shape = self.shape
+        return Observed(tuple(planes), self.colour.name, shape.height, shape.width, shape.peak, even=True)
+
     def picture(self, level: Values) -> NDArray[np.float32]:
         """Gray levels of R, G and B, (H, W, C); luma alone in all of them where there is no chroma."""
         parts = zip(self.planes, self._split(level), self.colour.scales, strict=True)

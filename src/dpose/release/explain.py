@@ -23,12 +23,13 @@ MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""
 
 
-def explain_release(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
+def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool = True) -> list[str]:
     """What a config will do, before a pixel is looked at: lines of text, for a person.
 
     Args:
         plan: A config bound to a shape.
         rate: Frames a second, for a clip.
+        curve: Whether to show what was expected of other cells, where they were chosen.
     """
     if isinstance(plan, PaperPlan):
         return plan.statement().paragraph().splitlines()
@@ -38,15 +39,29 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
             f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
             *plan.faults(),
         ]
-    return _operator_lines(plan) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
+    lines = _operator_lines(plan) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
+    return [*lines, *(_curve(plan) if curve else [])]
+
+
+def _curve(plan: LinearPlan | PixelizationPlan) -> list[str]:
+    """What was expected of all cells that could have been taken; nothing where they were not chosen."""
+    config, asked = plan.config, replace(plan.config, chroma=None)
+    if isinstance(plan, PixelizationPlan):
+        choices = cell_choices(replace(asked, block=None), plan.shape) if config.chosen else ()
+        return curve_lines(choices, (config.side, config.chroma or 1, 1)) if choices else []
+    operator = plan.operator
+    if config.k is not None and config.pool is not None:
+        return []
+    grid = (operator.rows, operator.columns, operator.groups)
+    choices = grid_choices(asked, plan.shape)
+    taken = [c for c in choices if c.grid == grid and c.factor == (config.chroma or 1)]
+    return curve_lines(choices, (taken[0].block, taken[0].factor, taken[0].frames)) if taken else []
 
 
 def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     config, blocks = plan.config, plan.blocks
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
-    colour = "grey" if blocks.channels == 1 else "colour"
-    if plan.colour.times:
-        colour = "luma alone" if plan.colour.name == "grey" else "luma and chroma"
+    colour = _colour_words(plan.colour.name, blocks.channels)
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
     each = " in every frame" if config.scope == "frame" and plan.frames else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
@@ -74,15 +89,12 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
         lines.append(f"epsilon for {thing} seen for {length}: {upper(plan.object_epsilon(face, minute))}")
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
-    if config.chosen:
-        choices = cell_choices(replace(config, block=None, chroma=None), plan.shape)
-        lines += curve_lines(choices, (config.side, config.chroma or 1, 1))
     return lines
 
 
 def _operator_lines(plan: LinearPlan) -> list[str]:
     config, shape, operator = plan.config, plan.shape, plan.operator
-    colour = "grey" if shape.channels == 1 else "colour"
+    colour = _colour_words(config.colour or "rgb", shape.channels)
     m = config.neighbours(shape).m
     where = {"clip": " of the clip", "frame": " of every frame at once", ONE_FRAME: " of any one frame"}
     what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
@@ -105,12 +117,6 @@ def _operator_lines(plan: LinearPlan) -> list[str]:
         lines.append(
             "WARNING: this will be mostly noise. A larger epsilon, fewer pixels m, a smaller k or a larger pool help"
         )
-    grid = (operator.rows, operator.columns, operator.groups)
-    choices = grid_choices(replace(config, k=None, pool=None, chroma=None), shape)
-    if taken := next(
-        (c for c in choices if c.grid == grid and c.factor == (config.chroma or c.factor)), None
-    ):
-        lines += curve_lines(choices, (taken.block, taken.factor, taken.frames))
     return [*lines, *object_lines(plan)]
 
 
@@ -130,6 +136,12 @@ def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name:
     mean = "average luma" if colour.times else "average"
     lost = "; little but noise is left" if levels > peak / 4 else ""
     return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's {mean}{lost}"
+
+
+def _colour_words(name: str, channels: int) -> str:
+    if channels == 1:
+        return "grey"
+    return {"grey": "luma alone", "ycc": "luma and chroma"}.get(name, "colour")
 
 
 def _stage_name(plan: PixelizationPlan, name: bytes) -> str:

@@ -140,6 +140,8 @@ class LinearPlan(Plan):
         best = choose_grid(config, shape)
         text = choice if OPERATORS[config.operator].drawn else ""
         colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
+        if colour.chroma:
+            config = replace(config, chroma=best.factor)
         return cls.around(
             make_planes(config.operator, shape, best.grid, colour, best.factor, text), config, text
         )
