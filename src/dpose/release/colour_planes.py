@@ -89,7 +89,8 @@ class ColourPlanes(GridOperator):
             if seen is None:
                 return None
             (one,) = seen.planes
-            planes.append(Plane(one.levels / scale, one.deviation / scale, one.block))
+            levels, noise = one.levels / np.float32(scale), one.deviation / np.float32(scale)
+            planes.append(Plane(levels, noise, one.block))
         shape = self.shape
         return Observed(tuple(planes), self.colour.name, shape.height, shape.width, shape.peak, even=True)
 
@@ -100,17 +101,6 @@ class ColourPlanes(GridOperator):
         if len(self.planes) == 1:
             return np.asarray(shown.repeat(self.shape.channels, axis=2), np.float32)
         return np.asarray(as_rgb(shown), np.float32)
-
-    def observed(self, values: Values, frames: int, sigma: float) -> Observed | None:
-        """As `GridOperator.observed` says: Y, Co and Cg."""
-        planes: list[Plane] = []
-        for plane, part, scale in zip(self.planes, self._split(values), self.colour.scales, strict=True):
-            seen = plane.observed(part / scale, frames, sigma / scale)
-            if seen is None:
-                return None
-            planes += seen.planes
-        shape = self.shape
-        return Observed(tuple(planes), self.colour.name, shape.height, shape.width, shape.peak, even=True)
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, the mean of R's, G's and B's, before values are cut off at black and white."""
