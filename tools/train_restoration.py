@@ -395,33 +395,33 @@ def card(run: Path, digest: str, steps: int) -> str:
     first, last = lines[0], lines[-1]
     return f"""# restoration: public weights
 
-A small U-Net that makes a picture of what a release shows: noisy means of cells, and how noisy they are. It sees nothing
-else, so it costs no privacy. OpenCV runs it (`cells.onnx.xz`, ONNX, half precision); torch only trained it.
+A small U-Net that makes a picture of what a release shows: noisy means of cells, and how noisy they are. It sees
+nothing else, so it costs no privacy. OpenCV runs it (`cells.onnx.xz`, ONNX, half precision); torch only trained it.
 
 ## What it learnt from
 
-* photographs of LSPET's public split, but for the last {HELD_OUT}, which it was validated on (pictures that are near copies of
-  private or validation ones are in none of them);
+* photographs of LSPET's public split, but for the last {HELD_OUT}, which it was validated on (pictures that are near
+  copies of private or validation ones are in none of them);
 * photographs that come with scikit-image: {", ".join(PHOTOGRAPHS)};
 * {RENDERED} rendered people and {FILMS} rendered films of `studio`: nobody.
 
-Nobody in them needs a guarantee. It has not seen scikit-image's astronaut, coffee, chelsea and rocket, which it is measured
-on, nor LSPET's private or validation pictures, nor anything that was to be released.
+Nobody in them needs a guarantee. It has not seen scikit-image's astronaut, coffee, chelsea and rocket, which it is
+measured on, nor LSPET's private or validation pictures, nor anything that was to be released.
 
 ## What it does, and where it invents
 
-It was trained in squared error, which is least for the mean of all pictures that may have been: where it cannot know it
-is blurred. `docs/restoration.md` has what was measured: how close it comes, and how much of what it shows is not there.
-Single details may still be wrong, above all in pictures unlike those it has seen: text, drawings, scans. A face that it
-shows is a guess from a few numbers, not evidence of who is there.
+It was trained in squared error, which is least for the mean of all pictures that may have been: where it cannot know
+it is blurred. `docs/restoration.md` has what was measured: how close it comes, and how much of what it shows is not
+there. Single details may still be wrong, above all in pictures unlike those it has seen: text, drawings, scans. A face
+that it shows is a guess from a few numbers, not evidence of who is there.
 
 ## How it was made
 
     {COMMAND}
 
-{steps:,} steps of Adam on batches of {CELLS:,} cells, seed 0; the mean of the last weights. In units of about what is to be
-expected, the error on pictures held out fell from {first["held_out"]:.3f} at step {first["step"]:,} to {last["held_out"]:.3f}.
-Two machines do not get the same last digits.
+{steps:,} steps of Adam on batches of {CELLS:,} cells, seed 0; the mean of the last weights. In units of about what is
+to be expected, the error on pictures held out fell from {first["held_out"]:.3f} at step {first["step"]:,} to
+{last["held_out"]:.3f}. Two machines do not get the same last digits.
 
 sha256 of `cells.onnx.xz`: {digest}
 """

@@ -22,7 +22,7 @@ from dpose.release.restoration.grid import TO_RGB, CellGrid, Singles, cell_grid,
 from dpose.release.restoration.network import GAIN, frame_maps, linear_guess
 
 WEIGHTS = Path(__file__).parents[2] / "weights" / "restoration" / "cells.onnx.xz"
-SHA256 = "c86285783995b2e3a939c95b7ebaea555c3fb0ca8dcd759968c99a4bb19a255a"
+SHA256 = "9459e644c491f8840ac44e524a92e5ade681bb2529ccc5322ee12040a4094801"
 """Of `WEIGHTS`."""
 STRIDE = 8
 """The network halves its grid three times."""
