@@ -89,8 +89,8 @@ class ColourPlanes(GridOperator):
             if seen is None:
                 return None
             (one,) = seen.planes
-            levels, noise = one.levels / np.float32(scale), one.deviation / np.float32(scale)
-            planes.append(Plane(levels, noise, one.block))
+            size = np.float32(scale)
+            planes.append(Plane(one.levels / size, one.deviation / size, one.block))
         shape = self.shape
         return Observed(tuple(planes), self.colour.name, shape.height, shape.width, shape.peak, even=True)
 

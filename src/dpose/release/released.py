@@ -124,38 +124,28 @@ class ReleasedSums:
         if "chroma" not in self.sums:
             found = _whole(self.sums["luma"], blocks.areas, self._luma_scale, blocks.peak)
             return found.repeat(blocks.channels // found.shape[1], axis=1)
-        luma = self.sums["luma"] / (blocks.areas[:, None] * self._luma_scale)
-        chroma = _painted(self._chroma(), self.layers.factor, blocks.rows, blocks.columns)
-        colours = as_rgb(np.concatenate([luma, chroma.reshape(-1, 2)], axis=1))
-        return _levels(colours, blocks.peak)
+        return self._colours(blocks, self.sums["luma"] / (blocks.areas[:, None] * self._luma_scale))
 
     def picture(self, device: torch.device | None = None) -> Any:
         """The picture, (H, W, C): an array, or a tensor where a device is named."""
-        if device is None:
-            return self._made
-        import torch
+        if self.restoration != PAINTED:
+            if device is None:
+                return self._made
+            import torch
 
-        return torch.from_numpy(self._made).to(device)
+            return torch.from_numpy(self._made).to(device)
+        channels, cells = self.layers.blocks.channels, self.cells
+        if "chroma" in self.sums:
+            fine = cells.fine if isinstance(cells, RegionSums) else cells
+            painted = Released(fine, self._colours(fine, self._shown()[self._order()]))
+        else:
+            painted = Released(cells, self.values.repeat(channels // self.values.shape[1], axis=1))
+        return painted.picture(device)
 
     @cached_property
     def _made(self) -> NDArray[Any]:
-        if self.restoration == PAINTED:
-            return self._painted_cells()
         shown = self.restoration.apply(self.observed())
         return shown.repeat(self.layers.blocks.channels // shown.shape[2], axis=2)
-
-    def _painted_cells(self) -> NDArray[Any]:
-        blocks = self.layers.blocks
-        if "chroma" in self.sums:
-            luma = self.cells.adjoint(self._shown().astype(np.float32))
-            chroma = _painted(
-                self._chroma().astype(np.float32), self.layers.coarse.block, blocks.height, blocks.width
-            )
-            shown = _levels(as_rgb(np.concatenate([luma, chroma], axis=2)), blocks.peak)
-        else:
-            shown = self.cells.adjoint(self.values)
-            shown = shown.repeat(blocks.channels // shown.shape[2], axis=2)
-        return np.asarray(shown)
 
     def observed(self) -> Observed:
         """The same as planes of means and their noise, neither rounded nor cut off; for `restoration`."""
@@ -176,13 +166,22 @@ class ReleasedSums:
         fine: BlockSums = cells.fine if isinstance(cells, RegionSums) else cells
         if isinstance(cells, RegionSums):
             spread[cells.simple :] = self.variances[-1] ** 0.5
-            order = cells.places()
-        else:
-            order = np.arange(cells.areas.size)
-        shape = (fine.rows, fine.columns)
+        shape, order = (fine.rows, fine.columns), self._order()
         noise = (spread / (cells.areas * scale))[order].reshape(shape).astype(np.float32)
         grids = levels[order].reshape(*shape, -1).astype(np.float32)
         return [Plane(grids[:, :, k], noise, fine.block) for k in range(grids.shape[2])]
+
+    def _colours(self, cells: BlockSums, luma: Levels) -> NDArray[Any]:
+        """R, G and B of each cell from its luma and the chroma that it lies in, whole and cut off, (cells, 3)."""
+        times = self.layers.coarse.block // cells.block
+        chroma = paint_blocks(self._chroma(), cells.rows, cells.columns, times).reshape(-1, 2)
+        shown = as_rgb(np.concatenate([luma, chroma], axis=1))
+        levels: NDArray[Any] = np.clip(np.rint(shown), 0, cells.peak).astype(TYPES[cells.peak])
+        return levels
+
+    def _order(self) -> NDArray[np.int64]:
+        """Which of `cells` each place of the finest grid shows."""
+        return self.cells.places() if isinstance(self.cells, RegionSums) else np.arange(self.cells.areas.size)
 
     @property
     def _luma_scale(self) -> int:
@@ -232,15 +231,6 @@ Shown = ReleasedSums | Released
 def widened(blocks: BlockSums, factor: int) -> BlockSums:
     """Blocks so many times as wide, each a union of the given ones."""
     return BlockSums(blocks.height, blocks.width, blocks.block * factor, blocks.channels, blocks.peak)
-
-
-def _painted(grid: NDArray[Any], block: int, height: int, width: int) -> NDArray[Any]:
-    return paint_blocks(grid, height, width, block)
-
-
-def _levels(shown: NDArray[Any], peak: int) -> NDArray[Any]:
-    found: NDArray[Any] = np.clip(np.rint(shown), 0, peak).astype(TYPES[peak])
-    return found
 
 
 def _whole(noisy: Sums, areas: NDArray[np.int64], scale: int, peak: int) -> NDArray[Any]:
