@@ -160,8 +160,8 @@ def table(draws: int, factors: tuple[int, ...], console: Console) -> None:
 
 BANDS = ((8.0, 1e9), (4.0, 8.0), (2.0, 4.0), (0.0, 2.0))
 """Wavelengths, in luma's blocks. Cells cannot tell what is shorter than two."""
-WAYS = {0.5: 24, 1.0: 20, 2.0: 12, 5.0: 8, 8.0: 7}
-"""Luma's block by epsilon for `invents`; colour's cells are four times as wide."""
+WAYS = ((0.5, 24), (1.0, 20), (1.0, 6), (2.0, 12), (5.0, 8), (8.0, 7), (8.0, 2))
+"""Epsilon and luma's block for `invents`; colour's cells are four times as wide. Some blocks are far too small."""
 
 
 def invents(draws: int, console: Console) -> None:
@@ -174,7 +174,7 @@ def invents(draws: int, console: Console) -> None:
     for column in ("epsilon", "block", "restoration", "over 8", "4 to 8", "2 to 4", "below 2"):
         shown.add_column(column, justify="right")
     pictures = [np.asarray(getattr(skimage.data, name)())[..., :3] for name in PICTURES]
-    for epsilon, block in WAYS.items():
+    for epsilon, block in WAYS:
         for method in ("none", "tv", "learned"):
             powers = np.zeros((len(BANDS), 3))
             for column, picture in enumerate(pictures):
