@@ -394,14 +394,14 @@ NAMED = (
         "one key and number for all frames",
         "release/pixelization.py",
         (
-            Edit("released_frames", "Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
+            Edit("_frames", "Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
             Edit(
-                "released_frames",
+                "_frames",
                 "plan.release(frame, AesNoise(key), number)",
                 "plan.release(frame, AesNoise(key), 0)",
             ),
             Edit(
-                "released_frames",
+                "_frames",
                 "keys = source.stream(Purpose.RELEASE, 0, b'frames')",
                 "keys = source.stream(Purpose.RELEASE, 0, b'frames')\n"
                 "one = Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)",

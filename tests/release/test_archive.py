@@ -188,7 +188,7 @@ class TestVerify:
         ],
     )
     def test_prettier_claims_are_refused(self, tmp_path, name, change, word):
-        made = pixelize(GREY, 2, 4, 8)
+        made = pixelize(GREY, 2, 4, 8, restore="none")
         path = self.write(tmp_path, name, replace(made, statement=change(made.statement)))
         with pytest.raises(DposeError, match=word) as caught:
             verify_release(path)

@@ -496,6 +496,7 @@ class TestWhatIsPassedOn:
         rest = {"seed": None, "keep_sound": False, "progress": None, "public": True, "again": False}
         asked_for = {"colour": None} | {n: v for n, v in more.items() if n not in rest}
         wanted = ReleaseConfig.of_grid("1/3", "1e-5", **asked_for)
+        wanted = wanted.restored("learned")
         rest |= {name: value for name, value in more.items() if name in rest}
         assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
 

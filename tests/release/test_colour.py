@@ -263,7 +263,7 @@ class TestReleases:
     def test_pictures_archives_and_statements(self, tmp_path, colour, delta, regions, deep):
         picture = COLOUR.astype(np.uint16) * 257 if deep else COLOUR
         more = {} if regions is None else {"subdivide": 2, "regions": regions}
-        made = pixelize(picture, 10**4, 2, 4, colour=colour, delta=delta, chroma=None, **more)
+        made = pixelize(picture, 10**4, 2, 4, colour=colour, delta=delta, chroma=None, restore="none", **more)
         (frame,) = made.frames
         assert made.picture.shape == picture.shape
         assert made.picture.dtype == picture.dtype

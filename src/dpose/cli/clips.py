@@ -16,6 +16,7 @@ from dpose.cli.release_options import (
     Explain,
     OutputOptions,
     Public,
+    Restore,
     Seed,
     say_lines,
     say_sum,
@@ -86,6 +87,7 @@ def release_video(
         float | None,
         typer.Option(help="With --paper: b, the budget's share for the projection. Default: 0.8."),
     ] = None,
+    restore: Restore = "learned",
     explain: Explain = False,
     public: Public = False,
     again: Again = False,
@@ -111,7 +113,7 @@ def release_video(
         clip_segment=clip_segment,
         paper=paper,
         split=SPLIT if split is None else split,
-    )
+    ).restored(restore)
     console = Console()
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
     for job, info in found:

@@ -16,6 +16,7 @@ from dpose.cli.release_options import (
     Explain,
     OutputOptions,
     Public,
+    Restore,
     Seed,
     say_lines,
     say_sum,
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
         unfolded(pixelize)
     )
-    app.command(epilog="Example: dpose restore released/a.npz a.png")(restore)
+    app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
 
 
 def pixelize(
@@ -84,6 +85,7 @@ def pixelize(
     paper: Annotated[
         int | None, typer.Option(help="Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.")
     ] = None,
+    restore: Restore = "learned",
     explain: Explain = False,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Pictures or frames in work at a time.")] = 1,
@@ -112,7 +114,7 @@ def pixelize(
         paper,
         colour,
         chroma,
-    )
+    ).restored(restore)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
     if explain:
@@ -154,15 +156,18 @@ def pixelize(
     output.say_names(names, console)
 
 
-def restore(
+def restore_archive(
     archive: Annotated[Path, typer.Argument(help="An archive (.npz) that dpose pixelize wrote.")],
     out: Annotated[Path, typer.Argument(help="The picture: .png (bit for bit) or .jpg.")],
+    restore: Annotated[
+        str | None, typer.Option(help="learned, tv or none; by default as it was released.")
+    ] = None,
 ) -> None:
-    """Write the picture that an archive holds, with its statement."""
-    from dpose.release.files import restore as restored
+    """Write the picture that an archive holds, with its statement; or restore it another way, at no cost."""
+    from dpose.release.files import restore_file
 
-    restored(archive, out)
-    Console().print(f"Restored into {out}", highlight=False)
+    how = restore_file(archive, out, restore).release.get("restoration", "cells painted")
+    Console().print(f"Restored into {out} ({how})", highlight=False, soft_wrap=True)
 
 
 def verified(path: Path, console: Console) -> bool:

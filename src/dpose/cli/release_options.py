@@ -39,6 +39,9 @@ Again = Annotated[
         "--again", help="Release what was released before once more; epsilons add up, it says to what."
     ),
 ]
+Restore = Annotated[
+    str, typer.Option("--restore", help="What is made of released cells, at no cost: learned, tv or none.")
+]
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
 ]

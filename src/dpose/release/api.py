@@ -96,6 +96,7 @@ def pixelize(
     *,
     colour: str | None = None,
     regions: Regions | NDArray[Any] | str | None = None,
+    restore: str = "learned",
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
@@ -117,8 +118,8 @@ def pixelize(
     in L1 norm over the cells' sums, whatever the cells' sizes, 255 * m times what one pixel changes at most: 1 for
     grey, 3 for rgb, and 12 for luma and chroma, which are summed 3, 2 and 1 times (`Colour`). Noise: exact discrete
     Laplace of scale sensitivity / epsilon on each integer sum (with `delta`: exact discrete Gaussian). Post-processing:
-    division by the cell's area, rounding, clipping, tiling. Public: size, number of channels and frames, settings, a
-    mask given as array. Seed 002, corrected; proved in docs/proofs/pixelization.md.
+    division by the cell's area, restoration, rounding, clipping. Public: size, number of channels and frames, settings,
+    a mask given as array. Seed 002, corrected; proved in docs/proofs/pixelization.md.
 
     Args:
         image: uint8 or uint16; (H, W) grey or (H, W, 3) colour; (T, H, W, C) for a clip, C = 1 or 3. An array, or a
@@ -131,6 +132,7 @@ def pixelize(
             three). Default: ycc for colour pictures, and grey ones stay grey.
         regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
             *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
+        restore: What is made of the released values, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.
         caveats: What the statement tells its reader besides.
@@ -148,7 +150,9 @@ def pixelize(
     config = ReleaseConfig.of(
         epsilon, neighbours, block, regions=as_regions(regions), colour=colour, **options
     )
-    return release_array(image, config, seed=seed, source=source, caveats=caveats, public=public, again=again)
+    return release_array(
+        image, config.restored(restore), seed=seed, source=source, caveats=caveats, public=public, again=again
+    )
 
 
 def release_array(
@@ -239,6 +243,7 @@ def release_video(
     neighbours: str | int | None = None,
     operator: str = "block",
     *,
+    restore: str = "learned",
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
@@ -263,6 +268,7 @@ def release_video(
         neighbours: What is hidden; by default pixels:16.
         operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
             of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
+        restore: What is made of released cells, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
@@ -283,7 +289,7 @@ def release_video(
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
     options.setdefault("colour", None)
-    config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options)
+    config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options).restored(restore)
     return release_file(
         probe(path),
         Path(out),

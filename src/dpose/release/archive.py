@@ -29,6 +29,7 @@ from dpose.release.embed import LINE, bound_to, check_digest
 from dpose.release.mechanism import TYPES, NoiseStage, Released
 from dpose.release.operators import BlockSums, Mask, RegionSums
 from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
+from dpose.release.restoration import PAINTED, Restoration
 from dpose.release.sealing import PIXELS, SUMS, check_seal, pixels_digest, sealed, sums_digest
 
 VERSION = 3
@@ -107,17 +108,25 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     line = about.pop(LINE, "")
     statement = PrivacyStatement.from_json(json.dumps(about.pop("statement")), where)
     check_digest(statement, _digest(about, arrays), where)
+    restoration = Restoration.recorded(statement.release)
     released: Shown
-    found = {}
     if about["version"] > LEVELS:
         sums = {name: arrays[name].astype(np.int64) for name in layers.shapes()}
-        released = ReleasedSums(layers, sums, _variances(statement, layers, where))
+        released = ReleasedSums(layers, sums, _variances(statement, layers, where), restoration)
     else:
-        released = Released(layers.cells, arrays["values"])
-        found[PIXELS] = pixels_digest(released.picture())
+        released = Released(layers.cells, arrays["values"], _spread(statement), restoration)
     if statement.seal or line:
-        check_seal(statement, line, found | {SUMS: sums_digest(released)}, where)
+        found = {SUMS: sums_digest(released)}
+        if about["version"] <= LEVELS and restoration == PAINTED:
+            found[PIXELS] = pixels_digest(released.picture())
+        check_seal(statement, line, found, where)
     return released, statement
+
+
+def _spread(statement: PrivacyStatement) -> float:
+    """The largest variance of the noise on a sum, of archives that hold no sums."""
+    noise = [NoiseStage(one, b"").variance for one in statement.events if isinstance(one, ExactEvent)]
+    return max(noise, default=0.0)
 
 
 def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple[float, ...]:

@@ -25,6 +25,7 @@ from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.prior import Channel, Spectrum
 from dpose.release.regions import PrivateRegions
+from dpose.release.restoration import PAINTED
 
 SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128)
 """Blocks to choose from, pixels."""
@@ -77,7 +78,7 @@ def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
     asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
     if asked.settled:
         return asked
-    best = best_choice(cell_choices(asked, shape))
+    best = best_choice(cell_choices(asked, shape), restored=config.restoration != PAINTED)
     return replace(asked, block=int(best.block), chroma=best.factor if colour == "ycc" else None, chosen=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypedDict
@@ -19,6 +19,7 @@ from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape
 from dpose.release.operators import ONE_FRAME, OPERATORS
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.restoration import PAINTED, Restoration
 
 MAX_BUDGET = 10**6
 """Nothing is released for a larger epsilon: it would protect nobody."""
@@ -96,6 +97,7 @@ class ReleaseConfig:
         paper: The number of a published algorithm to run as printed, which guarantees nothing: with cells 1, 2 or 3 of
             seed 002, else 1 of seed 004. None for the mechanism that guarantees.
         split: b of seed 004's algorithm, the share of its budget that goes to the projection.
+        restoration: How pictures are made of what was released; costs nothing.
 
     Raises:
         DposeError: a value is out of range, or two do not go together.
@@ -118,6 +120,7 @@ class ReleaseConfig:
     clip_segment: bool = False
     paper: int | None = None
     split: float = SPLIT
+    restoration: Restoration = PAINTED
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MAX_BUDGET:
@@ -309,6 +312,15 @@ class ReleaseConfig:
             paper=1 if paper else None,
             split=split,
         )
+
+    def restored(self, method: str) -> ReleaseConfig:
+        """The same with a restoration, one of `restoration.METHODS`; what the papers print is shown as it is.
+
+        Raises:
+            DposeError: there is none of this name.
+        """
+        found = Restoration.chosen(method)
+        return replace(self, restoration=PAINTED if self.paper else found)
 
     @property
     def settled(self) -> bool:

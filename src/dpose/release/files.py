@@ -36,6 +36,7 @@ from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.once import spend
 from dpose.release.places import find_output
 from dpose.release.released import Shown
+from dpose.release.restoration import RECORD, Restoration
 from dpose.release.statements import DECODED, AnyPlan, release_statement
 from dpose.release.verify import PICTURES
 
@@ -354,11 +355,18 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
         return bind(config, picture_shape(pixels)), None
 
 
-def restore(archive: Path, out: Path) -> PrivacyStatement:
-    """Write the picture that an archive holds, bit for bit as it was released, with its statement.
+def restore_file(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:
+    """Write the picture that an archive holds, with its statement. Costs nothing: the archive is public.
+
+    Args:
+        archive: As `dpose pixelize` wrote it.
+        out: The picture.
+        method: Another restoration, one of `restoration.METHODS`, which the statement then names; None for the
+            picture as it was released, bit for bit on a machine of the same kind.
 
     Raises:
-        DposeError: the archive is damaged, altered or newer, or `out` is no picture's name.
+        DposeError: the archive is damaged, altered or newer, `out` is no picture's name, or the restoration is unknown
+            or was made by weights that are not here.
     """
     try:
         data = archive.read_bytes()
@@ -367,6 +375,11 @@ def restore(archive: Path, out: Path) -> PrivacyStatement:
     released, statement = unpack(data, str(archive))
     if out.suffix.lower() not in PICTURES:
         raise DposeError("a picture is restored to .png or .jpg", str(out))
+    if method is not None:
+        other = Restoration.chosen(method)
+        bare = {name: text for name, text in statement.release.items() if name != RECORD}
+        released = replace(released, restoration=other)
+        statement = replace(statement, release=bare | other.record)
     if statement.seal:
         content = stamped_picture(released, out.suffix, statement)
     else:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -32,6 +33,7 @@ from dpose.release.grid import Shape, blend, edge
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import OPERATORS, GridOperator, Values
 from dpose.release.projections import rounded_up
+from dpose.release.restoration import PAINTED, Restoration, restored_clip
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -312,8 +314,9 @@ class LinearPlan(Plan):
         length, groups, operator = self.shape.frames, self.operator.groups, self.operator
         before = here = np.zeros(0)
         frame = 0
-        for group, values in enumerate(released):
-            before, here = here, operator.level(values, self.length(group))
+        show = operator.picture if self.restoration == PAINTED else np.asarray
+        for group, level in enumerate(self._levels(released)):
+            before, here = here, level
             if group == 0:
                 before = here
             # all frames up to this group's middle have both their groups now
@@ -322,11 +325,27 @@ class LinearPlan(Plan):
                 first, weight = blend(frame, self._group_of(frame), length, groups)
                 if first == group and weight > 0:
                     break
-                level = here if first == group else before
+                shown = here if first == group else before
                 if weight > 0:
-                    level = (1 - weight) * before + weight * here
-                yield as_levels(operator.picture(level))
+                    shown = (1 - weight) * before + weight * here
+                yield as_levels(show(shown))
                 frame += 1
+
+    @cached_property
+    def restoration(self) -> Restoration:
+        """The config's, for a clip's cells; other values are restored by their operator alone."""
+        if self.shape.still or self.operator.observed(np.zeros(self.operator.outputs), 1, 1.0) is None:
+            return PAINTED
+        return self.config.restoration
+
+    def _levels(self, released: Iterable[Values]) -> Iterator[Values]:
+        """Of every group: what `GridOperator.level` gives, or restored frames in gray levels."""
+        groups = ((values, self.length(group)) for group, values in enumerate(released))
+        if self.restoration == PAINTED:
+            return (self.operator.level(values, frames) for values, frames in groups)
+        seen = (self.operator.observed(values, frames, self.sigma) for values, frames in groups)
+        shown = restored_clip((one for one in seen if one is not None), self.restoration.levels)
+        return (one.repeat(self.shape.channels // one.shape[2], axis=2) for one in shown)
 
     def length(self, group: int) -> int:
         """Frames of a group."""

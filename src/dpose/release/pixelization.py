@@ -41,7 +41,8 @@ from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.released import Layers, ReleasedSums, widened
+from dpose.release.released import Layers, ReleasedSums, Shown, widened
+from dpose.release.restoration import PAINTED, restored_clip
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -188,7 +189,8 @@ class PixelizationPlan(Plan):
         if colour.chroma:
             exact.append(_combined(layers.coarse, picture, colour.chroma))
         sums = dict(zip(("luma", "chroma"), noised(first, exact), strict=False))
-        released = ReleasedSums(layers, sums, tuple(stage.variance for stage in self.stages))
+        variances = tuple(stage.variance for stage in self.stages)
+        released = ReleasedSums(layers, sums, variances, self.config.restoration)
         if not isinstance(self.config.regions, PrivateRegions):
             return released
         mask = self.config.regions.blocks(released.block_colours(), self.blocks)
@@ -232,19 +234,28 @@ def released_frames(
 ) -> Iterator[NDArray[np.uint8]]:
     """Released frames in order, `workers` of them in work at a time. Memory does not grow with the clip.
 
-    Each frame has a key of its own: the next 32 bytes of one stream of `source`, drawn in the order of the frames.
+    A restoration sees each frame with the one before and the one after. Each frame has a key of its own: the next 32
+    bytes of one stream of `source`, drawn in the order of the frames.
 
     Raises:
         DposeError: there are more frames than the plan was made for.
     """
+    restoration, released = plan.config.restoration, _frames(frames, plan, source, workers)
+    if restoration == PAINTED:
+        return (one.picture() for one in released)
+    return restored_clip((one.observed() for one in released), restoration.apply)
+
+
+def _frames(
+    frames: Iterable[NDArray[np.uint8]], plan: PixelizationPlan | PaperPlan, source: NoiseSource, workers: int
+) -> Iterator[Shown]:
     keys = source.stream(Purpose.RELEASE, 0, b"frames")
 
-    def work(number: int, frame: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
-        shown: NDArray[np.uint8] = plan.release(frame, AesNoise(key), number).picture()
-        return shown
+    def work(number: int, frame: NDArray[np.uint8], key: Key) -> Shown:
+        return plan.release(frame, AesNoise(key), number)
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        waiting: deque[Future[NDArray[np.uint8]]] = deque()
+        waiting: deque[Future[Shown]] = deque()
         try:
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:

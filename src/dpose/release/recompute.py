@@ -28,6 +28,7 @@ from dpose.release.operators import ONE_FRAME, OPERATORS, Mask
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.planes import CHANNELS
 from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.restoration import Restoration
 from dpose.release.statements import PROJECTION, release_statement
 
 RULES = (
@@ -138,6 +139,7 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
         chroma=_factor(record, colour),
         chosen="chosen" in record,
     )
+    config = replace(config, restoration=Restoration.recorded(record))
     return PixelizationPlan.of(config, shape, colour)
 
 
@@ -175,6 +177,7 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
         chroma=factor,
         clip_norm=norm,
         clip_segment=together != 1,
+        restoration=Restoration.recorded(record),
     )
     grid = (rows, columns, groups)
     return LinearPlan.around(make_planes(name, shape, grid, colour, factor or 1, choice), config, choice)

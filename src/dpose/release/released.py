@@ -20,6 +20,7 @@ from dpose.release.kernels import paint_blocks
 from dpose.release.mechanism import TYPES, Released
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums
 from dpose.release.planes import Observed, Plane
+from dpose.release.restoration import PAINTED, Restoration
 from dpose.release.wiener import Noisy, shrunk
 
 if TYPE_CHECKING:
@@ -95,11 +96,13 @@ class ReleasedSums:
         layers: Its partitions.
         sums: By name, as `Layers.shapes`: int64, (cells, combinations), noise and all.
         variances: Of the noise on each sum, stage by stage.
+        restoration: How the picture is made of them.
     """
 
     layers: Layers
     sums: dict[str, Sums]
     variances: tuple[float, ...]
+    restoration: Restoration = PAINTED
 
     @property
     def cells(self) -> Cells:
@@ -124,7 +127,13 @@ class ReleasedSums:
         return self._colours(blocks, self.sums["luma"] / (blocks.areas[:, None] * self._luma_scale))
 
     def picture(self, device: torch.device | None = None) -> Any:
-        """The picture, (H, W, C), each cell painted: an array, or a tensor where a device is named."""
+        """The picture, (H, W, C): an array, or a tensor where a device is named."""
+        if self.restoration != PAINTED:
+            if device is None:
+                return self._made
+            import torch
+
+            return torch.from_numpy(self._made).to(device)
         channels, cells = self.layers.blocks.channels, self.cells
         if "chroma" in self.sums:
             fine = cells.fine if isinstance(cells, RegionSums) else cells
@@ -132,6 +141,11 @@ class ReleasedSums:
         else:
             painted = Released(cells, self.values.repeat(channels // self.values.shape[1], axis=1))
         return painted.picture(device)
+
+    @cached_property
+    def _made(self) -> NDArray[Any]:
+        shown = self.restoration.apply(self.observed())
+        return shown.repeat(self.layers.blocks.channels // shown.shape[2], axis=2)
 
     def observed(self) -> Observed:
         """The same as planes of means and their noise, neither rounded nor cut off; for `restoration`."""

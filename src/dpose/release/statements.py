@@ -71,7 +71,7 @@ def release_statement(
         public=public_facts(plan),
         conditional_on=tuple(given),
         events=plan.events,
-        caveats=(*object_lines(plan), *caveats),
+        caveats=(*object_lines(plan), *(note for note in (config.restoration.note,) if note), *caveats),
         release=description(plan),
     )
 
@@ -92,7 +92,9 @@ def public_facts(plan: PixelizationPlan | LinearPlan) -> tuple[str, ...]:
 
 def description(plan: PixelizationPlan | LinearPlan) -> dict[str, str]:
     """How the picture or clip was released, by name: what `dpose verify` computes sensitivities from."""
-    return _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
+    found = _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
+    restoration = plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
+    return found | restoration.record
 
 
 def _of_sizes(shape: Shape) -> dict[str, str]:
