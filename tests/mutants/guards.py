@@ -58,7 +58,17 @@ GUARDED = {
         ODOMETER, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
     ),
     "privacy/odometer/reservations.py": Guarded(
-        ODOMETER, ("reserve_all", "_reserve", "_settle", "_touching_sets", "spent_on", "_parts", "lineage")
+        (*ODOMETER, "runs/test_tune.py"),
+        (
+            "reserve_all",
+            "_reserve",
+            "_settle",
+            "note_weights",
+            "_touching_sets",
+            "spent_on",
+            "_parts",
+            "lineage",
+        ),
     ),
     "privacy/odometer/cells.py": Guarded(ODOMETER),
     "privacy/odometer/subjects.py": Guarded(ODOMETER),
@@ -81,7 +91,8 @@ GUARDED = {
     "privacy/sides.py": Guarded(("runs/test_tune.py",)),
     "runs/trial_score.py": Guarded(("runs/test_tune.py",)),
     "runs/tune.py": Guarded(
-        ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy", "_priced")
+        ("runs/test_tune.py",),
+        ("tune_runs", "_Problem.charges", "_trials", "_trial", "_publish", "_finish", "_copy", "_priced"),
     ),
     "privacy/coins.py": Guarded(EXACT),
     "privacy/discrete.py": Guarded(EXACT),

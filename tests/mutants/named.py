@@ -116,7 +116,22 @@ NAMED = (
     Named(
         "choosing: nothing is charged",
         "runs/tune.py",
-        (Edit("tune_runs", "charge_account(entry, state_dir)", "None"),),
+        (Edit("tune_runs", "reserve_all(problem.charges(entry), state_dir)", "None"),),
+    ),
+    Named(
+        "choosing: one side is charged and the other not",
+        "runs/tune.py",
+        (Edit("tune_runs", "problem.charges(entry)", "problem.charges(entry)[:1]"),),
+    ),
+    Named(
+        "choosing: both sides pay what the cheaper one costs",
+        "privacy/tuning.py",
+        (Edit("Tuning.curve", "np.maximum", "np.minimum"),),
+    ),
+    Named(
+        "choosing: weights that the account knows of one side",
+        "privacy/odometer/reservations.py",
+        (Edit("note_weights", "names_of_run(run_id)", "names_of_run(run_id)[:1]"),),
     ),
     Named(
         "choosing: what lost stays",

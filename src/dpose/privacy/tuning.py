@@ -52,6 +52,8 @@ MOST_TRIALS = 10_000
 """No law with a larger mean."""
 LAWS = "geometric:MEAN, logarithmic:MEAN, negative-binomial:ETA:MEAN with ETA from 0 to 1, or poisson:MEAN"
 
+Curve = tuple[tuple[float, float], ...]
+
 _GRID = 1 << 48
 _ABOVE = 2.0**-28
 """Gamma is rounded up by this share: the bound takes a smaller one (dp-accounting: to 1e-9) and holds for ours."""
@@ -256,15 +258,26 @@ class Tuning:
         """
         return max(self.by_side(delta, relation))
 
-    def curve(self) -> tuple[tuple[float, float], ...]:
-        """(order, Renyi divergence) of everything, for a unit of whichever side costs more there: what composes."""
+    def curves(self) -> tuple[Curve, Curve]:
+        """(order, Renyi divergence) of everything, for a unit of the training side and for one that is scored on."""
+        training, scored = (
+            self._told(selection_curve(events, self.law)) for events in (self.events, (self.score,))
+        )
+        return training, scored
+
+    def curve(self) -> Curve:
+        """The same for a unit of whichever side costs more at each order."""
+        import numpy as np
+
+        return self._told(
+            np.maximum(selection_curve(self.events, self.law), selection_curve((self.score,), self.law))
+        )
+
+    @staticmethod
+    def _told(divergences: Any) -> Curve:
         from dp_accounting.rdp import RdpAccountant
 
-        sides = selection_curve(self.events, self.law), selection_curve((self.score,), self.law)
-        pairs = (
-            (float(order), float(max(both)))
-            for order, *both in zip(RdpAccountant().orders, *sides, strict=True)
-        )
+        pairs = zip(map(float, RdpAccountant().orders), map(float, divergences), strict=True)
         return tuple(pair for pair in pairs if math.isfinite(pair[1]))
 
     def by_side(self, delta: float, relation: Relation = Relation.ZERO_OUT) -> tuple[float, float]:

@@ -76,10 +76,13 @@ def verify_run(
             f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
         )
     lines += _noised_scores(Path(folder))
-    if statement.tuning:
+    if statement.tuning and statement.delta is not None:
+        sides = statement.tuning.by_side(statement.delta)
         lines.append(
             f"chosen among {len(statement.tuning.settings)} settings from a secret number of trials "
-            f"({statement.tuning.law}): the cost is that of all trials and of the choice"
+            f"({statement.tuning.law}): the cost is that of all trials and of the choice, "
+            f"{upper(sides[0])} for each {statement.unit} that was learnt from and {upper(sides[1])} for each that was "
+            "scored, of which the larger is claimed"
         )
     if statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")

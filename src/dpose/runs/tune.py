@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -42,7 +43,18 @@ from dpose.privacy.accounting import Event, check_delta
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import Charge, RenyiLoss, charge_account, charges, commit, marks_of, note_weights
+from dpose.privacy.odometer import (
+    TUNING,
+    Asked,
+    Charge,
+    RenyiLoss,
+    charges,
+    commit,
+    marks_of,
+    names_of_run,
+    note_weights,
+    reserve_all,
+)
 from dpose.privacy.protected import protect, unit_of
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.sides import Sides, split_sides
@@ -95,7 +107,7 @@ class _Problem:
     runs: tuple[RunConfig, ...]
     bounds: tuple[BoundPlan, ...]
     tuning: Tuning
-    marks: Charge
+    whole: Charge
 
     @property
     def digest(self) -> str:
@@ -108,6 +120,31 @@ class _Problem:
         """Of the units on both sides."""
         both = self.sides.training.identity.digest + self.sides.scored.identity.digest
         return hashlib.sha256(both).hexdigest()
+
+    def charges(self, whole: Charge) -> list[Charge]:
+        """What the choice takes: of the pictures of each side what was done to that side, in a charge of its own.
+
+        The account adds up whatever read one picture, and knows neither which crops are on it nor in which pictures a
+        person is, or a video. Units of more or less than a picture have one charge, of what the dearer side costs at
+        each order.
+        """
+        nobody, sides = marks_of(()), (self.sides.training, self.sides.scored)
+        shared = np.intersect1d(*(side.identity.marks for side in sides)).size > 0
+        if shared or Asked(whole.unit).together:
+            return [replace(whole, events=(RenyiLoss(self.tuning.curve()),))]
+        parts = zip(names_of_run(whole.id), TUNING, sides, self.tuning.curves(), strict=True)
+        return [
+            replace(
+                whole,
+                id=name,
+                what=what,
+                events=(RenyiLoss(curve),),
+                marks=side.identity.marks,
+                units=side.identity.units,
+                opened=nobody if side is self.sides.scored else whole.opened,
+            )
+            for name, what, side, curve in parts
+        ]
 
 
 @dataclass(frozen=True)
@@ -204,14 +241,15 @@ def tune_runs(
                 str(out),
                 f"give those, or give it up: dpose tune --discard --out {out}",
             )
-        entry = replace(problem.marks, id=state.id)
+        entry = replace(problem.whole, id=state.id)
         known = _origin(problem, entry, state_dir)
         entry = replace(entry, start=known.digest)
         console.print(_price(problem.tuning, config.delta), highlight=False)
         if kept is None:
             keep_key(state.id, Kept(key, problem.data, {}), state_dir)
         state.write(work)
-        charge_account(entry, state_dir)  # of the same name again where it goes on: no second charge
+        # of the same names again where it goes on: no second charge
+        reserve_all(problem.charges(entry), state_dir)
         with console.status(CHOOSING):
             state = _trials(problem, state, entry, key, work, command, state_dir)
             _publish(problem, state, known, work, out, command, state_dir)
@@ -327,8 +365,8 @@ def _opened(config: TuningConfig, law: TrialLaw, out: Path, key: Key, console: C
             "watch public data, or none",
         )
     config.plan.check_unit(unit_of(found.units))
-    whole = protect(found.units, config.plan.relation, console=console)
-    sides = split_sides(whole, config.score_share, console=console)
+    every = protect(found.units, config.plan.relation, console=console)
+    sides = split_sides(every, config.score_share, console=console)
     if found.watch:
         check_not_watched(found.watch.units, sides.scored, 2, console)
     projects = any(run.plan.kind.projects and run.plan.subspace.kind == "public" for run in config.runs)
@@ -338,28 +376,29 @@ def _opened(config: TuningConfig, law: TrialLaw, out: Path, key: Key, console: C
         opened = protect(found.public).identity.marks
     with console.status("finding the noise that the budget asks for"):
         bounds, tuning = _priced(config, law, sides.training.identity.units, sides.scored.identity.units)
-    unit = whole.unit.value
+    unit = every.unit.value
     bounds = tuple(replace(bound.plan, unit=unit).bind_to(sides.training) for bound in bounds)
     settled = found.config.model_copy(update={"seed": None})
     runs = tuple(
         settled.model_copy(update={"plan": bound.plan, "optimizer": run.optimizer})
         for run, bound in zip(config.runs, bounds, strict=True)
     )
-    marks = Charge(
+    whole = Charge(
         id="",
-        what="tuning",
+        what=TUNING[0],
         data=found.data_name,
         folder=str(out.resolve()),
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         unit=unit,
         relation=config.plan.relation,
         delta=config.delta,
-        events=(RenyiLoss(tuning.curve()),),
+        events=(),  # of each side its own: `_Problem.charges`
         beyond=False,
-        marks=whole.identity.marks,
+        marks=every.identity.marks,
+        units=every.identity.units,
         opened=opened,
     )
-    return _Problem(config, found, sides, runs, bounds, tuning, marks)
+    return _Problem(config, found, sides, runs, bounds, tuning, whole)
 
 
 def _facts(problem: _Problem) -> StatementFacts:
@@ -552,7 +591,8 @@ def _write_default(
 
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
     """Delete the key and everything that was not chosen; then the report."""
-    commit(state.id, where=state_dir)
+    names = names_of_run(state.id)
+    commit([e.id for e in charges(state_dir) if e.id in names] or state.id, where=state_dir)
     forget_key(state.id, state_dir)
     _clear(work)
     make_report(out, console=console)

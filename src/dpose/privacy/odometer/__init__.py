@@ -27,6 +27,7 @@ from dpose.privacy.odometer.records import (
     EVALUATION,
     PIXEL,
     STRENGTH,
+    TUNING,
     UNKNOWN,
     ApproximateLoss,
     Asked,
@@ -39,6 +40,7 @@ from dpose.privacy.odometer.records import (
     State,
     ZcdpLoss,
     marks_of,
+    names_of_run,
     unbounded,
 )
 from dpose.privacy.odometer.reservations import (
@@ -69,6 +71,7 @@ __all__ = [
     "EVALUATION",
     "PIXEL",
     "STRENGTH",
+    "TUNING",
     "UNKNOWN",
     "ApproximateLoss",
     "Asked",
@@ -100,6 +103,7 @@ __all__ = [
     "lift_budget",
     "lineage",
     "marks_of",
+    "names_of_run",
     "note_weights",
     "read_with",
     "readers",

@@ -30,12 +30,14 @@ from dpose.privacy.odometer.filters import admit, forget_bounds
 from dpose.privacy.odometer.history import charge_from, charge_to_dict, history, worst_case
 from dpose.privacy.odometer.records import (
     EVALUATION,
+    TUNING,
     Asked,
     Charge,
     Marks,
     State,
     Stored,
     joined,
+    names_of_run,
     restated,
     unbounded,
 )
@@ -180,11 +182,11 @@ def _of_name(account: Transaction, name: str) -> Charge | None:
     return charge_from(row, account.store.where) if row else None
 
 
-def commit(name: str, outputs: Iterable[str] = (), where: Where = None) -> None:
-    """Record that the output of a charge is complete.
+def commit(name: str | Sequence[str], outputs: Iterable[str] = (), where: Where = None) -> None:
+    """Record that the output of a charge is complete, or of several in one transaction.
 
     Args:
-        name: Its id.
+        name: Its id, or theirs.
         outputs: SHA-256 of every file of the output.
         where: The account.
 
@@ -194,7 +196,7 @@ def commit(name: str, outputs: Iterable[str] = (), where: Where = None) -> None:
     _settle(name, State.COMMITTED, tuple(outputs), where)
 
 
-def fail(name: str, where: Where = None) -> None:
+def fail(name: str | Sequence[str], where: Where = None) -> None:
     """Record that a charge ended without output. It counts all the same: what it computed by then nobody knows.
 
     Raises:
@@ -203,17 +205,16 @@ def fail(name: str, where: Where = None) -> None:
     _settle(name, State.FAILED, (), where)
 
 
-def _settle(name: str, state: State, outputs: tuple[str, ...], where: Where) -> None:
+def _settle(names: str | Sequence[str], state: State, outputs: tuple[str, ...], where: Where) -> None:
     with opened(where).transaction() as account:
-        entry = _of_name(account, name)
-        if entry is None or entry.stored is None:
-            raise DposeError("the account knows no such charge", name, "reserve it first")
-        if entry.state is State.COMMITTED and state is State.FAILED:
-            raise DposeError("is complete already, and cannot have failed", name)
-        outputs = tuple(dict.fromkeys((*entry.outputs, *outputs)))
-        _written(
-            account, replace(entry, state=state, outputs=outputs), entry.stored.sets, entry.stored.opened
-        )
+        for name in [names] if isinstance(names, str) else names:
+            entry = _of_name(account, name)
+            if entry is None:
+                raise DposeError("the account knows no such charge", name, "reserve it first")
+            if entry.state is State.COMMITTED and state is State.FAILED:
+                raise DposeError("is complete already, and cannot have failed", name)
+            every = tuple(dict.fromkeys((*entry.outputs, *outputs)))
+            _noted(account, replace(entry, state=state, outputs=every))
 
 
 def note_weights(run_id: str, digest: str, where: Where = None) -> None:
@@ -225,10 +226,16 @@ def note_weights(run_id: str, digest: str, where: Where = None) -> None:
         DposeError: the account cannot be read or written.
     """
     with opened(where).transaction() as account:
-        entry = _of_name(account, run_id)
-        if entry is not None and entry.stored is not None and digest not in entry.weights:
-            noted = replace(entry, weights=(*entry.weights, digest))
-            _written(account, noted, entry.stored.sets, entry.stored.opened)
+        for name in names_of_run(run_id):
+            entry = _of_name(account, name)
+            if entry is not None and digest not in entry.weights:
+                _noted(account, replace(entry, weights=(*entry.weights, digest)))
+
+
+def _noted(account: Transaction, entry: Charge) -> None:
+    """Write a charge that the account holds anew, of the pictures that it has read."""
+    assert entry.stored is not None
+    _written(account, entry, entry.stored.sets, entry.stored.opened)
 
 
 def charges(where: Where = None) -> list[Charge]:
@@ -253,15 +260,15 @@ def readers(marks: Marks, where: Where = None) -> list[Charge]:
         return _touching_sets(history(account).charges.values(), sets_of(account, marks))
 
 
-def read_with(entry: Charge, where: Where = None) -> list[Charge]:
-    """The charges that read any picture that `entry`, of this account, read; itself among them, oldest first.
+def read_with(entries: Iterable[Charge], where: Where = None) -> list[Charge]:
+    """The charges that read any picture that `entries`, of this account, read; they among them, oldest first.
 
     One that took some of them to be public comes without its events: nothing bounds what it tells of those.
 
     Raises:
         DposeError: the account cannot be read.
     """
-    own = ",".join(map(str, sorted(entry.stored.sets))) if entry.stored else ""
+    own = ",".join(map(str, sorted({s for entry in entries if entry.stored for s in entry.stored.sets})))
     with opened(where).transaction(write=False) as account:
         met = account.rows("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=own)
         return _touching_sets(history(account).charges.values(), frozenset(int(row[0]) for row in met))
@@ -500,6 +507,8 @@ def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Cha
 def groups(where: Where = None) -> list[list[Charge]]:
     """All charges, in groups that have pictures in common, directly or by way of others; order is kept.
 
+    The two sides of a choice among trials are of one group, though they share no picture.
+
     Raises:
         DposeError: the account cannot be read.
     """
@@ -516,10 +525,12 @@ def groups(where: Where = None) -> list[list[Charge]]:
             if group_of.setdefault(here, start) == start:
                 left += [there for there in near[here] if there not in group_of]
     found: dict[int, list[Charge]] = {}
+    chosen = {names_of_run(entry.id)[1]: entry for entry in entries if entry.what == TUNING[0]}
     for entry in entries:
         assert entry.stored is not None
-        # a charge's own sets are joined by it
-        mine = sorted({group_of[s] for s in entry.stored.sets}) or [-entry.stored.seq]
+        # a charge's own sets are joined by it, and those of both sides of a choice
+        both = [e.stored.sets for e in (entry, chosen.get(entry.id)) if e and e.stored]
+        mine = sorted({group_of[s] for s in frozenset().union(*both)}) or [-entry.stored.seq]
         first = mine[0]
         for other in mine[1:]:
             group_of = {s: first if g == other else g for s, g in group_of.items()}

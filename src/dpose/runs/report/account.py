@@ -19,6 +19,7 @@ from dpose.privacy.odometer import (
     Charge,
     Where,
     charges,
+    names_of_run,
     read_with,
     unbounded,
 )
@@ -155,12 +156,12 @@ def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[
         return ()
     try:
         name = run_name(folder)
-        own = next((entry for entry in charges(where) if name and entry.id == name), None)
-        if own is None:
+        own = [entry for entry in charges(where) if name and entry.id in names_of_run(name)]
+        if not own:
             return ("The account of the machine that wrote this page does not know this run.",)
         entries = tuple(read_with(own, where))
         answers = answered(entries, relations_of(entries), None, where=where)
-        others = len([entry for entry in entries if entry.id != own.id])
+        others = len(entries) - len(own)
         lead = (
             f"Besides this run, {others:,} {'other has' if others == 1 else 'others have'} read some of the same "
             "pictures: runs, audits, releases or scores. They add up."
