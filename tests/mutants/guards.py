@@ -25,7 +25,11 @@ class Guarded:
 
 STREAMS = ("privacy/test_noise.py", "privacy/test_sampling.py")
 STEP = ("training/test_passed.py", "training/test_step.py", "mutants/test_training.py")
-ODOMETER = ("privacy/test_odometer.py", "privacy/test_odometer_store.py")
+ODOMETER = (
+    "privacy/test_odometer.py",
+    "privacy/test_odometer_store.py",
+    "privacy/test_odometer_versions.py",
+)
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
     "release/test_api.py",
@@ -72,10 +76,12 @@ GUARDED = {
     ),
     "privacy/odometer/cells.py": Guarded(ODOMETER),
     "privacy/odometer/subjects.py": Guarded(ODOMETER),
+    "privacy/odometer/high_water.py": Guarded(ODOMETER),
     "privacy/odometer/store.py": Guarded(
         ODOMETER,
         (
             "Store._begun",
+            "Store._orphan",
             "Transaction.head",
             "Transaction.append",
             "Transaction.journal",

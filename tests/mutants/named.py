@@ -250,6 +250,28 @@ NAMED = (
         (Edit("Asked.together", "('video', 'subject')", "('video',)"),),
     ),
     Named(
+        "an older copy of an account taken for the account",
+        "privacy/odometer/store.py",
+        (Edit("Transaction.head", "before.seq > found.seq", "False"),),
+    ),
+    Named(
+        "another history of an account taken for its own",
+        "privacy/odometer/store.py",
+        (
+            Edit(
+                "Transaction.head",
+                "before.seq and self.rows('SELECT mac FROM journal WHERE seq = :seq', seq=before.seq) != "
+                "[(before.mac,)]",
+                "False",
+            ),
+        ),
+    ),
+    Named(
+        "an account that is gone begun anew",
+        "privacy/odometer/store.py",
+        (Edit("Store._orphan", "self.seen.seq", "False"),),
+    ),
+    Named(
         "SQLite's transactions begin without the lock",
         "privacy/odometer/store.py",
         (Edit("Store._begun", "'BEGIN IMMEDIATE' if write else 'BEGIN'", "'BEGIN'"),),

@@ -471,7 +471,7 @@ def test_an_account_that_is_gone_is_not_begun_anew(tmp_path):
         file.unlink()
     forget(tmp_path)
     for ask in (lambda: charges(tmp_path), lambda: charge_account(entry(1), tmp_path)):
-        with pytest.raises(DposeError, match="its account is not"):
+        with pytest.raises(DposeError, match="not here any more"):
             ask()
 
 

@@ -129,8 +129,8 @@ class _Problem:
         each order.
         """
         nobody, sides = marks_of(()), (self.sides.training, self.sides.scored)
-        shared = np.intersect1d(*(side.identity.marks for side in sides)).size > 0
-        if shared or Asked(whole.unit).together:
+        training, scored = (side.identity.marks for side in sides)
+        if np.isin(training, scored).any() or Asked(whole.unit).together:
             return [replace(whole, events=(RenyiLoss(self.tuning.curve()),))]
         parts = zip(names_of_run(whole.id), TUNING, sides, self.tuning.curves(), strict=True)
         return [

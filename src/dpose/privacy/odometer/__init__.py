@@ -63,9 +63,10 @@ from dpose.privacy.odometer.reservations import (
     reserve_all,
     spent_among,
     spent_on,
+    times_set_back,
     touching,
 )
-from dpose.privacy.odometer.store import Where, account_exists
+from dpose.privacy.odometer.store import Where, accept_account, account_exists
 
 __all__ = [
     "EVALUATION",
@@ -86,6 +87,7 @@ __all__ = [
     "State",
     "Where",
     "ZcdpLoss",
+    "accept_account",
     "account_exists",
     "budget_states",
     "budgets",
@@ -112,6 +114,7 @@ __all__ = [
     "set_budget",
     "spent_among",
     "spent_on",
+    "times_set_back",
     "touching",
     "unbounded",
     "what_fits",

@@ -540,6 +540,16 @@ def groups(where: Where = None) -> list[list[Charge]]:
     return sorted(ordered, key=lambda group: group[0].stored.seq if group[0].stored else 0)
 
 
+def times_set_back(where: Where = None) -> int:
+    """How often the account was set back and taken as it was: each time less may stand as spent than was.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    with opened(where).transaction(write=False) as account:
+        return history(account).accepted
+
+
 def check_account(where: Where = None) -> str:
     """What is wrong with the account, read as a whole; "" for nothing.
 

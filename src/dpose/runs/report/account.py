@@ -27,7 +27,7 @@ from dpose.privacy.rounding import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
-from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of
+from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of, set_back_line
 from dpose.runs.budget import budget_lines, identity_of_data
 from dpose.runs.report.record import RunRecord
 from dpose.runs.spending import (
@@ -116,7 +116,9 @@ def account_report(found: Sequence[DataSpending], where: Where = None) -> Report
         source="the account of private data",
         summary="Everything that read the same pictures adds up, whoever ran it and whatever was published.",
         facts={"Datasets": f"{len(found):,}", "Runs, releases and scores": f"{artefacts:,}"},
-        notes=(PARALLEL, FILTER) if found else ("Nothing has been charged to this account yet.",),
+        notes=(PARALLEL, FILTER, *filter(None, [set_back_line(where)]))
+        if found
+        else ("Nothing has been charged to this account yet.",),
         sections=sections,
     )
 
