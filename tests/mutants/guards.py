@@ -91,6 +91,8 @@ GUARDED = {
     "privacy/noised_ratio.py": Guarded(
         ("privacy/test_noised_ratio.py",), ("ScoreQuery", "laplace_event", "gaussian_event", "noised_sums")
     ),
+    "privacy/scores.py": Guarded(("runs/test_noised_score.py",)),
+    "runs/evaluate.py": Guarded(("runs/test_noised_score.py",), ("record_score",)),
     "runs/unit_scores.py": Guarded(("runs/test_noised_score.py",)),
     "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised",)),
     "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),

@@ -319,6 +319,24 @@ NAMED = (
         (Edit("ScoreQuery.l1", "(2 if self.relation is Relation.REPLACE else 1)", "1"),),
     ),
     Named(
+        "a noised score that is bound to nothing",
+        "privacy/scores.py",
+        (
+            Edit("check_scores", "recorded.score != query.score", "False"),
+            Edit("check_scores", "recorded == query", "recorded"),
+        ),
+    ),
+    Named(
+        "a noised score that no line is about",
+        "privacy/scores.py",
+        (Edit("check_scores", "ledger and not unnamed[before]", "False"),),
+    ),
+    Named(
+        "a noised score whose line names no file",
+        "runs/evaluate.py",
+        (Edit("record_score", "query_of(content, score_name(raw, file))", "query_of(content, '')"),),
+    ),
+    Named(
         "a score's interval without its noise",
         "privacy/noised_ratio.py",
         (Edit("ratio_of", "tail(event, beyond, of_first, of_second) > 1 - CONFIDENCE", "beyond <= 0"),),

@@ -59,8 +59,7 @@ HERE = marks_of([f"picture {i}" for i in range(20)])
 
 
 def entry(number=0, marks=HERE, **changes):
-    own = {"folder": "/runs/a", "at": "2026-01-01T00:00:00+00:00", "events": (EVENT,)}
-    return run_charge(number, marks, **{**own, **changes})
+    return run_charge(number, marks, **{"events": (EVENT,), **changes})
 
 
 def release(number=0, marks=HERE[:1], event=None, **changes):

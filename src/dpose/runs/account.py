@@ -156,8 +156,7 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
         said.append("What is reserved counts from the moment that it was: it may have been computed.")
     for state in one.budgets:
         said += budget_lines(state)
-    if line := set_back_line(where):
-        said.append(line)
+    said += filter(None, [set_back_line(where)])
     text = Text("\n".join(said) + "\n")
     if not one.entries:
         return Group(Text(f"{one.name}: nothing has been taken yet."), text)
