@@ -127,7 +127,8 @@ class TestRun:
         refused(capsys, ["verify", run], "not the noised score that the ledger records")
         kept = path.rename(path.with_suffix(".kept"))
         assert main(["verify", str(run)]) == 0
-        assert f"not checked: the noised score evaluations/{path.name}" in capsys.readouterr().out
+        shown = "".join(capsys.readouterr().out.split())
+        assert f"notchecked:thenoisedscoreevaluations/{path.name}" in shown
         kept.rename(path)
         path.write_text(text.replace('"epsilon": "0.5"', '"epsilon": "0.25"'))
         assert path.read_text() != text

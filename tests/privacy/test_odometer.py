@@ -132,7 +132,7 @@ def test_of_a_group_each_run_is_there_once(where):
     alike = [entry(k) for k in range(3)]
     for one in (alike[0], entry(3, THERE), *alike[1:]):
         charge(one, where)
-    charge(entry(1, np.union1d(HERE, marks_of(["later"]))), where)  # in two sets of one charge
+    charge(entry(1, np.union1d(HERE, marks_of(["later"])), units=20), where)  # in two sets of one charge
     assert groups(where) == [alike, [entry(3, THERE)]]
 
 
