@@ -114,11 +114,11 @@ class Transaction:
         return self._connection.execute(text(self._spoken(statement)), list(many) or values).rowcount
 
     def _spoken(self, statement: str) -> str:
-        """`statement` with {each}, the numbers of the parameter `numbers`, in the engine's words."""
+        """`statement` with {each}, the numbers of the parameter `numbers` as a column `one`, in the engine's words."""
         if "{each}" not in statement:
             return statement
-        lite = "SELECT value FROM json_each('[' || :numbers || ']')"
-        full = "SELECT unnest(CAST('{' || :numbers || '}' AS BIGINT[]))"
+        lite = "SELECT value AS one FROM json_each('[' || :numbers || ']')"
+        full = "SELECT one FROM unnest(CAST('{' || :numbers || '}' AS BIGINT[])) AS given(one)"
         return statement.replace("{each}", lite if self.store.lite else full)
 
     def meta(self, name: str) -> str | None:
