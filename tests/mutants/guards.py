@@ -62,18 +62,10 @@ GUARDED = {
         ODOMETER, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
     ),
     "privacy/odometer/reservations.py": Guarded(
-        (*ODOMETER, "runs/test_tune.py"),
-        (
-            "reserve_all",
-            "_reserve",
-            "_settle",
-            "note_weights",
-            "_touching_sets",
-            "spent_on",
-            "_parts",
-            "lineage",
-        ),
+        (*ODOMETER, "runs/test_tune.py"), ("reserve_all", "_reserve", "_settle", "note_weights")
     ),
+    "privacy/odometer/questions.py": Guarded(ODOMETER, ("touching_sets", "spent_on", "_parts", "lineage")),
+    "privacy/odometer/compositions.py": Guarded(ODOMETER),
     "privacy/odometer/cells.py": Guarded(ODOMETER),
     "privacy/odometer/subjects.py": Guarded(ODOMETER),
     "privacy/odometer/high_water.py": Guarded(ODOMETER),

@@ -36,6 +36,7 @@ from dpose.privacy.odometer import (
     check_budgets,
     commit,
     composed,
+    compositions,
     fail,
     finished_alike,
     lift_budget,
@@ -534,6 +535,16 @@ def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
     with opened(where).transaction() as account:
         assert account.run("UPDATE compositions SET value = '0.001'") == 1
     assert spent_on(HERE, Asked(), 1e-5, where=where).epsilon == true
+
+
+def test_how_a_budget_stands_is_computed_once(where, monkeypatch):
+    """Loss distributions of many kinds of runs take seconds."""
+    set_budget(Budget(8.0, 1e-5, "ward", HERE), where)
+    charge_account(entry(), where)
+    states = budget_states(where=where)
+    forget(where)
+    monkeypatch.setattr(compositions, "composed", None)
+    assert budget_states(where=where) == states
 
 
 def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):

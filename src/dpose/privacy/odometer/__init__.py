@@ -23,6 +23,21 @@ from dpose.privacy.odometer.filters import (
     set_budget,
     what_fits,
 )
+from dpose.privacy.odometer.questions import (
+    Spent,
+    charges,
+    check_account,
+    composed_each,
+    finished_alike,
+    groups,
+    lineage,
+    read_with,
+    readers,
+    spent_among,
+    spent_on,
+    times_set_back,
+    touching,
+)
 from dpose.privacy.odometer.records import (
     EVALUATION,
     PIXEL,
@@ -44,27 +59,14 @@ from dpose.privacy.odometer.records import (
     unbounded,
 )
 from dpose.privacy.odometer.reservations import (
-    Spent,
     charge,
     charge_account,
-    charges,
-    check_account,
     check_budgets,
     commit,
-    composed_each,
     fail,
-    finished_alike,
-    groups,
-    lineage,
     note_weights,
-    read_with,
-    readers,
     reserve_after,
     reserve_all,
-    spent_among,
-    spent_on,
-    times_set_back,
-    touching,
 )
 from dpose.privacy.odometer.store import Where, accept_account, account_exists
 
