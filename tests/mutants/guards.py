@@ -87,6 +87,7 @@ GUARDED = {
     "runs/evaluate.py": Guarded(("runs/test_noised_score.py",), ("record_score",)),
     "runs/unit_scores.py": Guarded(("runs/test_noised_score.py",)),
     "runs/noised_score.py": Guarded(("runs/test_noised_score.py",), ("evaluate_noised",)),
+    "privacy/trial_law.py": Guarded(("privacy/test_tuning.py",)),
     "privacy/tuning.py": Guarded(("privacy/test_tuning.py", "runs/test_tune.py")),
     "privacy/sides.py": Guarded(("runs/test_tune.py",)),
     "runs/trial_score.py": Guarded(("runs/test_tune.py",)),

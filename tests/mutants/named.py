@@ -67,12 +67,12 @@ NAMED = (
     ),
     Named(
         "choosing: a fixed number of trials",
-        "privacy/tuning.py",
+        "privacy/trial_law.py",
         (Edit("TrialLaw.draw", "_poisson(self.mean, stream)", "int(self.mean)"),),
     ),
     Named(
         "choosing: geometric whatever eta is",
-        "privacy/tuning.py",
+        "privacy/trial_law.py",
         (
             Edit(
                 "TrialLaw.draw",

@@ -41,7 +41,7 @@ from dpose.privacy.odometer import (
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides
-from dpose.privacy.tuning import TrialLaw
+from dpose.privacy.trial_law import TrialLaw
 from dpose.privacy.verify import verify_run
 from dpose.runs import tasks, trial_score, tune
 from dpose.runs.spending import datasets, lines_of

@@ -59,7 +59,8 @@ from dpose.privacy.protected import protect, unit_of
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.sides import Sides, split_sides
 from dpose.privacy.statement import PrivacyStatement
-from dpose.privacy.tuning import TrialLaw, Tuning, below, calibrated
+from dpose.privacy.trial_law import TrialLaw, below
+from dpose.privacy.tuning import Tuning, calibrated
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import make_report
