@@ -92,9 +92,9 @@ GUARDED = {
     "privacy/sides.py": Guarded(("runs/test_tune.py",)),
     "runs/trial_score.py": Guarded(("runs/test_tune.py",)),
     "runs/tune.py": Guarded(
-        ("runs/test_tune.py",),
-        ("tune_runs", "_Problem.charges", "_trials", "_trial", "_publish", "_finish", "_copy", "_priced"),
+        ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy")
     ),
+    "runs/tune_problem.py": Guarded(("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials")),
     "privacy/coins.py": Guarded(EXACT),
     "privacy/discrete.py": Guarded(EXACT),
     "privacy/bits.py": Guarded(EXACT),

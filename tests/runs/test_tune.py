@@ -49,6 +49,7 @@ from dpose.runs.tasks import PreparedRun, TaskEntry, register_task
 from dpose.runs.trial_score import noised_trial_score
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
+from dpose.runs.tune_problem import priced_trials
 from dpose.runs.unit_scores import unit_scores
 from dpose.training import loop as loops
 from dpose.training.first_weights import FirstWeights
@@ -417,7 +418,7 @@ def test_a_budget_equal_to_the_claim_is_enough_and_one_below_is_not(tmp_path, mo
     """Of the filter: a first charge may fit by its own epsilon; both sides are first charges of their pictures."""
     fixed(monkeypatch, 1)
     out, marks = tmp_path / "tuned", protect(Shades(600, 1)).identity.marks
-    claim = tune._priced(grid(), LAW, 480, 120)[1].epsilon(DELTA)
+    claim = priced_trials(grid(), LAW, 480, 120)[1].epsilon(DELTA)
     set_budget(Budget(claim * (1 - 1e-3), DELTA, "shades", marks))
     with pytest.raises(DposeError, match="would be passed"):
         tune_runs(grid(), LAW, out, QUIET)
