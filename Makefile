@@ -12,7 +12,6 @@ TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 test: .venv/.ready
 	$(TESTS) -m "not slow" --durations=20
-	$(BIN)/python tests/kinds.py --few
 
 # With what is slow and rarely breaks: hundreds of kills, whole grids, a browser at every width, every kind of arithmetic.
 test-all: .venv/.ready
