@@ -30,11 +30,13 @@ EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
     "release/test_api.py",
     "release/test_operators.py",
+    "release/test_boxes.py",
     "release/test_repeated.py",
     "mutants/test_release.py",
 )
 CLIPS = (
     "release/test_clips.py",
+    "release/test_boxes.py",
     "release/test_registry.py",
     "release/test_repeated.py",
     "mutants/test_video.py",
@@ -100,15 +102,23 @@ GUARDED = {
         ),
     ),
     "release/projections.py": Guarded(
-        ("release/test_projections.py", "release/test_registry.py"),
-        ("BlockMeans.sensitivity", "Separable.sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
+        ("release/test_projections.py", "release/test_registry.py", "release/test_boxes.py"),
+        (
+            *("BlockMeans.sensitivity", "BlockMeans.box_sensitivity", "Separable.sensitivity"),
+            *("Separable.box_sensitivity", "Separable.column_norm", "_sparse", "rounded_up"),
+        ),
     ),
     "release/grid.py": Guarded(
         ("release/test_projections.py", "release/test_operators.py"),
         ("largest_fill", "count_lengths", "products", "squares_of"),
     ),
     "release/operators.py": Guarded(
-        ("release/test_operators.py",), ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides")
+        ("release/test_operators.py", "release/test_boxes.py"),
+        ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides"),
+    ),
+    "release/boxes.py": Guarded(
+        ("release/test_boxes.py",),
+        ("MovingBox.timed", "MovingBox.neighbours", "most_frames", "most_overlap", "most_weight"),
     ),
     "release/kernels.py": Guarded(("release/test_operators.py",), ("block_sums", "_sum_blocks")),
     "release/api.py": Guarded(

@@ -425,7 +425,7 @@ class ByHand:
     def __init__(self, whole=False):
         self.whole = whole
 
-    def sensitivity(self, neighbours):
+    def change(self, neighbours):
         return Sensitivity(None, Fraction(100))
 
     def blur(self, frames):

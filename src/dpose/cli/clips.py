@@ -89,7 +89,7 @@ def release_video(
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind, release_file, shape_of
+    from dpose.release.api import bind_video, release_file
     from dpose.release.config import SPLIT, ReleaseConfig
     from dpose.release.explain import explain_release
     from dpose.release.files import find_videos, job_seed
@@ -111,7 +111,7 @@ def release_video(
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
     for job, info in found:
         with naming(info.path):
-            plan = bind(config, shape_of(info), AesNoise(Key.fresh()))
+            plan = bind_video(config, info, AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
         for line in explain_release(plan):
             console.print(f"  {line}", highlight=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, write_atomic
-from dpose.media.video import WRITABLE, VideoInfo, open_writer, probe, read_frames, settle
+from dpose.media.video import WRITABLE, VideoInfo, frame_times, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.archive import pack_archive
@@ -327,7 +327,7 @@ def release_file(
     """
     source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     with naming(info.path):
-        plan = bind(config, shape_of(info), source)
+        plan = bind_video(config, info, source)
         seeded, _ = spend(source)
         return write_video(
             info,
@@ -458,6 +458,17 @@ def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None)
         raise ValueError(f"the operator {config.operator} is drawn anew for every release: give a source")
     # published with the clip, and so from a stream that no noise is drawn from
     return LinearPlan.of(config, shape, source.stream(Purpose.INIT, 0, b"projection").bytes(16).hex())
+
+
+def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | None = None) -> AnyPlan:
+    """As `bind`, for a video: seconds become as many frames as its time stamps say.
+
+    Raises:
+        DposeError: as `bind`, and as `frame_times`.
+    """
+    if config.box is not None and config.box.seconds is not None:
+        config = replace(config, box=config.box.timed(frame_times(info)))
+    return bind(config, shape_of(info), source)
 
 
 def shape_of(info: VideoInfo) -> Shape:

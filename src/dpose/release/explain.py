@@ -7,8 +7,9 @@ from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.wording import protected_words
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME, OPERATORS
+from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.projections import PEAK
 from dpose.release.published_dprp import DensePlan
@@ -43,11 +44,10 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
     colour = "grey" if blocks.channels == 1 else "colour"
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
-    each = " in every frame" if config.scope == "frame" and plan.frames else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
     lines = [
         f"{what}, {blocks.width} x {blocks.height}, {colour}, blocks of {blocks.block}: {cells}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for any {config.pixels:,} pixels{each}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {protected_words(config.neighbours(plan.shape))}",
     ]
     for stage in plan.stages:
         side = config.block if stage.name == b"coarse" else config.block // config.subdivide
@@ -71,14 +71,12 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
 def _operator_lines(plan: LinearPlan) -> list[str]:
     config, shape, operator = plan.config, plan.shape, plan.operator
     colour = "grey" if shape.channels == 1 else "colour"
-    m = config.neighbours(shape).m
-    where = {"clip": " of the clip", "frame": " of every frame at once", ONE_FRAME: " of any one frame"}
     what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
     groups = f" for {operator.groups:,} groups of {shape.frames / operator.groups:.3g} frames"
     lines = [
         f"{what}, {shape.width} x {shape.height}, {colour}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for any {m:,} pixels{'' if shape.still else where[config.scope]}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {protected_words(config.neighbours(shape))}",
         f"operator: {OPERATORS[config.operator].about}; {operator.columns} x {operator.rows}"
         f"{'' if shape.still else groups}",
         f"noise: {lower(plan.noise, 3)} gray levels a pixel; from noise alone a PSNR of "

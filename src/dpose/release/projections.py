@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.privacy.statement import Neighbours
+from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.grid import (
     Shape,
     blend_gain,
@@ -165,6 +166,21 @@ class BlockMeans(GridOperator):
             Fraction(PEAK * shape.channels * moved), Fraction(PEAK**2 * shape.channels * squares)
         )
 
+    def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all sums change between neighbours of scope `BOX`, exactly.
+
+        **Guarantee.** Neighbours: clips that differ in any T frames, in each of them inside a box of W x H pixels at
+        any place. The worst has its box at the same place of all T frames, where it fills cells most, and the frames in
+        as few groups as hold them, the longest ones: their changes add up in one sum.
+        """
+        assert neighbours.box is not None
+        assert neighbours.frames is not None
+        width, height = neighbours.box
+        squares = most_overlap(self._columns, width) * most_overlap(self._rows, height)
+        squares *= largest_fill(self._times, neighbours.frames)
+        moved, channels = neighbours.m, self.shape.channels
+        return Sensitivity(Fraction(PEAK * channels * moved), Fraction(PEAK**2 * channels * squares))
+
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""
         shape = self.shape
@@ -296,6 +312,23 @@ class Separable(GridOperator):
         else:
             raise ValueError(f"no neighbours of a clip: {neighbours}")
         return Sensitivity(None, rounded_up(PEAK**2 * shape.channels * change))
+
+    def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all values change between neighbours of scope `BOX`, from above, in L2 norm.
+
+        **Guarantee.** Neighbours: as for `BlockMeans.box_sensitivity`. A box of one frame moves the values by at most
+        255 sqrt(C) times the smaller of sqrt(W H) and the sum of the norms of its columns, which is a product of one
+        sum down and one across it. Frames of a group of t add up, over sqrt(t); T frames do at most min(T, T^2 / t)
+        times as much, in squares, as one that stands alone.
+        """
+        assert neighbours.box is not None
+        assert neighbours.frames is not None
+        width, height = neighbours.box
+        down = most_weight(np.linalg.norm(self.down, axis=0), height)
+        across = most_weight(np.linalg.norm(self.across, axis=0), width)
+        frames = neighbours.frames
+        change = min(float(width * height), (down * across) ** 2) * min(frames, frames**2 / min(self._times))
+        return Sensitivity(None, rounded_up(PEAK**2 * self.shape.channels * change))
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""

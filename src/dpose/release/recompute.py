@@ -18,8 +18,8 @@ import numpy as np
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
-from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
-from dpose.release.config import CELLS, Regions, ReleaseConfig
+from dpose.privacy.statement import BOX, SLACK, Kind, PrivacyStatement
+from dpose.release.config import CELLS, Regions, ReleaseConfig, as_box
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
 from dpose.release.operators import ONE_FRAME, OPERATORS, Mask, make_operator
@@ -99,7 +99,13 @@ def _shape(statement: PrivacyStatement, where: str) -> Shape:
     frames = whole_numbers(r"(\d{1,9})", record["frames"])[0] if "frames" in record else None
     if min(width, height, 1 if frames is None else frames) < 1:
         raise ValueError("out of range")
-    if neighbours is None or neighbours.scope not in ("picture", "clip", "frame", *((ONE_FRAME,) * linear)):
+    if neighbours is None or neighbours.scope not in (
+        "picture",
+        "clip",
+        "frame",
+        BOX,
+        *((ONE_FRAME,) * linear),
+    ):
         what = "a released clip" if linear else "a release"
         raise DposeError(f"its statement has no neighbours of {what}", where)
     if (neighbours.scope == "picture") != (frames is None):
@@ -107,14 +113,14 @@ def _shape(statement: PrivacyStatement, where: str) -> Shape:
     return Shape.of(height, width, channels, peak, frames)
 
 
-def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, int, str]:
+def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, int | None, str]:
     """Epsilon, delta, m and scope, as `ReleaseConfig` has them."""
     near = statement.neighbours
     assert near is not None
     assert statement.epsilon is not None
     assert statement.delta is not None
     scope = "clip" if near.scope == "picture" else near.scope
-    return Fraction(statement.epsilon), statement.delta, near.m, scope
+    return Fraction(statement.epsilon), statement.delta, None if near.scope == BOX else near.m, scope
 
 
 def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> PixelizationPlan:
@@ -125,7 +131,12 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
     if "complex" in record and not any(re.fullmatch(rule, record["complex"]) for rule in RULES):
         raise DposeError(f"its statement has an unknown rule for regions {record['complex']!r}", where)
     config = ReleaseConfig(
-        *_budget(statement), CELLS, block=block, subdivide=n, regions=_regions(record, where)
+        *_budget(statement),
+        CELLS,
+        block=block,
+        subdivide=n,
+        regions=_regions(record, where),
+        box=as_box(statement.neighbours),
     )
     return PixelizationPlan.of(config, shape)
 
@@ -140,7 +151,13 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
     together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
     if together != 1 and together != together_of(shape.frames, groups):
         raise ValueError("another number of groups is clipped together")
-    config = ReleaseConfig(*_budget(statement), name, clip_norm=norm, clip_segment=together != 1)
+    config = ReleaseConfig(
+        *_budget(statement),
+        name,
+        clip_norm=norm,
+        clip_segment=together != 1,
+        box=as_box(statement.neighbours),
+    )
     return LinearPlan.around(make_operator(name, shape, rows, columns, groups, choice), config, choice)
 
 

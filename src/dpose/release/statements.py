@@ -9,6 +9,7 @@ from fractions import Fraction
 from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.release.boxes import OUTSIDE
 from dpose.release.config import CELLS
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
@@ -55,6 +56,7 @@ def release_statement(
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
     config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
     given = list(conditional_on)
+    notes = config.box.notes(plan.shape) if config.box else ()
     if isinstance(config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
     return PrivacyStatement(
@@ -67,7 +69,7 @@ def release_statement(
         public=public_facts(plan),
         conditional_on=tuple(given),
         events=plan.events,
-        caveats=(*object_lines(plan), *caveats),
+        caveats=(*object_lines(plan), *notes, *caveats),
         release=description(plan),
     )
 
@@ -130,13 +132,15 @@ def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
 
 def object_lines(plan: PixelizationPlan | LinearPlan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
-    shape, m = plan.shape, plan.config.m
+    shape, box = plan.shape, plan.config.box
+    m = plan.config.m if box is None else box.area
     face, size = face_in(shape.height, shape.width)
     name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
     lines = (
         _larger_cells(plan, name, face) if isinstance(plan, PixelizationPlan) else _larger(plan, name, face)
     )
-    return (*lines, DETAILS_ONLY) if m is not None and m * 4 < face else tuple(lines)
+    outside = () if box is None else (OUTSIDE,)
+    return (*lines, *((DETAILS_ONLY,) if m is not None and m * 4 < face else ()), *outside)
 
 
 def _larger_cells(plan: PixelizationPlan, name: str, face: int) -> list[str]:

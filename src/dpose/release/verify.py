@@ -24,6 +24,7 @@ from dpose.media.video import VIDEO_SUFFIXES, probe
 from dpose.privacy.exact import exact_text
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
+from dpose.privacy.wording import protected_words
 from dpose.release.archive import unpack
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
@@ -132,12 +133,9 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     )
     neighbours = statement.neighbours
     assert neighbours is not None
-    scope = {"picture": "", "clip": " of the clip", "frame": " of every frame"}.get(
-        neighbours.scope, f" of {neighbours.scope}"
-    )
     line = (
         f"{path}: the recorded noise costs epsilon {upper(spent, 6)}, {text} is claimed, "
-        f"delta {upper(statement.delta or 0, 6)}, for {neighbours.m:,} pixels{scope}"
+        f"delta {upper(statement.delta or 0, 6)}, for {protected_words(neighbours).removeprefix('any ')}"
     )
     if statement.kind is Kind.SEEDED:
         line += "; nothing is guaranteed: the noise came from a seed or a key that others may know"
