@@ -249,7 +249,7 @@ class TestTime:
         rate=st.fractions(Fraction(1, 2), 120, max_denominator=1001),
         seconds=st.fractions(0, 4, max_denominator=1000),
     )
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=30)
     def test_at_a_constant_rate_it_is_the_floor_plus_one(self, rate, seconds):
         times = [number / rate for number in range(600)]
         assert most_frames(times, seconds) == min(600, math.floor(seconds * rate) + 1)
@@ -312,10 +312,11 @@ class TestWords:
         with pytest.raises(DposeError, match=said):
             ReleaseConfig.of_grid(1, "1e-5", text)
 
-    def test_pictures_arrays_and_papers_have_none(self):
+    def test_a_picture_has_pixels_for_it_and_arrays_and_papers_none(self):
         grey = np.zeros((24, 24), np.uint8)
-        with pytest.raises(DposeError, match="a box is for clips"):
-            dpose.pixelize(grey, 1, "box:9x9/frames:1", 8, public=True)
+        picture = dpose.pixelize(grey, 1, "box:9x30/seconds:2", 8, public=True).statement
+        assert picture.neighbours == Neighbours(Relation.REPLACE, 9 * 24, "picture")
+        assert any("9 x 30 has were asked for" in line for line in picture.caveats)
         with pytest.raises(DposeError, match="time stamps"):
             dpose.pixelize(np.zeros((3, 24, 24, 1), np.uint8), 1, "box:9x9/seconds:1", 8, public=True)
         with pytest.raises(DposeError, match="know no box"):

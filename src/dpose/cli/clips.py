@@ -12,10 +12,16 @@ from dpose.cli.options import unfolded
 from dpose.cli.release_options import (
     Again,
     Explain,
+    ExplainPicture,
+    FaceSize,
     OutputOptions,
+    Protect,
     Public,
     Seed,
+    asked_neighbours,
+    draw_hidden,
     say_lines,
+    say_preset,
     say_sum,
     tell_each,
 )
@@ -52,9 +58,12 @@ def release_video(
         str | None,
         typer.Option(
             help="What is hidden: pixels:M of the whole video (default pixels:16), pixels:M/frame of every frame, one "
-            "frame, or the whole clip."
+            "frame, the whole clip, or box:WxH/frames:T (or /seconds:S): any T frames, in each of them inside one box, "
+            "wherever it lies."
         ),
     ] = None,
+    protect: Protect = None,
+    face_size: FaceSize = None,
     operator: Annotated[
         str,
         typer.Option(
@@ -83,6 +92,7 @@ def release_video(
         typer.Option(help="With --paper: b, the budget's share for the projection. Default: 0.8."),
     ] = None,
     explain: Explain = False,
+    explain_picture: ExplainPicture = None,
     public: Public = False,
     again: Again = False,
     seed: Seed = None,
@@ -95,10 +105,11 @@ def release_video(
     from dpose.release.files import find_videos, job_seed
     from dpose.release.sifting import sift
 
+    asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
     config = ReleaseConfig.of_grid(
         epsilon,
         delta,
-        neighbours,
+        asked,
         operator,
         k=k,
         pool=pool,
@@ -108,12 +119,16 @@ def release_video(
         split=SPLIT if split is None else split,
     )
     console = Console()
+    explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
+    if explain_picture is not None:
+        draw_hidden([job for job, _ in found], config, explain_picture, face_size, released=False)
+    say_preset(protect, face_size, console)
     for job, info in found:
         with naming(info.path):
             plan = bind_video(config, info, AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_release(plan):
+        for line in explain_release(plan, info.rate):
             console.print(f"  {line}", highlight=False)
     if explain:
         return

@@ -43,6 +43,7 @@ from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.places import find_output
+from dpose.release.protect import DETAIL, either
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
@@ -91,9 +92,11 @@ class Release:
 def pixelize(
     image: NDArray[Any] | Tensor,
     epsilon: Number,
-    neighbours: str | int | Neighbours = "pixels:16",
+    neighbours: str | int | Neighbours | None = None,
     block: int = 16,
     *,
+    protect: str | None = None,
+    face_size: str | None = None,
     regions: Regions | NDArray[Any] | str | None = None,
     seed: int | None = None,
     source: NoiseSource | None = None,
@@ -112,18 +115,20 @@ def pixelize(
     True
 
     **Guarantee.** Neighbours: pictures of the same size that differ in at most m pixels, of any values (an RGB pixel
-    is three); for a clip, m pixels of all frames together, or with "/frame" m pixels in every frame. Sensitivity:
-    255 * C * m in L1 norm over the cells' sums, whatever the cells' sizes. Noise: exact discrete Laplace of scale 255 *
-    C * m / epsilon on each integer sum (with `delta`: exact discrete Gaussian). Post-processing: division by the
-    cell's area, rounding, clipping, tiling. Public: size, number of channels and frames, settings, a mask given as
-    array. Seed 002, corrected; proved in docs/proofs/pixelization.md.
+    is three); for a clip, m pixels of all frames together, or with "/frame" m pixels in every frame, or those of a
+    box at any place in each of any T frames. Sensitivity: 255 * C * m in L1 norm over the cells' sums, whatever the
+    cells' sizes. Noise: exact discrete Laplace of scale 255 * C * m / epsilon on each integer sum (with `delta`: exact
+    discrete Gaussian). Post-processing: division by the cell's area, rounding, clipping, tiling. Public: size, number
+    of channels and frames, settings, a mask given as array. Seed 002, corrected; proved in docs/proofs/pixelization.md.
 
     Args:
         image: uint8 or uint16; (H, W) grey or (H, W, 3) colour; (T, H, W, C) for a clip, C = 1 or 3. An array, or a
             tensor on any device.
         epsilon: Total for the picture or clip. Text ("0.5", "1/3") is taken exactly.
-        neighbours: "pixels:M" or "pixels:M/frame".
+        neighbours: "pixels:M" or "pixels:M/frame"; for a clip also "box:WxH/frames:T". Default: pixels:16.
         block: Side b of a block, pixels.
+        protect: "detail", "face" or "person" in place of neighbours (`dpose.release.protect`).
+        face_size: "WxH", pixels of a face, as declared for those. Default: 100x100.
         regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
             *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
         seed: Makes the noise repeatable and takes the guarantee away.
@@ -139,7 +144,10 @@ def pixelize(
         DposeError: the picture or a setting is out of range, it was released before, or a budget would be passed.
         RuntimeError: the source's key was used for a release before.
     """
-    config = ReleaseConfig.of(epsilon, neighbours, block, regions=as_regions(regions), **options)
+    asked = either(neighbours, protect, face_size)
+    config = ReleaseConfig.of(
+        epsilon, DETAIL if asked is None else asked, block, regions=as_regions(regions), **options
+    )
     return release_array(image, config, seed=seed, source=source, caveats=caveats, public=public, again=again)
 
 
@@ -231,6 +239,8 @@ def release_video(
     neighbours: str | int | None = None,
     operator: str = "block",
     *,
+    protect: str | None = None,
+    face_size: str | None = None,
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
@@ -242,7 +252,8 @@ def release_video(
 
     **Guarantee.** Neighbours: videos of the same size and length whose decoded frames differ in at most m pixels, of
     any values (an RGB pixel is three): of the whole video together ("pixels:16"), of every frame ("pixels:16/frame"),
-    of any one frame ("frame"), or all of them ("clip"). Sensitivity: the operator's; with `clip_norm` C at most 2 C
+    of any one frame ("frame"), all of them ("clip"), or those inside a box at any place in each of any T frames
+    ("box:WxH/frames:T"). Sensitivity: the operator's; with `clip_norm` C at most 2 C
     for each part that can change. Noise: exact discrete Gaussian, calibrated analytically. Post-processing:
     restoration, encoding. Public: size, number of frames, time stamps, operator. Sound is dropped unless asked for.
     Seed 004, corrected; proved in docs/proofs/video.md. Memory does not depend on the video's length.
@@ -253,6 +264,8 @@ def release_video(
         epsilon: Total for the video. Text ("0.5", "1/3") is taken exactly.
         delta: As epsilon, in (0, 1).
         neighbours: What is hidden; by default pixels:16.
+        protect: As for `pixelize`: a box of a face's or person's declared size, for 10 seconds by the time stamps.
+        face_size: As for `pixelize`.
         operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
             of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
         seed: Makes the noise repeatable and takes the guarantee away.
@@ -273,7 +286,8 @@ def release_video(
         DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
-    config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options)
+    asked = either(neighbours, protect, face_size)
+    config = ReleaseConfig.of_grid(epsilon, delta, asked, operator, **options)
     return release_file(
         probe(path),
         Path(out),

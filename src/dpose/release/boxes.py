@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import exact_text, parse_exact
 from dpose.privacy.statement import Neighbours
 from dpose.release.grid import Shape
@@ -84,23 +85,28 @@ class MovingBox:
         return self if self.seconds is None else replace(self, frames=most_frames(times, self.seconds))
 
     def neighbours(self, shape: Shape) -> Neighbours:
-        """The neighbouring relation for a clip of this shape, no larger than it.
+        """The neighbouring relation for a picture or clip of this shape, no larger than it.
+
+        For a picture it is as many pixels as the box has, wherever they lie.
 
         Raises:
-            DposeError: it is a picture, or seconds have not been counted in frames.
+            DposeError: seconds have not been counted in frames.
         """
+        width, height = min(self.width, shape.width), min(self.height, shape.height)
         if shape.still:
-            raise DposeError("a box is for clips", "neighbours", f"for a picture say pixels:{self.area}")
+            return Neighbours(Relation.REPLACE, width * height, "picture")
         if self.frames is None:
             raise DposeError(
                 "seconds can be counted where frames have time stamps", "neighbours", "say frames:T"
             )
-        width, height = min(self.width, shape.width), min(self.height, shape.height)
         return Neighbours.of_box(width, height, min(self.frames, shape.frames))
 
     def notes(self, shape: Shape) -> tuple[str, ...]:
         """What was made of the box for a clip of this shape, where it is not just what was asked for."""
         near, told = self.neighbours(shape), []
+        if shape.still:
+            cut = f"as many pixels as {self.width:,} x {self.height:,} has were asked for: cut to the picture's size"
+            return () if near.m == self.area else (cut,)
         if self.seconds is not None:
             told.append(
                 f"{exact_text(self.seconds)} seconds in one piece are at most {self.frames:,} frames of this clip; "

@@ -184,7 +184,7 @@ class ReleaseConfig:
     def of(
         cls,
         epsilon: Number,
-        neighbours: str | int | Neighbours,
+        neighbours: str | int | Neighbours | MovingBox,
         block: int = 16,
         delta: Number = 0,
         subdivide: int = 1,
@@ -221,7 +221,7 @@ class ReleaseConfig:
         cls,
         epsilon: Number,
         delta: Number,
-        neighbours: str | int | Neighbours | None = None,
+        neighbours: str | int | Neighbours | MovingBox | None = None,
         operator: str = "block",
         *,
         k: int | None = None,
@@ -325,7 +325,9 @@ class ReleaseConfig:
             raise DposeError(f"must be at least {shape.channels}, one value a channel, not {k}", "k")
 
 
-def parse_neighbours(value: str | int | Neighbours, *, wholes: bool = False) -> tuple[str, int | None]:
+def parse_neighbours(
+    value: str | int | Neighbours | MovingBox, *, wholes: bool = False
+) -> tuple[str, int | None]:
     """The scope, and m; None for all there are.
 
     Args:
@@ -352,12 +354,14 @@ def parse_neighbours(value: str | int | Neighbours, *, wholes: bool = False) -> 
     return "frame" if found[2] else "clip", int(found[1])
 
 
-def as_box(value: str | int | Neighbours | None) -> MovingBox | None:
+def as_box(value: str | int | Neighbours | MovingBox | None) -> MovingBox | None:
     """The box that neighbours name; None where they name pixels.
 
     Raises:
         DposeError: it is no such box.
     """
+    if isinstance(value, MovingBox):
+        return value
     if isinstance(value, Neighbours):
         return None if value.box is None else MovingBox(*value.box, value.frames)
     return MovingBox.parse(value) if isinstance(value, str) and value.startswith("box:") else None

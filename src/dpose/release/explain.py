@@ -7,15 +7,24 @@ from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.statement import Neighbours
 from dpose.privacy.wording import protected_words
 from dpose.release.linear import LinearPlan
+from dpose.release.objects import (
+    FACE,
+    face_in,
+    object_lines,
+    person_lines,
+    repeated_line,
+    warning_lines,
+)
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.projections import PEAK
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions
-from dpose.release.statements import FACE, AnyPlan, face_in, object_lines
+from dpose.release.statements import AnyPlan
 
 MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""
@@ -36,7 +45,7 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
             f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
             *plan.faults(),
         ]
-    return _operator_lines(plan) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
+    return _operator_lines(plan, rate) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
 
 
 def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
@@ -65,10 +74,10 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
         lines.append(f"epsilon for {thing} seen for {length}: {upper(plan.object_epsilon(face, minute))}")
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
-    return lines
+    return [*lines, *person_lines(plan), repeated_line(plan), *warning_lines(plan)]
 
 
-def _operator_lines(plan: LinearPlan) -> list[str]:
+def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
     config, shape, operator = plan.config, plan.shape, plan.operator
     colour = "grey" if shape.channels == 1 else "colour"
     what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
@@ -91,6 +100,13 @@ def _operator_lines(plan: LinearPlan) -> list[str]:
         lines.append(
             "WARNING: this will be mostly noise. A larger epsilon, fewer pixels m, a smaller k or a larger pool help"
         )
+    if rate and not shape.still:
+        minute = min(shape.frames, math.ceil(60 * rate))
+        length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
+        sides = min(FACE, shape.width), min(FACE, shape.height)
+        for what, wide, tall in (("a face seen for ", *sides), ("", shape.width, shape.height)):
+            cost = plan.epsilon_near(Neighbours.of_box(wide, tall, minute))
+            lines.append(f"epsilon for {what}{length}{'' if what else ' of the clip'}: {upper(cost)}")
     return [*lines, *object_lines(plan)]
 
 
@@ -107,7 +123,7 @@ def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name:
         spread = math.sqrt(event.variance)
         law = f"discrete Gaussian of sigma {lower(spread, 6)}"
     levels = spread / side**2
-    lost = "; little but noise is left" if levels > peak / 4 else ""
+    lost = f"; {'nothing' if levels > peak else 'little'} but noise is left" if levels > peak / 4 else ""
     return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's average{lost}"
 
 

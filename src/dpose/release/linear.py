@@ -201,14 +201,18 @@ class LinearPlan(Plan):
         """Gray levels of noise a pixel, root mean square, before values are cut off at black and white."""
         return self.operator.noise(self.sigma)
 
-    def epsilon_for(self, m: int, scope: str) -> float:
-        """Epsilon, at the same delta and noise, for neighbours that differ in m pixels."""
-        event, near = self.event, Neighbours(Relation.REPLACE, m, scope)
+    def epsilon_for(self, m: int, scope: str, times: int = 1) -> float:
+        """Epsilon, at the same delta and noise, for neighbours that differ in m pixels, in each of so many clips."""
+        return self.epsilon_near(Neighbours(Relation.REPLACE, m, scope), times)
+
+    def epsilon_near(self, neighbours: Neighbours, times: int = 1) -> float:
+        """As `epsilon_for`, for neighbours of any scope."""
+        event = self.event
         if isinstance(event, LaplaceEvent):
-            bound = self.operator.change(near).in_l1()
-            return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps)]))
-        squared = squared_change(self.operator, self.clipping, self.grid, near)
-        return discrete_epsilon(discrete_mu([(squared, event.variance, 1)]), self.config.delta)
+            bound = self.operator.change(neighbours).in_l1()
+            return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps * times)]))
+        squared = squared_change(self.operator, self.clipping, self.grid, neighbours)
+        return discrete_epsilon(discrete_mu([(squared, event.variance, times)]), self.config.delta)
 
     def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource) -> ReleasedValues:
         """Release one picture.
