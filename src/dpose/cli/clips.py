@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,7 +26,7 @@ from dpose.cli.release_options import (
     say_sum,
     tell_each,
 )
-from dpose.errors import naming
+from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
@@ -165,6 +166,20 @@ def obfuscate(
     seed: Annotated[
         int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
     ] = None,
+    detector: Annotated[
+        Path | None,
+        typer.Option(
+            help="face-blur: an ONNX face detector, YuNet's or BlazeFace's outputs. Default: a bundled cascade that "
+            "finds few faces."
+        ),
+    ] = None,
+    hold: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="face-blur: frames before and after a find where its face is blurred too. Default: 14.",
+        ),
+    ] = None,
     public: Public = False,
     again: Again = False,
 ) -> None:
@@ -172,11 +187,17 @@ def obfuscate(
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
+    from dpose.release.faces import face_finder
     from dpose.release.files import find_videos, job_seed
-    from dpose.release.obfuscate import check_method, obfuscate_file
+    from dpose.release.obfuscate import HOLD, asked_of, check_method, obfuscate_file
     from dpose.release.sifting import sift
 
     check_method(method)
+    if method != "face-blur" and (detector is not None or hold is not None):
+        raise DposeError(
+            "only --method face-blur looks for faces", "detector", "leave --detector and --hold out"
+        )
+    finder, hold = (face_finder(detector) if method == "face-blur" else None), HOLD if hold is None else hold
     console = Console()
 
     def run(job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
@@ -185,6 +206,8 @@ def obfuscate(
             job.target,
             method,
             seed=job_seed(job, 0, seed),
+            finder=finder,
+            hold=hold,
             keep_sound=output.keep_audio,
             progress=progress,
             public=public,
@@ -195,7 +218,7 @@ def obfuscate(
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
     jobs = sift(
         [job for job, _ in found],
-        method,
+        asked_of(method, finder, hold),
         seed=seed,
         keep_sound=output.keep_audio,
         public=public,
