@@ -103,7 +103,7 @@ def test_ragged_edges_take_the_box_where_the_large_cells_are():
     """Cells of 2, 2 and 3 pixels: the worst stretch of 3 lies at the end, not at the beginning."""
     operator = make_operator("block", Shape(1, 7, 7, 1), 3, 3, 1)
     assert np.diff(even_edges(7, 3)).tolist() == [2, 2, 3]
-    assert operator.change(near(3, 3)).l2_squared == 255**2 * 9**2
+    assert operator.bound_for(near(3, 3)).l2_squared == 255**2 * 9**2
 
 
 @pytest.mark.parametrize("divided", [0, 1, 2])
@@ -186,7 +186,7 @@ def test_no_box_in_any_frames_changes_an_operator_more(name, frames, groups, man
     """Every choice of frames, each with its own place of the box; white, and the operator's own signs."""
     shape = Shape(frames, 5, 4, 1)
     operator = make_operator(name, shape, 2, 2, groups, "a")
-    bound = operator.change(near(3, 2, many))
+    bound = operator.bound_for(near(3, 2, many))
     rng = np.random.default_rng(0)
     lights = [np.ones((5, 4), int)]
     if name != "block":
@@ -223,7 +223,8 @@ def test_a_box_never_counts_for_more_than_its_pixels_anywhere_in_the_clip(sides,
     many, height, width = (min(a, b) for a, b in zip(box, sides, strict=True))
     boxed = near(width, height, many)
     anywhere = operator.sensitivity(Neighbours(Relation.REPLACE, boxed.m, "clip"))
-    assert operator.change(boxed).l2_squared <= anywhere.l2_squared * (1 + Fraction(1, 10**9))
+    assert operator.bound_for(boxed).l2_squared <= anywhere.l2_squared * (1 + Fraction(1, 10**9))
+    assert operator.sensitivity(boxed) == operator.bound_for(boxed)
     assert super(type(operator), operator).box_sensitivity(boxed) == anywhere
 
 

@@ -425,7 +425,7 @@ class ByHand:
     def __init__(self, whole=False):
         self.whole = whole
 
-    def change(self, neighbours):
+    def bound_for(self, neighbours):
         return Sensitivity(None, Fraction(100))
 
     def blur(self, frames):

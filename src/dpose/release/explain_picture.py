@@ -132,7 +132,7 @@ def _draw_blocks(axes: Axes, plan: SoundPlan, dot: float) -> None:
     """The cells' edges, where they are far enough apart to be seen."""
     shape = plan.shape
     if isinstance(plan, PixelizationPlan):
-        down, across = (np.arange(0, side, plan.config.block) for side in (shape.height, shape.width))
+        down, across = (np.arange(0, side, plan.blocks.block) for side in (shape.height, shape.width))
     elif isinstance(plan.operator, BlockMeans):
         down = even_edges(shape.height, plan.operator.rows)
         across = even_edges(shape.width, plan.operator.columns)
@@ -189,7 +189,7 @@ def _magnify(axes: Axes, plan: SoundPlan, place: tuple[float, float], sides: tup
     shape = plan.shape
     block: tuple[float, float] = (max(sides), max(sides))
     if isinstance(plan, PixelizationPlan):
-        block = (plan.config.block, plan.config.block)
+        block = (plan.blocks.block, plan.blocks.block)
     elif isinstance(plan.operator, BlockMeans):
         block = (shape.width / plan.operator.columns, shape.height / plan.operator.rows)
     reach = 1.5 * max(*block, *sides)
@@ -274,7 +274,7 @@ def legend(
 def _cells_words(plan: SoundPlan) -> str:
     shape = plan.shape
     if isinstance(plan, PixelizationPlan):
-        return f"{plan.config.block} x {plan.config.block} pixels, noise of "
+        return f"{plan.blocks.block} x {plan.blocks.block} pixels, noise of "
     if isinstance(plan.operator, BlockMeans):
         operator = plan.operator
         return f"{shape.width / operator.columns:.3g} x {shape.height / operator.rows:.3g} pixels, noise of "

@@ -209,7 +209,7 @@ class LinearPlan(Plan):
         """As `epsilon_for`, for neighbours of any scope."""
         event = self.event
         if isinstance(event, LaplaceEvent):
-            bound = self.operator.change(neighbours).in_l1()
+            bound = self.operator.bound_for(neighbours).in_l1()
             return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps * times)]))
         squared = squared_change(self.operator, self.clipping, self.grid, neighbours)
         return discrete_epsilon(discrete_mu([(squared, event.variance, times)]), self.config.delta)
@@ -373,7 +373,7 @@ def choose_grid(config: ReleaseConfig, shape: Shape, neighbours: Neighbours) -> 
         rows, columns = cells if config.k is None else _grid_of(config.k, shape)
         found = (rows, columns, _groups_of(pool, shape))
         blocks = BlockMeans(shape, *found)
-        if blocks.noise(_spread(config, blocks.change(neighbours))) <= GOOD_NOISE:
+        if blocks.noise(_spread(config, blocks.bound_for(neighbours))) <= GOOD_NOISE:
             break
     return found
 
@@ -409,7 +409,7 @@ def squared_change(
     their true distance plus one step plus twice that, and n of them by sqrt(n) times as much.
     """
     if operator.whole and clipping is None:
-        return operator.change(neighbours).l2_squared / grid**2
+        return operator.bound_for(neighbours).l2_squared / grid**2
     count = operator.outputs * operator.groups
     longest = -(-operator.shape.frames // operator.groups)
     off = operator.blur(longest)
@@ -436,7 +436,7 @@ def as_levels(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def _change(operator: GridOperator, clipping: Clipping | None, neighbours: Neighbours) -> float:
-    free = math.sqrt(operator.change(neighbours).l2_squared) / (operator.unit if clipping else 1.0)
+    free = math.sqrt(operator.bound_for(neighbours).l2_squared) / (operator.unit if clipping else 1.0)
     return free if clipping is None else min(free, clipping.changed(neighbours, operator.groups))
 
 
@@ -450,7 +450,7 @@ def _event(
     if not config.delta:
         if clipping is not None or not operator.whole:
             raise DposeError("this takes Gaussian noise alone", "delta", "give a delta above 0")
-        bound = operator.change(neighbours).in_l1()
+        bound = operator.bound_for(neighbours).in_l1()
         scale = bound / config.epsilon
         if scale > MAX_SCALE:
             raise too_small(config, "numbers")

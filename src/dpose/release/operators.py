@@ -127,7 +127,7 @@ class GridOperator(ABC):
         """As `sensitivity`, for neighbours of scope `BOX`: here as many pixels, wherever in the clip they lie."""
         return self.sensitivity(Neighbours(neighbours.relation, neighbours.m, "clip"))
 
-    def change(self, neighbours: Neighbours) -> Sensitivity:
+    def bound_for(self, neighbours: Neighbours) -> Sensitivity:
         """The most that all groups' values together change between neighbours of any scope of a clip."""
         return (self.box_sensitivity if neighbours.scope == BOX else self.sensitivity)(neighbours)
 

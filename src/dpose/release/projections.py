@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.statement import BOX, Neighbours
 from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.grid import (
     Shape,
@@ -146,8 +146,11 @@ class BlockMeans(GridOperator):
 
         **Guarantee.** Neighbours: clips of the same size that differ in m pixels of all frames together (scope "clip"),
         in m pixels of every frame ("frame"), or in m pixels of one frame ("one frame"). A pixel lies in one cell and
-        moves each of its C sums by at most 255. The worst neighbour fills the largest cells first.
+        moves each of its C sums by at most 255. The worst neighbour fills the largest cells first. Scope `BOX`: see
+        `box_sensitivity`.
         """
+        if neighbours.scope == BOX:
+            return self.box_sensitivity(neighbours)
         scope, m, shape = neighbours.scope, neighbours.m, self.shape
         if scope == "clip":
             squares, moved = (
@@ -298,8 +301,10 @@ class Separable(GridOperator):
         never grows, and c is the largest norm of a column. m pixels of a frame, changed by at most 255 in each of C
         channels that do not mix, move the values by at most 255 sqrt(C) min(sqrt(m), m c). A group of t frames divides
         a change of one frame by sqrt(t), and adds up to sqrt(t) times a change of all of them. Pixels spread over
-        groups do no more than pixels in one.
+        groups do no more than pixels in one. Scope `BOX`: see `box_sensitivity`.
         """
+        if neighbours.scope == BOX:
+            return self.box_sensitivity(neighbours)
         scope, m, shape = neighbours.scope, neighbours.m, self.shape
         if scope == "clip":
             # a pixel of a shorter group weighs more
