@@ -415,7 +415,7 @@ NAMED = (
         (
             Edit(
                 "most_overlap",
-                "np.unique(np.clip(np.concatenate([edges, edges - length]), 0, edges[-1] - length))",
+                "np.clip(np.concatenate([edges, edges - length]), 0, edges[-1] - length)",
                 "np.zeros(1, np.int64)",
             ),
         ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpose
@@ -48,6 +48,8 @@ def places(shape, width, height):
         yield slice(top, top + height), slice(left, left + width)
 
 
+@example(sizes=[3, 4, 1, 3], length=6)  # the worst place ends at an edge, and does not begin at one
+@example(sizes=[3, 1, 4, 3], length=6)  # or the other way round
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6), length=st.integers(1, 20))
 def test_a_stretch_fills_pieces_most_where_an_end_meets_an_edge(sizes, length):
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -261,6 +263,9 @@ class TestTime:
         assert most_frames(times, Fraction(2)) == 4
         assert most_frames(times, Fraction(0)) == 1
         assert most_frames(times, Fraction(100)) == 8
+        box = MovingBox(2, 3, 4)
+        assert box.timed(times) is box
+        assert MovingBox(2, 3, seconds=Fraction(2)).timed(times).frames == 4
 
     @pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".avi"])
     def test_a_videos_own_time_stamps_are_read(self, tmp_path, suffix):

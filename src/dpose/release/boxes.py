@@ -147,10 +147,10 @@ def most_overlap(edges: NDArray[np.int64], length: int) -> int:
         length: Of the stretch; no more than all of the line counts.
     """
     length = min(length, int(edges[-1]))
-    starts = np.unique(np.clip(np.concatenate([edges, edges - length]), 0, edges[-1] - length))
+    starts = np.clip(np.concatenate([edges, edges - length]), 0, edges[-1] - length)
     ends = starts + length
-    first = np.searchsorted(edges, starts, side="right") - 1
-    last = np.searchsorted(edges, ends, side="left") - 1
+    # the pieces that hold what lies just before either end; at an edge, the one that ends there
+    first, last = np.searchsorted(edges, starts) - 1, np.searchsorted(edges, ends) - 1
     whole = np.concatenate([[0], np.cumsum(np.diff(edges) ** 2)])
     apart = (edges[first + 1] - starts) ** 2 + (ends - edges[last]) ** 2 + whole[last] - whole[first + 1]
     return int(np.where(first == last, length**2, apart).max())
