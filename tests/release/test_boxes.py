@@ -210,6 +210,27 @@ def test_no_box_in_any_frames_changes_an_operator_more(name, frames, groups, man
         assert most >= 0.2 * float(bound.l2_squared)
 
 
+@pytest.mark.parametrize("name", ["block", "low-pass", "random"])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("frames", "groups"), [(7, 2), (5, 2), (4, 4)])
+@pytest.mark.parametrize("many", [1, 2, 3])
+def test_a_box_of_one_pixel_is_bounded_exactly(name, channels, frames, groups, many):
+    """Where all its frames fit into the shortest group (of sums: the longest), or stand in groups of their own."""
+    shape = Shape(frames, 3, 2, channels)
+    operator = make_operator(name, shape, 2, 1, groups, "a")
+    bound = operator.bound_for(near(1, 1, many))
+    found = total = 0.0
+    for place in places(shape, 1, 1):
+        for chosen in itertools.combinations(range(frames), many):
+            moved = moved_by(operator, chosen, [place] * many, np.ones((3, 2), int))
+            found, total = max(found, float(moved @ moved)), max(total, float(np.abs(moved).sum()))
+    if name == "block":
+        assert (found, total) == (bound.l2_squared, bound.l1)
+    elif many <= frames // groups or groups == frames:
+        assert found == pytest.approx(float(bound.l2_squared), rel=1e-5)
+    assert found <= bound.l2_squared
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     sides=st.tuples(*[st.integers(1, 6)] * 3),
