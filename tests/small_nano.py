@@ -2,7 +2,8 @@
 
     from small_nano import small_nano                          # a fixture for all tests of the module
 
-Model, layers, gradients, export and what is printed of scores are tested on the preset as it is.
+Model, layers, gradients, export and what is printed of scores are tested on the preset as it is. The stand-ins of
+`quick` come with it.
 """
 
 import functools
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import quick
 from dpose import files
 from dpose.pose import backbones, tinyvit
 from dpose.pose.folder import save_model
@@ -31,6 +33,7 @@ PREAMBLE = "import pytest, small_nano; small_nano.use(pytest.MonkeyPatch())\n"
 
 def use(patch: pytest.MonkeyPatch) -> None:
     """Put it in the place of `nano`, and its weights in the place of those that come with dpose."""
+    quick.use(patch)
     patch.setattr(tinyvit, "NANO", SMALL)
     patch.setitem(backbones.BACKBONES, "nano", replace(backbones.BACKBONES["nano"], input_size=(64, 48)))
     patch.setattr(files, "SHIPPED", Path(_weights().name))

@@ -89,10 +89,10 @@ class KnownPictures(UnitDataset, Protocol):
 
 @runtime_checkable
 class FiledUnits(UnitDataset, Protocol):
-    """Units whose pictures are files: the account knows a picture by its file too, since decoders differ."""
+    """Units that the account knows by more than their contents: by their files, since decoders differ."""
 
     def file_hashes(self, index: int) -> tuple[str, ...]:
-        """SHA-256 of each file that holds pictures of the unit, hex."""
+        """SHA-256 of each file that holds pictures of the unit, and of a video also its frames', hex."""
 
 
 @runtime_checkable

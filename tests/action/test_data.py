@@ -1,6 +1,8 @@
 """Videos: which clips a unit gives, and every dataset's own layout, on small files made here."""
 
 import json
+import os
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,13 +13,21 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from clips import write
 from dpose.action.data import ActionSpec, Video, VideoSet, VideoUnits, open_videos
 from dpose.action.data.folders import HUMAN
-from dpose.action.data.sources import Held, VideoFile, whole_clip
+from dpose.action.data.sources import Held, StillFile, VideoFile, whole_clip
 from dpose.action.model import ActionConfig
 from dpose.errors import DposeError
+from dpose.files import file_digest
+from dpose.media import video_identity
+from dpose.media.identity import pixel_hash
 from dpose.media.images import write_image
+from dpose.media.video import probe, read_frames
+from dpose.media.video_identity import video_hashes
+from dpose.privacy.odometer import marks_of
 from dpose.privacy.protected import protect
+from dpose.release.counting import array_original, video_original
 from dpose.training.guards import check_disjoint
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset
 
@@ -95,6 +105,99 @@ def test_equal_content_has_equal_hashes():
     other = counted(11)
     assert units(counted()).content_hashes(0) == units(counted()).content_hashes(0)
     assert units(counted()).content_hashes(0) != units(other).content_hashes(0)
+
+
+def remuxed(path, out):
+    """The same packets in another container."""
+    with av.open(str(path)) as source, av.open(str(out), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                target.mux(packet)
+    return out
+
+
+def marks_of_video(path):
+    return set(protect(units(Video("v", VideoFile(path), 0))).identity.marks.tolist())
+
+
+def test_a_video_is_known_by_its_file_its_frames_together_and_each_of_them(tmp_path):
+    path = write(tmp_path / "a.mp4", frames=9)
+    other = remuxed(path, tmp_path / "b.mkv")
+    assert file_digest(path) != file_digest(other)
+    one, two = marks_of_video(path), marks_of_video(other)
+    assert len(one & two) >= 9
+    (mine,) = set(marks_of([file_digest(path)]).tolist())
+    assert (mine in one, mine in two) == (True, False)
+    # as a release of it is known, and of a frame of it
+    assert one == set(video_original(probe(path)).marks.tolist())
+    frames = [frame.pixels for frame in read_frames(probe(path))]
+    assert set(array_original(frames, clip=True).marks.tolist()) < one
+    assert set(marks_of([pixel_hash(frames[4])]).tolist()) < one
+    assert not one & marks_of_video(write(tmp_path / "c.mp4", frames=9, size=(64, 48)))
+    # what units are one, and what a run protects, stay as they were
+    assert units(Video("v", VideoFile(path), 0)).content_hashes(0) == (file_digest(path),)
+
+
+def test_the_same_holds_of_videos_in_memory_and_of_still_pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 256, (3, 16, 16, 3), np.uint8)
+    held = units(Video("v", Held(lambda: frames), 0))
+    assert held.content_hashes(0) == (pixel_hash(frames),)
+    assert set(held.file_hashes(0)) == {pixel_hash(frames), *map(pixel_hash, frames)}
+    write_image(tmp_path / "a.png", frames[1])
+    still = StillFile(tmp_path / "a.png")
+    assert still.hashes() == (file_digest(tmp_path / "a.png"), pixel_hash(frames[1]))
+    assert still.digest() == still.hashes()[0]
+
+
+def test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alone(
+    tmp_path, monkeypatch, own_cache
+):
+    path = write(tmp_path / "a.mp4", frames=9)
+    first = video_hashes(probe(path))
+    (kept,) = (own_cache / "dpose" / "clips").iterdir()
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    copy = shutil.copy(path, tmp_path / "b.mp4")
+    with monkeypatch.context() as patch:
+        patch.setattr(video_identity, "read_frames", None)
+        assert video_hashes(probe(path)) == video_hashes(probe(copy)) == first
+    for damage in (
+        "",
+        first[0],
+        kept.read_text()[:-9],
+        "x" * 64,
+        kept.read_text().replace(first[0], first[1]),
+    ):
+        kept.write_text(damage)
+        assert video_hashes(probe(path)) == first
+    stamp = path.stat()
+    write(path, frames=10)
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert video_hashes(probe(path))[1] != first[1]  # names and times decide nothing
+
+
+def test_a_video_that_changes_while_it_is_read_is_refused_and_not_kept(tmp_path, monkeypatch, own_cache):
+    path = write(tmp_path / "a.mp4", frames=9)
+
+    def reading(info):
+        yield from read_frames(info)
+        path.write_bytes(path.read_bytes() + b"x")
+
+    monkeypatch.setattr(video_identity, "read_frames", reading)
+    with pytest.raises(DposeError, match="changed while it was read"):
+        video_hashes(probe(path))
+    assert not list((own_cache / "dpose" / "clips").iterdir())
+
+
+def test_a_video_that_is_not_whole_is_known_by_its_file(tmp_path):
+    path = write(tmp_path / "a.avi", frames=30, codec="mpeg4")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 4])
+    assert VideoFile(path).hashes() == (file_digest(path),)
+    path.unlink()
+    with pytest.raises(DposeError, match="cannot be read"):
+        VideoFile(path).digest()
 
 
 def clips(*indices, split="train"):

@@ -14,6 +14,7 @@ from dpose.attacks.transforms import RAW, pixelated
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.report.results import Table
+from quick import quick  # noqa: F401
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from dpose.audits.undetected_faults import UNSEEN, undetected_words
 from dpose.errors import DposeError
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
+from quick import quick  # noqa: F401
 
 CANARIES, REAL = 500, 100
 PLAN = TrainingPlan(noise_multiplier=0.8, delta=1e-5, steps=12, expected_batch_size=150, accountant="rdp")

@@ -8,6 +8,7 @@ import pytest
 from dpose.audits.hockey_stick import audit_mechanism, exact_epsilon
 from dpose.audits.mechanisms import MECHANISMS, build
 from dpose.errors import DposeError
+from quick import quick  # noqa: F401
 
 CASES = [(name, fault) for name, (_, faults) in MECHANISMS.items() for fault in (None, *faults)]
 

@@ -17,6 +17,7 @@ from dpose.privacy.odometer import EVALUATION, Budget, budgets, charges, marks_o
 from dpose.privacy.odometer.store import close_connections
 from dpose.runs.account import marks_of_file
 from dpose.runs.budget import identity_of_data
+from quick import quick  # noqa: F401
 from stored import EVENT, WARD, charged, release_charge, run_charge, union
 
 STUDIO = "synthetic:ward:public"

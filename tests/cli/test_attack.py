@@ -7,6 +7,7 @@ import pytest
 
 from dpose.attacks import reid as reid_module
 from dpose.cli import main
+from quick import quick  # noqa: F401
 
 SMALL = [
     "--data",

@@ -14,11 +14,15 @@ import cv2
 import numpy as np
 import pytest
 import scipy.io
+from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.pose.data import SOURCES
+from dpose.privacy.odometer import PAGE, Budget, State, charges, set_budget
+from dpose.runs.budget import identity_of_data
 from dpose.scene import identity_of, scene_seed
+from quick import drawn, fine  # noqa: F401
 from small_nano import PREAMBLE, small_nano  # noqa: F401
 from zygote import run as run_program
 
@@ -184,6 +188,14 @@ class TestRun:
         refused(capsys, ["report", run, "--pictures", held_out], "--show-pictures")
         assert main(["report", str(run), "--pictures", held_out, "--show-pictures"]) == 0
         assert "lspet:validation" in (run / "report.html").read_text()
+        shown = charges()[-1]
+        assert (shown.what, shown.events, shown.state) == (PAGE, (), State.COMMITTED)
+        set_budget(Budget(3.0, 1e-5, "lspet", identity_of_data(held_out, Console(quiet=True)).marks))
+        before = (run / "report.html").read_bytes()
+        refused(
+            capsys, ["report", run, "--pictures", held_out, "--show-pictures"], "leave --show-pictures out"
+        )
+        assert (run / "report.html").read_bytes() == before
 
     def test_a_config_file_and_options_over_it(self, tmp_path, capsys):
         (tmp_path / "run.yaml").write_text(
@@ -213,6 +225,7 @@ class TestRun:
         assert "700 units" in shown
         assert "not at hand" in shown
 
+    @pytest.mark.usefixtures("drawn")
     def test_compare_prints_a_table_and_draws_a_picture(self, run, capsys):
         assert main(["compare", str(run), str(run), "--out", "both.png"]) == 0
         assert "dp-sgd" in capsys.readouterr().out
@@ -332,6 +345,7 @@ class TestRun:
         a, b = ((tmp_path / n / "model.safetensors").read_bytes() for n in "ab")
         assert a == b
 
+    @pytest.mark.usefixtures("fine")
     def test_plan_explains(self, capsys):
         arguments = "plan --units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5"
         assert main(arguments.split()) == 0

@@ -50,6 +50,49 @@ CONSTANT = "Key.drawn(bytes(32), seeded=False)"
 """A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
     Named(
+        "colours: a difference of colours moves by one peak, not by two",
+        "release/colour.py",
+        (Edit("_moved", "(-1, 1)", "(0, 1)"),),
+    ),
+    Named(
+        "colours: white and black alone are thought of",
+        "release/colour.py",
+        (Edit("_moved", "product((-1, 1), repeat=len(rows[0]))", "[(1,) * len(rows[0])]"),),
+    ),
+    Named(
+        "colours: chroma adds up over luma's cells alone",
+        "release/colour.py",
+        (Edit("Colour.joint", "coarse.l2_squared", "fine.l2_squared"),),
+    ),
+    Named(
+        "colours: a first stage's chroma is not counted",
+        "release/pixelization.py",
+        (
+            Edit(
+                "PixelizationPlan.sensitivity",
+                "self.colour.without_chroma() if fine else self.colour",
+                "self.colour.without_chroma()",
+            ),
+        ),
+    ),
+    Named(
+        "colours: a projection of chroma weighs nothing",
+        "release/colour_planes.py",
+        (Edit("ColourPlanes.sensitivity", "math.sqrt(one / whole)", "math.sqrt(one / whole) / 2"),),
+    ),
+    Named(
+        "cells: chosen by the picture",
+        "release/api.py",
+        (
+            Edit(
+                "release_array",
+                "bind(config, Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)",
+                "bind(config if np.asarray(frames[0]).std() > 1 else ReleaseConfig.of(config.epsilon, config.m, 1), "
+                "Shape.of(height, width, channels, peak, len(frames) if clip else None), noise)",
+            ),
+        ),
+    ),
+    Named(
         "choosing: one trial is charged for all",
         "privacy/tuning.py",
         (
@@ -351,14 +394,14 @@ NAMED = (
         "one key and number for all frames",
         "release/pixelization.py",
         (
-            Edit("released_frames", "Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
+            Edit("_frames", "Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)", "one"),
             Edit(
-                "released_frames",
+                "_frames",
                 "plan.release(frame, AesNoise(key), number)",
                 "plan.release(frame, AesNoise(key), 0)",
             ),
             Edit(
-                "released_frames",
+                "_frames",
                 "keys = source.stream(Purpose.RELEASE, 0, b'frames')",
                 "keys = source.stream(Purpose.RELEASE, 0, b'frames')\n"
                 "one = Key.drawn(keys.bytes(KEY_BYTES), seeded=source.seeded)",
@@ -392,9 +435,9 @@ NAMED = (
         "release/projections.py",
         (
             Edit(
-                "Separable.sensitivity",
-                "self.column_norm / math.sqrt(min(self._times))",
-                "self.column_norm / math.sqrt(max(self._times))",
+                "Separable.change",
+                "column_norm / math.sqrt(min(self._times))",
+                "column_norm / math.sqrt(max(self._times))",
             ),
         ),
     ),
@@ -403,9 +446,9 @@ NAMED = (
         "release/projections.py",
         (
             Edit(
-                "Separable.sensitivity",
-                "_sparse(min(m, shape.pixels), self.column_norm) / min(self._times)",
-                "_sparse(min(m, shape.pixels), self.column_norm) / max(self._times)",
+                "Separable.change",
+                "_sparse(min(m, shape.pixels), column_norm) / min(self._times)",
+                "_sparse(min(m, shape.pixels), column_norm) / max(self._times)",
             ),
         ),
     ),
@@ -442,6 +485,22 @@ NAMED = (
         ),
     ),
     Named(
+        "a box shares no more of chroma's cells than of luma's",
+        "release/colour_planes.py",
+        (Edit("ColourPlanes.sensitivity", "far.bound_for(neighbours)", "near.bound_for(neighbours)"),),
+    ),
+    Named(
+        "a box's frames do not add up in one group of a projection",
+        "release/projections.py",
+        (
+            Edit(
+                "Separable._together",
+                "min(frames, frames ** 2 / min(self._times))",
+                "frames / min(self._times)",
+            ),
+        ),
+    ),
+    Named(
         "a box in T frames is pixelized at the price of one",
         "release/pixelization.py",
         (Edit("PixelizationPlan.of", "neighbours.frames or 1", "1"),),
@@ -460,6 +519,55 @@ NAMED = (
         "an earlier release with the same settings is taken for one that was cut short",
         "release/counting.py",
         (Edit("Standing.cut_short", "entry.state is State.FAILED or _died(entry)", "True"),),
+    ),
+    Named(
+        "an attack that reserves nothing",
+        "attacks/context.py",
+        (Edit("_reserved", "charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id", "''"),),
+    ),
+    Named(
+        "an attack on pictures that are read again after they were counted",
+        "attacks/identities.py",
+        (Edit("Identities.read", "held.taken([place[pair] for pair in asked])", "load(asked, progress)"),),
+    ),
+    Named(
+        "people who teach an attacker are not counted",
+        "attacks/attack.py",
+        (Edit("ReleaseAttack.reads", "[*own, *people.first(taught, 0, config.effort.pictures)]", "own"),),
+    ),
+    Named(
+        "an experiment that is reserved once it is made",
+        "papers/reproduce.py",
+        (
+            Edit("reproduce", "committing(_reserved(experiment, request, bound, console))", "committing('')"),
+            Edit(
+                "_results",
+                "return outcomes",
+                "with committing(_reserved(experiment, request, bound, console)):\n    return outcomes",
+            ),
+        ),
+    ),
+    Named(
+        "committed before it is computed",
+        "privacy/odometer/reservations.py",
+        (Edit("committing", "(yield)", "(yield commit(name, tuple(outputs), where) if name else None)"),),
+    ),
+    Named(
+        "a video's frames are on no account",
+        "action/data/sources.py",
+        (Edit("VideoFile._hashes", "video_hashes(_probed(self.path))", "(self.digest(),)"),),
+    ),
+    Named(
+        "frames kept by their file's name",
+        "media/video_identity.py",
+        (
+            Edit(
+                "video_hashes",
+                "f\"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {digest}\"",
+                "f\"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {info.path}\"",
+            ),
+            Edit("_kept", "found[0] == digest", "True"),
+        ),
     ),
     Named(
         "a pure release costs what one of its stages does",

@@ -13,8 +13,9 @@ import pytest
 from scipy import stats
 
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.release import mechanism, operators, pixelization
+from dpose.release import mechanism, operators, pixelization, released
 from dpose.release.api import as_regions
+from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
@@ -213,7 +214,7 @@ def partial_cells(patch):
 
     def thinner(stage, sums, stream):
         noisy = real(stage, sums, stream) - sums
-        return sums + noisy * areas[: len(sums), None] // 4
+        return sums + noisy * areas[: len(sums)] // 4
 
     patch.setattr(NoiseStage, "noised", thinner)
 
@@ -234,24 +235,23 @@ def raw_mask(patch):
 
 def detail_taken_from_the_picture(patch):
     """How much of the parts' differences is shown is decided by the true differences, not by the noisy ones."""
-    exact, shrink = pixelization._exact_sums, pixelization.shrunk
+    exact, shrink = pixelization._combined, released.shrunk
     seen = []
 
-    def watched(cells, picture):
-        seen.append(exact(cells, picture))
+    def watched(cells, picture, rows):
+        seen.append(exact(cells, picture, rows))
         return seen[-1]
 
-    def peeking(cells, parts, blocks=None):
-        return shrink(cells, parts, blocks) * (seen[-1].std() > 100)
+    def peeking(*given, **more):
+        return shrink(*given, **more) * (seen[-1].std() > 100)
 
-    patch.setattr(pixelization, "_exact_sums", watched)
-    patch.setattr(pixelization, "shrunk", peeking)
+    patch.setattr(pixelization, "_combined", watched)
+    patch.setattr(released, "shrunk", peeking)
 
 
 def colour_counted_once(patch):
     """An RGB pixel changes three values, not one."""
-    real = operators._fill
-    patch.setattr(operators, "_fill", lambda areas, n, channels, peak: real(areas, n, 1, peak))
+    patch.setattr(Colour, "change_l1", property(lambda self: 1))
 
 
 def rounding_before_noise(patch):

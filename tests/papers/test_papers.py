@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 from rich.console import Console
 
 from dpose.errors import DposeError
+from dpose.files import file_digest
+from dpose.media.identity import pixel_hash
+from dpose.media.images import read_image
 from dpose.papers import reproduce
 from dpose.papers.cells import claim_folder, run_cells
 from dpose.papers.experiment import Cell, Experiment, Findings, Request
@@ -17,6 +21,16 @@ from dpose.papers.pixelization.measure import Point, dice, grey_ssim, iou, mse, 
 from dpose.papers.pixelization.segmenting import grabcut, open_segmenter
 from dpose.papers.reference import read_paper
 from dpose.papers.registry import EXPERIMENTS
+from dpose.privacy.odometer import (
+    EXPERIMENT,
+    Budget,
+    State,
+    charges,
+    marks_of,
+    readers,
+    set_budget,
+)
+from dpose.release.photos import photo
 from dpose.release.photos.photo import Photo
 from dpose.report.results import Figure, Table
 from run_folders import Page
@@ -167,6 +181,7 @@ def test_every_experiment_of_the_paper_runs(name, portraits, tmp_path, monkeypat
     out = tmp_path / "out"
     outcomes = reproduce.reproduce(name, Request(data=(portraits,), limit=1), out, QUIET)
     assert {o.status for o in outcomes} == {"done"}, [o.error for o in outcomes if o.error]
+    assert [(entry.what, entry.state) for entry in charges()] == [(EXPERIMENT, State.COMMITTED)]
     text = (out / "results.md").read_text()
     assert "PPM-100, 1 picture" in text
     assert "the paper: " in text
@@ -175,6 +190,77 @@ def test_every_experiment_of_the_paper_runs(name, portraits, tmp_path, monkeypat
     assert bool(list(out.glob("*.png"))) == ("figure" in name)
     page = Page((out / "index.html").read_text())
     assert bool(list(page.root.iter("figure"))) == ("figure" in name)
+
+
+class TestCounted:
+    """Numbers without noise and pictures from a seed: on the account before anything is computed, or not made."""
+
+    def marks_of_files(self, portraits):
+        files = sorted((Path(portraits.partition(":")[2]) / "image").iterdir())
+        return {path: marks_of([file_digest(path)]) for path in files}
+
+    @pytest.mark.parametrize("name", ["002/figure2", "002/figure4", "002/figure6", "002/table5"])
+    def test_originals_are_reserved_first_and_committed_when_all_is_written(
+        self, name, portraits, tmp_path, monkeypatch
+    ):
+        out, seen = tmp_path / "out", []
+
+        def claiming(*given):
+            seen.append((charges()[0].state, out.exists()))
+            claim_folder(*given)
+
+        monkeypatch.setattr(reproduce, "claim_folder", claiming)
+        monkeypatch.setattr(reproduce, "run_cells", lambda *given: seen.append(charges()[0].state) or [])
+        reproduce.reproduce(name, Request(data=(portraits,)), out, QUIET)
+        assert seen == [(State.RESERVED, False), State.RESERVED]
+        (entry,) = charges()
+        assert (entry.what, entry.events, entry.state) == (EXPERIMENT, (), State.COMMITTED)
+        assert (entry.folder, entry.data) == (str(out), portraits)
+        read = {path for path, marks in self.marks_of_files(portraits).items() if readers(marks)}
+        assert len(read) == (1 if name == "002/figure2" else 2)
+        assert {path for path in read if not readers(marks_of([pixel_hash(read_image(path))]))} == set()
+        reproduce.reproduce(name, Request(data=(portraits,)), out, QUIET)  # gone on with: no second charge
+        assert [other.id for other in charges()] == [entry.id]
+
+    def test_a_budget_refuses_them_and_what_is_public_costs_nothing(self, portraits, tmp_path, monkeypatch):
+        marks = list(self.marks_of_files(portraits).values())
+        set_budget(Budget(3.0, 1e-5, "portraits", marks[1]))
+        with monkeypatch.context() as patch:
+            patch.setattr(reproduce, "run_cells", None)
+            with pytest.raises(
+                DposeError, match=r"nothing bounds this.*lift the budget first.*--data-public"
+            ):
+                reproduce.reproduce("002/figure3", Request(data=(portraits,)), tmp_path / "out", QUIET)
+        assert not (tmp_path / "out").exists()
+        asked = Request(data=(portraits,), limit=1, data_public=True)
+        reproduce.reproduce("002/figure3", asked, tmp_path / "out", QUIET)
+        assert charges() == []
+
+    @pytest.mark.parametrize(("spec", "counted"), [("studio:test", 0), ("ward:test", 1), ("ward:public", 0)])
+    def test_rendered_people_who_stand_for_private_ones_are_read(self, spec, counted, monkeypatch):
+        bound = EXPERIMENTS["002/figure2"].bind(Request(data=(f"synthetic:{spec}",)))
+        monkeypatch.setattr("dpose.papers.pixelization.data.PETS", (16, 16))
+        assert len(list(EXPERIMENTS["002/figure2"].reads(bound))) == counted
+
+    def test_a_mistake_costs_nothing(self, portraits, tmp_path):
+        (tmp_path / "thesis.txt").write_text("x")
+        with pytest.raises(DposeError, match="holds no such results"):
+            reproduce.reproduce("002/figure3", Request(data=(portraits,)), tmp_path, QUIET)
+        assert charges() == []
+
+    def test_a_picture_that_changes_while_it_is_in_use_is_refused(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(photo, "KEPT", 0)
+        file = tmp_path / "seq" / "img1" / "000001.png"
+        draw(file, (40, 40), 0)
+        bound = EXPERIMENTS["002/figure3"].bind(Request(data=(f"mot:{tmp_path / 'seq'}",)))
+        assert len(marks_of(bound.data.hashes())) == 2
+        draw(file, (40, 40), 1)
+        with pytest.raises(DposeError, match="was changed"):
+            bound.run(bound.cells[0], lambda: None)
+
+    def test_trainings_charge_what_they_read_themselves(self):
+        silent = {name for name, one in EXPERIMENTS.items() if one.reads is None}
+        assert silent == {name for name, one in EXPERIMENTS.items() if one.trains}
 
 
 def test_both_mechanisms_are_in_every_sweep(portraits):

@@ -15,6 +15,7 @@ from dpose.papers.parallel import run_parallel
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
+from quick import quick  # noqa: F401
 
 NAME = "002/figure1"
 
@@ -43,6 +44,7 @@ def small(tmp_path):
     return request, whole, tmp_path / "out"
 
 
+@pytest.mark.slow
 def test_processes_give_what_one_gives_and_failures_are_told(small, tmp_path):
     request, whole, folder = small
     first, after = whole.cells[:2]

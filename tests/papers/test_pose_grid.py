@@ -32,6 +32,7 @@ from dpose.runs.recipes import RECIPES
 from dpose.runs.train import train_run
 from dpose.training import gradient
 from dpose.training.public_view import PublicViews
+from quick import drawn  # noqa: F401
 from small_nano import small_nano  # noqa: F401
 
 QUIET = Console(quiet=True)
@@ -485,17 +486,18 @@ class TestShown:
         assert "in the metric of these data" in found.tables[1].title
 
     @pytest.mark.parametrize(
-        ("name", "drawn"),
+        ("name", "kinds"),
         [
             ("000/figure1", ["curves", "heat"]),
             ("003/humanart-fpdp", ["curves", "heat"]),
             ("ward-dp", ["curves"]),  # one C by epsilon is a curve
         ],
     )
-    def test_curves_and_heat_maps_are_drawn(self, name, drawn):
+    @pytest.mark.usefixtures("drawn")
+    def test_curves_and_heat_maps_are_drawn(self, name, kinds):
         asked = request(epsilons=(0.2, 0.8))
         found = self.shown(name, asked, lambda c: 30 + 9 * (c.settings["epsilon"] or 0))
-        assert [d.name.rsplit("-", 1)[1] for d in found.figures] == drawn
+        assert [d.name.rsplit("-", 1)[1] for d in found.figures] == kinds
         for drawing in found.figures:
             assert decode_image(drawing.png, drawing.name).std() > 5
 

@@ -1,13 +1,14 @@
 """Seed 004's tables: rows and guarantees, released once, and no table beside a raw row at chance."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from clips import write
-from dpose.action.data.sources import VideoFile, whole_clip
+from dpose.action.data.sources import Held, VideoFile, whole_clip
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.media.images import write_image
@@ -17,6 +18,7 @@ from dpose.papers.reproduce import reproduce
 from dpose.papers.video import measure, tables
 from dpose.papers.video.methods import METHODS, parse_external, released_videos
 from dpose.papers.video.tables import COLUMNS, QUICK, ROWS, Study, video_table_of
+from dpose.privacy.odometer import EXPERIMENT, State, charges
 from dpose.privacy.selection import Selection
 
 QUIET = Console(quiet=True)
@@ -155,6 +157,39 @@ def test_attributes_may_be_learnt_from_other_data(tmp_path, monkeypatch):
         Study.of("table1", Request(data=("synthetic-clips", f"vispr:{other}")))
 
 
+def test_what_needs_protection_is_counted_and_nothing_else(tmp_path, monkeypatch):
+    """Rows train on raw videos and are scored on them: a charge of the whole table. Releases are charged besides."""
+    frames = np.random.default_rng(0).integers(0, 256, (4, 24, 32, 3), np.uint8)
+    videos = VideoSet((Video("a", Held(lambda: frames), 0),), ("wave",))
+    monkeypatch.setattr(tables, "open_videos", lambda *given, **how: videos)
+    private, public = (Request(data=(f"synthetic-clips:{look}",)) for look in ("ward", "studio"))
+    bound = Study.of("table2", private)
+    own = Held(lambda: frames).hashes()
+    assert (bound.public, set(bound.hashes())) == ((False, False), set(own))
+    for request in (public, replace(private, data_public=True)):
+        open_to_all = Study.of("table2", request)
+        assert (open_to_all.public, list(open_to_all.hashes())) == ((True, True), [])
+
+    seen = []
+
+    def learning(self, cell, progress):
+        seen.extend(charges())
+        whole_clip(released_videos(videos, METHODS["block-8"], 0, {}, tmp_path).videos[0].source)
+        raise DposeError("enough")
+
+    monkeypatch.setattr(Study, "run", learning)
+    monkeypatch.setitem(tables.QUICK, "table2", ("raw",))
+    reproduce("004/table2", replace(private, quick=True), tmp_path / "out", QUIET)
+    assert [(entry.what, entry.state) for entry in seen] == [(EXPERIMENT, State.RESERVED)]
+    assert [(entry.what, entry.state) for entry in charges()] == [
+        (EXPERIMENT, State.COMMITTED),
+        ("release", State.COMMITTED),
+    ]
+    shown = released_videos(videos, METHODS["block-8"], 1, {}, tmp_path, public=True).videos[0].source
+    whole_clip(shown)
+    assert len(charges()) == 2
+
+
 @pytest.mark.slow
 def test_a_table_is_run_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setitem(tables.QUICK, "table2", ("raw", "multiclip-8"))
@@ -163,6 +198,7 @@ def test_a_table_is_run_from_end_to_end(tmp_path, monkeypatch):
         monkeypatch.setattr(measure, name, 1.0)
     found = reproduce("004/table2", Request(limit=12, quick=True), tmp_path / "out", QUIET)
     assert [o.status for o in found] == ["done", "done"], [o.error for o in found]
+    assert charges() == []  # nobody in the studio needs protection
     raw, private = (o.values for o in found)
     assert {"top1_raw", "top1_released", "cmap_raw", "f1_released"} <= set(raw)
     assert raw["top1_raw"] == raw["top1_released"]

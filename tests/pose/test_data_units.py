@@ -11,6 +11,7 @@ from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media.identity import pixel_hash
 from dpose.pose.crops import transform_points, whole_frame
+from dpose.pose.data import units as units_module
 from dpose.pose.data.augment import Augment, _colour_matrix, recolour
 from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.pose.skeletons import MPII
@@ -171,6 +172,21 @@ class TestFiles:
         identity = protect(units).identity
         assert (identity.units, identity.merged) == (1, 1)
         assert len(identity.marks) == 3
+
+    def test_a_file_is_digested_once_however_often_it_is_asked_for(self, tmp_path, monkeypatch):
+        paths = [tmp_path / f"{k}.png" for k in range(2)]
+        for k, path in enumerate(paths):
+            path.write_bytes(b"file %d" % k)
+        asked = []
+        monkeypatch.setattr(units_module, "file_digest", lambda path: asked.append(path) or file_digest(path))
+        units = PoseUnits(
+            [Picture(p.name, 2, Reader(k, 2), path=p) for k, p in enumerate(paths)], input_size=SIZE
+        )
+        first = [
+            protect(one).identity.marks for one in (units, units.subset([0, 1]), units.with_skeleton(MPII))
+        ]
+        assert sorted(asked) == paths
+        assert all(np.array_equal(first[0], other) for other in first)
 
 
 class TestTargets:

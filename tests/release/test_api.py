@@ -17,13 +17,15 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release import api, pixelization
 from dpose.release.api import bind
+from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.mechanism import NoiseStage
 from dpose.release.once import GIVEN
-from dpose.release.operators import BlockSums, RegionSums, Sensitivity
+from dpose.release.operators import BlockSums, Sensitivity
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions, PublicRegions, onnx_segmenter, sobel_energy
+from dpose.release.released import Layers, ReleasedSums
 from public_doors import pixelize
 
 RNG = np.random.default_rng(0)
@@ -55,7 +57,7 @@ def test_tensors_and_arrays_have_the_same_law(regions):
 
 
 def test_blocks_are_flat_and_averages_are_near_the_truth():
-    out = pixelize(GREY, 1000, 1, 8).picture
+    out = pixelize(GREY, 1000, 1, 8, restore="none").picture
     for y in range(0, 37, 8):
         for x in range(0, 50, 8):
             cell, truth = out[y : y + 8, x : x + 8], GREY[y : y + 8, x : x + 8]
@@ -65,7 +67,7 @@ def test_blocks_are_flat_and_averages_are_near_the_truth():
 
 
 def test_public_regions_are_finer_where_the_mask_says():
-    out = pixelize(GREY, 1000, 1, 8, subdivide=4, regions=HALF).picture
+    out = pixelize(GREY, 1000, 1, 8, subdivide=4, regions=HALF, restore="none").picture
     assert len(np.unique(out[:8, 32:40])) == 1
     assert len(np.unique(out[:8, :8])) > 4
 
@@ -83,7 +85,7 @@ def test_parts_of_private_regions_lie_about_their_own_block():
     """With next to no noise every part has its own mean, and none another block's."""
     slope = np.arange(0, 250, 5, dtype=np.uint8)[None].repeat(37, 0)
     private = PrivateRegions(quantile=0.0)
-    (frame,) = pixelize(slope, 10**5, 1, 8, subdivide=2, regions=private).frames
+    (frame,) = pixelize(slope, 10**5, 1, 8, subdivide=2, regions=private, restore="none").frames
     assert frame.cells.mask.sum() > 20
     means = BlockSums(37, 50, 4).apply(slope) / BlockSums(37, 50, 4).areas[:, None]
     wrong = np.abs(frame.picture()[::4, ::4].reshape(-1) - means.reshape(-1))
@@ -112,13 +114,11 @@ def test_more_noise_than_sums_can_hold_is_refused(monkeypatch):
 
 def test_levels_are_rounded_and_cut_off_at_black_and_white():
     sums = np.array([[-9], [-1], [0], [1], [2], [3], [509], [600]])
-    levels = pixelization._levels(sums, np.full(8, 2), 255)
+    cells = BlockSums(1, 16, 2)
+    assert cells.areas.tolist() == [2] * 8
+    layers = Layers(cells, Colour.of("rgb", 1, gaussian=False))
+    levels = ReleasedSums(layers, {"luma": sums}, (1.0,)).values
     assert levels.reshape(-1).tolist() == [0, 0, 0, 1, 1, 2, 255, 255]
-    cells = RegionSums(4, 4, 4, 2, np.ones((1, 1), bool))
-    parts = np.array([[-3.0], [0.4], [0.6], [254.7]])
-    joined = pixelization._joined(cells, np.zeros((0, 1), np.uint8), parts)
-    assert joined.values.reshape(-1).tolist() == [0, 0, 1, 255]
-    assert joined.values.dtype == np.uint8
 
 
 def test_fresh_noise_each_time_and_the_same_with_a_seed():
@@ -178,9 +178,11 @@ def test_a_plan_is_of_the_mechanism_and_of_its_pictures_size():
 
 
 def test_what_is_left_out_is_what_the_signature_says():
-    """Sixteen pixels of a picture, blocks of 16, Laplace noise on blocks of one size."""
+    """Sixteen pixels of a picture, luma and chroma over chosen blocks, Laplace noise on blocks of one size."""
     short = pixelize(COLOUR, 2, seed=1)
-    long = pixelize(COLOUR, 2, "pixels:16", 16, delta=0, subdivide=1, regions=None, paper=None, seed=1)
+    long = pixelize(
+        COLOUR, 2, "pixels:16", "auto", colour="ycc", delta=0, subdivide=1, regions=None, paper=None, seed=1
+    )
     assert np.array_equal(short.picture, long.picture)
     assert short.statement == long.statement
 

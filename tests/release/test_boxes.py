@@ -21,9 +21,13 @@ from dpose.errors import DposeError
 from dpose.media.video import frame_times, probe
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.api import as_regions, bind, bind_video
 from dpose.release.boxes import MovingBox, most_frames, most_overlap, most_weight
+from dpose.release.choosing import grid_choices
+from dpose.release.colour import Colour
+from dpose.release.colour_planes import make_planes
 from dpose.release.config import ReleaseConfig
 from dpose.release.counting import losses, told_pixels
 from dpose.release.explain import explain_release
@@ -249,6 +253,116 @@ def test_a_box_never_counts_for_more_than_its_pixels_anywhere_in_the_clip(sides,
     assert operator.bound_for(boxed).l2_squared <= anywhere.l2_squared * (1 + Fraction(1, 10**9))
     assert operator.sensitivity(boxed) == operator.bound_for(boxed)
     assert super(type(operator), operator).box_sensitivity(boxed) == anywhere
+
+
+CORNERS = np.array(list(itertools.product((0, 255), repeat=3)), np.uint8)
+
+
+def colourful(shape, frames, where, rng):
+    """Two clips that differ in boxes: every corner against its opposite, then corners at random."""
+    for corner in [*CORNERS[:4], None, None]:
+        one = np.zeros((shape.frames, shape.height, shape.width, 3), np.uint8)
+        other = one.copy()
+        for frame, place in zip(frames, where, strict=True):
+            colours = CORNERS[rng.integers(0, 8, one[frame][place].shape[:2])] if corner is None else corner
+            one[frame][place], other[frame][place] = colours, 255 - colours
+        yield one, other
+
+
+class TestLumaAndChroma:
+    @pytest.mark.parametrize("delta", [0, 1e-5])
+    @pytest.mark.parametrize("factor", [1, 2])
+    @pytest.mark.parametrize(("width", "height"), [(2, 2), (5, 3), (3, 7)])
+    def test_pixelized_frames_change_by_no_more_than_is_claimed(self, delta, factor, width, height):
+        shape = Shape.of(8, 9, 3, frames=2)
+        config = ReleaseConfig.of(2, f"box:{width}x{height}/frames:1", 3, delta, colour="ycc", chroma=factor)
+        plan = bind(config, shape)
+        bound = plan.sensitivity(b"coarse", config.neighbours(shape))
+        layers, colour, rng = plan.layers, plan.colour, np.random.default_rng(0)
+        most = total = 0
+        for place in places(shape, width, height):
+            for one, other in colourful(replace(shape, frames=1), [0], [place], rng):
+                fine, coarse = (
+                    cells.apply(one[0]) - cells.apply(other[0]) for cells in (layers.cells, layers.coarse)
+                )
+                moved = np.concatenate(
+                    [(fine @ np.array(colour.luma).T).ravel(), (coarse @ np.array(colour.chroma).T).ravel()]
+                )
+                most, total = max(most, int(moved @ moved)), max(total, int(np.abs(moved).sum()))
+        assert total == bound.l1
+        assert 0.6 * bound.l2_squared <= most <= bound.l2_squared
+        if (width, height) == (2, 2):
+            assert most == bound.l2_squared
+        assert plan.events[0].steps == 1
+
+    @pytest.mark.parametrize("name", ["block", "low-pass", "random"])
+    @pytest.mark.parametrize("factor", [1, 2])
+    @pytest.mark.parametrize(("frames", "groups", "many"), [(3, 2, 2), (3, 1, 2), (3, 3, 1)])
+    def test_no_box_in_any_frames_changes_an_operator_more(self, name, factor, frames, groups, many):
+        shape, rng = Shape(frames, 5, 6, 3), np.random.default_rng(0)
+        operator = make_planes(name, shape, (2, 4, groups), Colour.of("ycc", 3, gaussian=True), factor, "a")
+        bound = operator.bound_for(near(3, 2, many))
+        assert bound == operator.sensitivity(near(3, 2, many))
+        everywhere, most = list(places(shape, 3, 2)), 0.0
+        for chosen in itertools.combinations(range(frames), many):
+            ways = [[place] * many for place in everywhere]
+            ways += [[everywhere[i] for i in rng.integers(0, len(everywhere), many)] for _ in range(5)]
+            for where in ways:
+                for one, other in colourful(shape, chosen, where, rng):
+                    moved = groups_of(operator, one) - groups_of(operator, other)
+                    most = max(most, float(moved @ moved))
+                    if name == "block":
+                        assert np.abs(moved).sum() <= bound.l1
+        assert most <= float(bound.l2_squared) * (1 + 1e-12)
+        if name == "block":
+            assert most >= 0.8 * float(bound.l2_squared)
+        anywhere = operator.sensitivity(Neighbours(Relation.REPLACE, 6 * many, "clip"))
+        assert bound.l2_squared <= anywhere.l2_squared
+
+    @pytest.mark.parametrize("name", ["block", "low-pass", "random"])
+    @pytest.mark.parametrize(("frames", "groups", "many"), [(4, 2, 1), (4, 2, 2), (4, 4, 3)])
+    def test_a_box_of_one_pixel_is_bounded_exactly(self, name, frames, groups, many):
+        shape = Shape(frames, 4, 4, 3)
+        operator = make_planes(name, shape, (2, 2, groups), Colour.of("ycc", 3, gaussian=True), 2, "a")
+        bound, found = operator.bound_for(near(1, 1, many)), 0.0
+        for place in places(shape, 1, 1):
+            for chosen in itertools.combinations(range(frames), many):
+                pairs = colourful(shape, chosen, [place] * many, np.random.default_rng(0))
+                for one, other in itertools.islice(pairs, 4):
+                    moved = groups_of(operator, one) - groups_of(operator, other)
+                    found = max(found, float(moved @ moved))
+        assert found <= bound.l2_squared
+        if name == "block":
+            assert found == bound.l2_squared
+        elif name == "random":
+            assert found == pytest.approx(float(bound.l2_squared), rel=1e-5)
+
+
+class TestChosenCells:
+    def test_blocks_follow_from_what_a_box_does(self):
+        """The chosen block is the best of all; its box costs what is claimed and less than pixels anywhere."""
+        shape = Shape.of(240, 320, 3, frames=20)
+        boxed = bind(ReleaseConfig.of(2, "box:50x40/frames:2", "auto", 1e-5, colour=None), shape)
+        anywhere = bind(ReleaseConfig.of(2, "pixels:4000", "auto", 1e-5, colour=None), shape)
+        assert boxed.config.chosen
+        assert boxed.config.block <= anywhere.config.block
+        assert release_statement(boxed, seeded=False).verify() <= 2
+
+    @pytest.mark.parametrize("operator", ["block", "random"])
+    def test_an_operators_grid_does_too(self, operator):
+        shape = Shape.of(240, 320, 3, frames=20)
+        boxed, anywhere = (
+            bind(
+                ReleaseConfig.of_grid(8, "1e-5", hidden, operator, colour=None), shape, AesNoise(Key.fresh())
+            )
+            for hidden in ("box:50x40/frames:20", "pixels:40000")
+        )
+        best = {choice.grid: choice for choice in grid_choices(boxed.config, shape)}
+        taken = (boxed.operator.rows, boxed.operator.columns, boxed.operator.groups)
+        assert best[taken].mse == min(choice.mse for choice in best.values())
+        others = grid_choices(anywhere.config, shape)
+        assert best[taken].mse < min(choice.mse for choice in others)
+        assert release_statement(boxed, seeded=False).verify() <= 8
 
 
 def test_re_entry_counts_each_frame_may_stand_in_a_part_of_its_own():

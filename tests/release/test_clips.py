@@ -22,7 +22,7 @@ from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours
-from dpose.release import api, linear, mechanism
+from dpose.release import api, choosing, linear, mechanism
 from dpose.release.api import bind, shape_of
 from dpose.release.config import ReleaseConfig, parse_neighbours
 from dpose.release.embed import bound_to, read_sidecar, sidecar_of, write_sidecar
@@ -358,9 +358,9 @@ class TestSettings:
         operator = plan.operator
         assert 1 <= operator.rows <= clip.height
         assert 1 <= operator.groups <= clip.frames
-        largest = max(1, min(clip.height, clip.width) // linear.FEWEST_CELLS)
-        side = max(side for side in linear.SIDES if side <= largest)
-        assert operator.rows == max(1, round(clip.height / side)) or plan.noise <= linear.GOOD_NOISE * 1.01
+        choices = choosing.grid_choices(plan.config, clip)
+        taken = next(c for c in choices if c.grid == (operator.rows, operator.columns, operator.groups))
+        assert taken.mse == min(choice.mse for choice in choices)
 
     def test_k_is_used_and_never_passed(self):
         for k in (3, 100, 3072, 9999):
@@ -494,7 +494,9 @@ class TestWhatIsPassedOn:
         monkeypatch.setattr(api, "release_file", lambda *given, **rest: asked.append((given, rest)))
         release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
         rest = {"seed": None, "keep_sound": False, "progress": None, "public": True, "again": False}
-        wanted = ReleaseConfig.of_grid("1/3", "1e-5", **{n: v for n, v in more.items() if n not in rest})
+        asked_for = {"colour": None} | {n: v for n, v in more.items() if n not in rest}
+        wanted = ReleaseConfig.of_grid("1/3", "1e-5", **asked_for)
+        wanted = wanted.restored("learned")
         rest |= {name: value for name, value in more.items() if name in rest}
         assert asked == [((probe(source), tmp_path / "b.mp4", wanted), rest)]
 

@@ -22,7 +22,7 @@ from dpose.release.archive import unpack
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
-from dpose.release.files import Job, find_jobs, plan_of, record_names, restore
+from dpose.release.files import Job, find_jobs, plan_of, record_names, restore_file
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan, released_frames
 from dpose.release.regions import PrivateRegions
@@ -78,7 +78,7 @@ class TestPictures:
         source = write(tmp_path / "in" / "a.png")
         (statement,) = release([source], tmp_path / "out")
         assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.npz", "a.png"]
-        restore(tmp_path / "out" / "a.npz", tmp_path / "b.png")
+        restore_file(tmp_path / "out" / "a.npz", tmp_path / "b.png")
         assert (tmp_path / "b.png").read_bytes() == (tmp_path / "out" / "a.png").read_bytes()
         carried, _ = verify_release(tmp_path / "b.png")
         assert carried.events == statement.events
@@ -355,7 +355,7 @@ class TestVideos:
         given = []
 
         class Spy:
-            frames = 4
+            frames, config = 4, SETTING
 
             def release(self, pixels, noise, number):
                 given.append((number, int(pixels[0, 0, 0]), noise.key_id, noise.seeded))

@@ -164,10 +164,13 @@ class TestPresets:
 
     def test_the_command_says_beforehand_what_will_be_left(self, capsys):
         cv2.imwrite("a.png", PICTURE)
-        assert main(["pixelize", "a.png", "--epsilon", "2", "--protect", "face", "--out", "b.png"]) == 0
+        asked = ["pixelize", "a.png", "--epsilon", "2", "--protect", "face"]
+        assert main([*asked, "--out", "b.png"]) == 0
         before, _ = capsys.readouterr().out.split("This protects")
         assert "protect face: as many pixels as 100 x 100 has" in before
-        assert "nothing but noise is left" in before
+        assert "little but noise is left" in before  # in the largest blocks, which are chosen
+        assert main([*asked, "--block", "16", "--explain"]) == 0
+        assert "nothing but noise is left" in capsys.readouterr().out
 
 
 class TestDrawing:

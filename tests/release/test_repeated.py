@@ -73,17 +73,17 @@ def spread(more: dict) -> float:
 
 @MECHANISMS
 def test_channels_of_a_picture_and_pictures_of_two_releases(more):
-    values = {"epsilon": EPSILON, "block": BLOCK, **more}
-    released = [pixelize(GREY, neighbours=1, **values) for _ in range(2)]
+    values = {"epsilon": EPSILON, "block": BLOCK, "restore": "none", **more}
+    released = [pixelize(GREY, neighbours=1, colour="rgb", **values) for _ in range(2)]
     assert not any(one.statement.kind == "seeded" for one in released)
     check([one.picture for one in released], ["first", "second"], spread(more))
 
 
 @MECHANISMS
 def test_frames_of_a_clip_that_is_an_array(more):
-    values = {"epsilon": EPSILON, "block": BLOCK, **more}
+    values = {"epsilon": EPSILON, "block": BLOCK, "restore": "none", **more}
     clip = np.stack([GREY] * FRAMES)
-    one, other = (pixelize(clip, neighbours=1, **values).picture for _ in range(2))
+    one, other = (pixelize(clip, neighbours=1, colour="rgb", **values).picture for _ in range(2))
     check([*one, *other], [*range(FRAMES), *(f"again {k}" for k in range(FRAMES))], spread(more))
 
 

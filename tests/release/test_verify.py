@@ -23,9 +23,10 @@ from dpose.release import archive, embed, follows
 from dpose.release.archive import pack_archive
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
-from dpose.release.files import find_jobs, restore
+from dpose.release.files import find_jobs, restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
+from dpose.release.mechanism import Released
 from dpose.release.recompute import recorded_plan
 from dpose.release.sealing import sealed as seal_of
 from dpose.release.statements import release_statement
@@ -137,7 +138,7 @@ class TestExchangedPictures:
     def test_random_numbers_under_a_genuine_statement(self, tmp_path, shape, regions):
         picture = GREY if shape == "grey" else COLOUR
         more = {} if regions is None else {"subdivide": 4, "regions": regions}
-        made = pixelize(picture, 2, 4, 16, **more)
+        made = pixelize(picture, 2, 4, 16, restore="none", **more)
         verify_release(bare(tmp_path, "a.png", made.picture, made.statement))
         refused(bare(tmp_path, "a.png", picture, made.statement), "no picture of cells")
 
@@ -244,10 +245,11 @@ class TestSeal:
         if suffix == ".npz":
             with np.load(path) as file:
                 about = json.loads(file["about"].tobytes())
+                arrays = {name: file[name] for name in file.files if name != "about"}
             statement, _ = verify_release(path)
 
             def edit(changed, line=about["sealed"]):
-                digest = archive._digest(about, release.frames[0].values, None)
+                digest = archive._digest(about, arrays)
                 bound = bound_to(digest, changed)
                 path.write_bytes(
                     edited(
@@ -319,7 +321,7 @@ class TestSeal:
         (tmp_path / "in.png").write_bytes(encode_image(COLOUR, ".png"))
         jobs = find_jobs([str(tmp_path / "in.png")], tmp_path / "out")
         list(release_all(jobs, ReleaseConfig.of(2, 4, 16)))
-        restore(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
+        restore_file(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
         seals = {read_stamp(p.read_bytes(), "a")[0].seal for p in (jobs[0].target, tmp_path / "b.jpg")}
         seals.add(verify_release(tmp_path / "out" / "000001.npz")[0].seal)
         assert len(seals) == 1
@@ -346,22 +348,35 @@ class TestOlder:
         assert "is claimed" in line
         assert "the statement's words, as it has no seal" in line
 
+    def test_an_archive_of_version_two(self, tmp_path):
+        """It held whole gray levels; so do those of a published algorithm still."""
+        made = pixelize(COLOUR, 2, 4, 16, colour="rgb", subdivide=4, regions="private", restore="none")
+        older = Released(made.frames[0].cells, made.frames[0].values)
+        (tmp_path / "a.npz").write_bytes(pack_archive(older, made.statement))
+        with np.load(tmp_path / "a.npz") as file:
+            assert json.loads(file["about"].tobytes())["version"] == 2
+        _, line = verify_release(tmp_path / "a.npz")
+        assert "not checked" not in line
+        restore_file(tmp_path / "a.npz", tmp_path / "a.png")
+        verify_release(tmp_path / "a.png")
+        assert np.array_equal(older.picture(), made.picture)
+
     def test_an_archive_of_version_one(self, tmp_path):
-        made = pixelize(COLOUR, 2, 4, 16)
-        data = pack_archive(made.frames[0], made.statement)
+        made = pixelize(COLOUR, 2, 4, 16, colour="rgb")
+        data = pack_archive(Released(made.frames[0].cells, made.frames[0].values), made.statement)
         with np.load(io.BytesIO(data)) as file:
             about, values = json.loads(file["about"].tobytes()), file["values"]
         about["version"] = 1
         del about["sealed"]
         older = replace(made.statement, seal="", public=("as it was said then",))
-        bound = bound_to(archive._digest(about, values, None), older)
+        bound = bound_to(archive._digest(about, {"values": values}), older)
         about["statement"] = json.loads(bound.to_json())
         (tmp_path / "a.npz").write_bytes(
             rebuilt(data, about=npy(np.frombuffer(json.dumps(about).encode(), np.uint8)))
         )
         _, line = verify_release(tmp_path / "a.npz")
         assert "no seal" in line
-        restore(tmp_path / "a.npz", tmp_path / "a.png")
+        restore_file(tmp_path / "a.npz", tmp_path / "a.png")
         _, line = verify_release(tmp_path / "a.png")
         assert "no seal" in line
 

@@ -10,7 +10,9 @@ from rich.console import Console
 
 from clips import write
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EVALUATION, budgets, charges
+from dpose.media.video import probe
+from dpose.media.video_identity import video_hashes
+from dpose.privacy.odometer import EVALUATION, State, budgets, charges, marks_of
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
 from dpose.runs.budget import set_budget_of
@@ -20,6 +22,7 @@ from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
 from dpose.runs.report.reading import read_run
 from dpose.runs.tasks import task_of
 from dpose.runs.train import explain_task, train_task
+from quick import quick  # noqa: F401
 
 QUIET = Console(quiet=True)
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "action-multiclip.yaml"
@@ -128,7 +131,9 @@ def films(tmp_path):
         (root / "UCF-101" / action).mkdir(parents=True)
         for k in range(1, 5):
             name = f"{action}/v_{action}_g{k:02d}_c01.avi"
-            write(root / "UCF-101" / name, frames=8 + 4 * number + k)
+            # held-out films are of other frames: one that is shared would be a protected picture
+            size = (64, 48) if k == 4 else (48, 32)
+            write(root / "UCF-101" / name, frames=8 + 4 * number + k, size=size)
             (test if k == 4 else train).append((name, number))
     lists.joinpath("trainlist01.txt").write_text("".join(f"{n} {a}\n" for n, a in train))
     lists.joinpath("testlist01.txt").write_text("".join(f"{n}\n" for n, _ in test))
@@ -176,13 +181,24 @@ def test_a_score_of_held_out_videos_is_charged_and_a_budget_refuses_it(films, tm
     held_out = f"ucf101:{films}:test"
     evaluate_run(tmp_path / "run", held_out, console=QUIET)
     trained, scored = charges()
-    assert (scored.what, scored.unit, scored.stored.marks) == (EVALUATION, "video", 2)
-    assert trained.stored.marks == 6
+    assert (scored.what, scored.unit, scored.state) == (EVALUATION, "video", State.COMMITTED)
+    for entry, held in ((trained, False), (scored, True)):  # files and frames: together, and each of them
+        read = [path for path in films.rglob("*.avi") if ("_g04_" in path.name) == held]
+        hashes = [digest for path in read for digest in video_hashes(probe(path))]
+        assert entry.stored.marks == len(marks_of(hashes)) > 2 * len(read)
     assert set_budget_of(f"{held_out}", 3.0, 1e-5, QUIET)
     assert budgets()[0].unit == "video"
     with pytest.raises(DposeError, match="a score without noise"):
         evaluate_run(tmp_path / "run", held_out, console=QUIET)
     assert verify_run(tmp_path / "run").lines
+
+
+def test_a_film_that_shares_a_frame_with_protected_ones_is_no_held_out_one(films, tmp_path):
+    on(films, tmp_path / "run")
+    held_out = films / "UCF-101" / "Walk" / "v_Walk_g04_c01.avi"
+    write(held_out, frames=16)  # begins as the others do, and goes on for longer
+    with pytest.raises(DposeError, match="no frame of a video"):
+        evaluate_run(tmp_path / "run", f"ucf101:{films}:test", console=QUIET)
 
 
 def test_videos_that_first_weights_learnt_from_are_refused(films, tmp_path):

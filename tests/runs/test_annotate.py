@@ -15,6 +15,7 @@ from dpose.pose.data import open_labels
 from dpose.pose.evaluate import score_results
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.runs.annotate import annotate, find_files, names_several
+from quick import quick  # noqa: F401
 from videos import info_for
 
 

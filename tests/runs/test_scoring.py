@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EVALUATION, Budget, charges, set_budget
+from dpose.privacy.odometer import EVALUATION, Budget, State, charges, set_budget
 from dpose.runs.budget import identity_of_data
 from dpose.runs.scoring import score_file
+from quick import quick  # noqa: F401
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def scored(root):
 def test_it_is_charged_to_its_pictures_and_a_budget_refuses_it(coco):
     scored(coco)
     (charge,) = charges()
-    assert charge.what == EVALUATION
+    assert (charge.what, charge.state) == (EVALUATION, State.COMMITTED)
     assert charge.stored.marks >= 4
     marks = identity_of_data(f"coco:{coco}:val,annotations=test_coco.json", Console(quiet=True)).marks
     set_budget(Budget(1.0, 1e-5, "coco", marks[:1]))

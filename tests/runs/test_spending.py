@@ -6,6 +6,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.odometer import Asked, charges, marks_of
 from dpose.runs.spending import answered, datasets, lines_of, parse_asked, picture_of, relations_of
+from quick import quick  # noqa: F401
 from stored import EVENT, WARD, charged, release_charge, run_charge, union
 
 THREE = [marks_of([f"picture {k}"]) for k in range(3)]

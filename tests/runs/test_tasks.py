@@ -2,130 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from rich.console import Console
-from torch.func import functional_call
 
 from dpose.errors import DposeError
+from dpose.privacy.odometer import EVALUATION, State, charges
 from dpose.privacy.verify import verify_run
-from dpose.runs import tasks
+from dpose.runs import evaluate
 from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.report.reading import read_run, score_of
-from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, register_task, task_entry, task_of
+from dpose.runs.tasks import ScoredData, TaskEntry, register_task, task_entry, task_of
 from dpose.runs.train import explain_task, train_task
-from dpose.training.first_weights import FirstWeights
-from dpose.training.validation import Validation, metric_of_views
-from dpose.units import View, pad_views
+from dpose.training.validation import metric_of_views
+from shades import Meter, Shades, ShadeTask, entered, prepare
 from small_nano import small_nano  # noqa: F401
 
 QUIET = Console(quiet=True)
 
 
-class Shades:
-    """`count` pictures of one grey each; what is asked is how bright they are."""
-
-    unit = "image"
-
-    def __init__(self, count, seed=0):
-        self.greys = np.random.default_rng(seed).integers(256, size=count)
-        self.seed = seed
-
-    def __len__(self):
-        return len(self.greys)
-
-    def unit_id(self, index):
-        return f"{self.seed}-{index}"
-
-    def content_hashes(self, index):
-        return (hashlib.sha256(self.unit_id(index).encode()).hexdigest(),)
-
-    def load(self, index, rng):
-        grey = self.greys[index]
-        return [View(np.full((2, 2, 3), grey, np.uint8), {"bright": np.float32(grey / 255)})]
-
-
-class Meter(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.line = torch.nn.Linear(1, 1)
-        torch.nn.init.zeros_(self.line.weight)
-
-    def forward(self, inputs):
-        return self.line(inputs.float().mean((1, 2, 3))[:, None] / 255)[:, 0]
-
-
-@dataclass(frozen=True)
-class Hits:
-    """A metric that nobody has heard of."""
-
-    share: float
-
-    def to_dict(self):
-        columns = {"worst": 0.0, "within a tenth": self.share}
-        return {"metric": "Hits", "main": "within a tenth", "unit": "", "columns": columns}
-
-
-class HitsMetric:
-    def __init__(self):
-        self.hits = []
-
-    def update(self, outputs, targets):
-        self.hits += ((outputs - targets["bright"]).abs() < 0.1).tolist()
-
-    def compute(self):
-        return Hits(float(np.mean(self.hits)))
-
-
-class ShadeTask:
-    name = "shade"
-
-    def build_model(self, config=None):
-        return Meter()
-
-    def loss(self, model, params, inputs, targets):
-        return (functional_call(model, dict(params), (inputs,)) - targets["bright"]) ** 2
-
-    def collate(self, units):
-        return pad_views(units)
-
-    def metric(self):
-        return HitsMetric()
-
-
-def opened(spec):
-    """`shades:COUNT:SEED`."""
-    _, count, seed = spec.split(":")
-    return Shades(int(count), int(seed))
-
-
-def prepare(config: RunConfig, console: Console) -> PreparedRun:
-    watch = (
-        Validation(opened(config.data.watch), config.data.watch, public=True) if config.data.watch else None
-    )
-    return PreparedRun(
-        config=config,
-        task=ShadeTask(),
-        model=Meter(),
-        units=opened(config.data.private),
-        data_name=config.data.private,
-        title=config.data.private,
-        start=FirstWeights.drawn(),
-        watch=watch,
-    )
-
-
 def scored(folder, model, data, *, limit, detections, console) -> ScoredData:
-    units = opened(data)
+    units = Shades.opened(data)
 
     def score(model):
         return metric_of_views(ShadeTask(), model, units, console=console), len(units)
@@ -143,17 +45,7 @@ def load(folder: Path) -> Meter:
 
 @pytest.fixture(autouse=True)
 def shade(monkeypatch):
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
-    return register_task(
-        TaskEntry(
-            "shade",
-            "image",
-            prepare,
-            scored,
-            load,
-            explain=lambda config: f"{config.data.private}, explained",
-        )
-    )
+    return entered(monkeypatch, scored, load)
 
 
 def config(**changes):
@@ -186,6 +78,30 @@ def test_a_task_from_outside_is_trained_scored_and_verified(tmp_path):
     with pytest.raises(DposeError, match="the units the run protects"):
         evaluate_run(out, "shades:600:1", console=QUIET)
     assert explain_task(config()) == "shades:600:1, explained"
+
+
+def test_a_score_is_reserved_until_it_is_kept_and_then_committed(tmp_path, monkeypatch):
+    out, seen = tmp_path / "run", []
+    train_task(config(data={"private": "shades:600:1", "watch": "held-out"}), out, QUIET)
+    # the scores while it trained, too: nobody says of them any more that they may not have been finished
+    assert {entry.what: entry.state for entry in charges()} == {
+        "training": State.COMMITTED,
+        EVALUATION: State.COMMITTED,
+    }
+
+    def recording(*args, **how):
+        seen.append(charges()[-1].state)
+        raise RuntimeError("a full disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "record_score", recording)
+        with pytest.raises(RuntimeError):
+            evaluate_run(out, "shades:80:5", console=QUIET)
+    assert seen == [State.RESERVED]
+    assert charges()[-1].state is State.FAILED
+    for _ in range(2):  # the same score again is the same number
+        evaluate_run(out, "shades:80:5", console=QUIET)
+    assert [entry.state for entry in charges()] == [State.COMMITTED] * 3
 
 
 def test_a_metric_from_outside_is_in_evaluation_report_and_comparison(tmp_path):

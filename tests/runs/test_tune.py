@@ -7,16 +7,14 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from rich.console import Console
-from torch.func import functional_call
 
 from dpose.cli import main
 from dpose.errors import DposeError
@@ -28,126 +26,29 @@ from dpose.privacy.protected import protect
 from dpose.privacy.sides import split_sides
 from dpose.privacy.tuning import TrialLaw
 from dpose.privacy.verify import verify_run
-from dpose.runs import tasks, trial_score, tune
-from dpose.runs.tasks import PreparedRun, TaskEntry, register_task
+from dpose.runs import trial_score, tune
 from dpose.runs.trial_score import noised_trial_score
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.unit_scores import unit_scores
 from dpose.training import loop as loops
-from dpose.training.first_weights import FirstWeights
-from dpose.training.validation import Validation
-from dpose.units import View, pad_views
+from quick import quick  # noqa: F401
+from shades import Hits, Meter, Shades, ShadeTask, entered
 
 QUIET = Console(quiet=True)
 LAW = TrialLaw.parse("geometric:3")
 DELTA = 1e-4
 
 
-class Shades:
-    """`count` pictures of one grey each, three of each person."""
-
-    unit = "image"
-
-    def __init__(self, count, seed=0):
-        self.greys = np.random.default_rng(seed).integers(256, size=count)
-        self.seed = seed
-
-    def __len__(self):
-        return len(self.greys)
-
-    def unit_id(self, index):
-        return f"{self.seed}-{index}"
-
-    def content_hashes(self, index):
-        return (hashlib.sha256(self.unit_id(index).encode()).hexdigest(),)
-
-    def fingerprints(self, index):
-        digest = hashlib.sha256(self.unit_id(index).encode()).digest()
-        return np.frombuffer(digest[:16], np.uint8)[None]
-
-    def subjects(self, index):
-        return (f"{self.seed}-person-{index // 3}",)
-
-    def load(self, index, rng):
-        grey = self.greys[index]
-        return [View(np.full((2, 2, 3), grey, np.uint8), {"bright": np.float32(grey / 255)})]
-
-
-class Meter(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.line = torch.nn.Linear(1, 1)
-
-    def forward(self, inputs):
-        return self.line(inputs.float().mean((1, 2, 3))[:, None] / 255)[:, 0]
-
-
-@dataclass(frozen=True)
-class Hits:
-    share: float
-
-    def to_dict(self):
-        return {"metric": "Hits", "main": "near", "unit": "%", "columns": {"near": 100 * self.share}}
-
-
-class HitsMetric:
-    def __init__(self):
-        self.hits = []
-
-    def update(self, outputs, targets):
-        self.hits += ((outputs - targets["bright"]).abs() < 0.1).tolist()
-
-    def compute(self):
-        return Hits(float(np.mean(self.hits)))
-
-
-class TintTask:
-    name = "tint"
-
-    def build_model(self, config=None):
-        return Meter()
-
-    def loss(self, model, params, inputs, targets):
-        return (functional_call(model, dict(params), (inputs,)) - targets["bright"]) ** 2
-
-    def collate(self, units):
-        return pad_views(units)
-
-    def metric(self):
-        return HitsMetric()
-
-
-def prepare(config, console):
-    _, count, seed = config.data.private.split(":")
-    torch.manual_seed(config.seed or 0)
-    watch = None
-    if config.data.watch:
-        watch = Validation(Shades(20, 99), config.data.watch, public=config.data.watch == "shades:20:99")
-    return PreparedRun(
-        config=config,
-        task=TintTask(),
-        model=Meter(),
-        units=Shades(int(count), int(seed)),
-        data_name=config.data.private,
-        title=config.data.private,
-        start=FirstWeights.drawn(),
-        watch=watch,
-    )
-
-
 @pytest.fixture(autouse=True)
-def tint(monkeypatch, tmp_path):
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+def _task(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
-    return register_task(
-        TaskEntry("tint", "image", prepare, scored=None, load=None, explain=lambda config: "explained")
-    )
+    entered(monkeypatch)
 
 
 def grid(**changes):
     values = {
-        "task": "tint",
+        "task": "shade",
         "data": {"private": "shades:600:1"},
         "plan": {"steps": 6, "expected_batch_size": 100, "clip_norm": 0.5},
         "optimizer": {"name": "adam", "schedule": "constant", "warmup": 0.0},
@@ -412,19 +313,19 @@ def test_settings_keys_and_noise_of_trials_are_apart(tmp_path, monkeypatch):
 
 def test_the_score_has_the_noise_that_is_paid_for(monkeypatch):
     units, model, event = Shades(90), Meter(), Event(1.0, 3.0, 1, 1 / 90)
-    shares = unit_scores(TintTask(), model, units)
+    shares = unit_scores(ShadeTask(), model, units)
     assert len(shares) == 90
     monkeypatch.setattr(trial_score, "unit_scores", lambda *args: shares)
     noise = AesNoise(Key.from_seed(3))
     found = [
-        noised_trial_score(TintTask(), model, units, event, noise.stream(Purpose.SCORE, i))
+        noised_trial_score(ShadeTask(), model, units, event, noise.stream(Purpose.SCORE, i))
         for i in range(400)
     ]
     assert np.mean(found) == pytest.approx(np.mean(shares), abs=4 * 3 / 90 / 20)
     assert np.std(found) == pytest.approx(3 / 90, rel=0.15)
     with pytest.raises(ValueError, match="moves by more"):
         noised_trial_score(
-            TintTask(), model, units, replace(event, sensitivity=1 / 180), noise.stream(Purpose.SCORE, 999)
+            ShadeTask(), model, units, replace(event, sensitivity=1 / 180), noise.stream(Purpose.SCORE, 999)
         )
 
 
@@ -439,8 +340,8 @@ def test_a_unit_moves_the_score_by_no_more_than_one_nth_whatever_its_metric_says
             object.__setattr__(found, "to_dict", lambda: {"main": "x", "unit": "%", "columns": {"x": value}})
             return found
 
-    monkeypatch.setattr(TintTask, "metric", lambda self: Odd())
-    shares = unit_scores(TintTask(), Meter(), Shades(5))
+    monkeypatch.setattr(ShadeTask, "metric", lambda self: Odd())
+    shares = unit_scores(ShadeTask(), Meter(), Shades(5))
     assert all(0 <= share <= 1 for share in shares)
     expected = {None: 0.0, -5.0: 0.0, 250.0: 1.0, 60.0: 0.6}.get(value, 0.0)
     assert shares.tolist() == [expected] * 5

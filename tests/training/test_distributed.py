@@ -30,6 +30,7 @@ from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from pathlib import Path
+from quick import quick  # noqa: F401
 out, method, seed, dies, resume, odd = sys.argv[1:]
 torch.set_num_threads(1)
 loops.CHECKPOINT_UNITS = 0
@@ -99,7 +100,15 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-@pytest.mark.parametrize(("method", "by_launcher"), [("pdp-sgd", True), ("non-private", False)])
+@pytest.mark.parametrize(
+    ("method", "by_launcher"),
+    [
+        ("pdp-sgd", False),
+        ("non-private", False),
+        # three interpreters that import torch, to start the same program in another way
+        pytest.param("pdp-sgd", True, marks=pytest.mark.slow),
+    ],
+)
 def test_two_processes_end_where_one_does(tmp_path, method, by_launcher):
     one, two = tmp_path / "one", tmp_path / "two"
     alone = start(one, 1, method)

@@ -37,16 +37,17 @@ from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 from dpose.training.session import TrainingSession
+from quick import quick  # noqa: F401
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
-STEPS = 40
+STEPS = 22
 SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": STEPS, "expected_batch_size": 60, "accountant": "rdp"}
 VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6
 PLANS = {
     "dp-sgd": {"ema_decay": 0.9},
-    "pdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 9}},
+    "pdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 5}},
     "fdp-sgd": {"private_loss": "residual", "public_view": VIEW},
-    "fpdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 9}, "public_view": VIEW},
+    "fpdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 5}, "public_view": VIEW},
 }
 
 
@@ -164,15 +165,15 @@ RESERVE, COMMIT, LOG = (Ledger, "reserve"), (Ledger, "commit"), (RunLog, "write"
     ("place", "at", "after"),
     [
         (GRADIENT, 1, False),
-        (GRADIENT, 14, True),
-        (GRADIENT, 40, True),
+        (GRADIENT, 8, True),
+        (GRADIENT, 22, True),
         (RESERVE, 1, False),
         (RESERVE, 1, True),
-        (RESERVE, 9, True),
+        (RESERVE, 5, True),
         (COMMIT, 1, False),
-        (COMMIT, 7, True),
+        (COMMIT, 4, True),
         (LOG, 1, True),
-        (LOG, 22, False),
+        (LOG, 12, False),
         (SAVE, 1, True),
         (SAVE, 2, False),
         (SAVE, 2, True),
@@ -210,7 +211,7 @@ def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet,
     float32 = run(dots, tmp_path / "float32", quiet)
     monkeypatch.setattr(dots, "task", Short())  # for this test: the dots are every test's
     whole = run(dots, tmp_path / "whole", quiet)
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     done = run(dots, tmp_path / "run", quiet, resume=True)
     assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
     assert not torch.equal(done.model.classify.weight, float32.model.classify.weight)
@@ -223,8 +224,8 @@ def test_in_bfloat16_a_killed_run_goes_on_to_the_last_bit(dots, tmp_path, quiet,
 def test_every_method_goes_on_to_the_last_bit(dots, tmp_path, quiet, monkeypatch, unbroken, streams, method):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken(method)
-    # step 25: inside a block, and inside the life of the subspace fitted at step 18
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet, method)
+    # step 13: inside a block, and inside the life of the subspace fitted at step 10
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet, method)
     done = run(dots, tmp_path / "run", quiet, method, resume=True)
     assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
 
@@ -253,9 +254,9 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     dots, tmp_path, quiet, monkeypatch, streams, change
 ):
     threads = torch.get_num_threads()
-    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)  # steps 0 to 24 must be taken again
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)  # steps 0 to 12 must be taken again
     try:
-        killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+        killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
         before = read_ledger(tmp_path / "run" / "ledger.jsonl")
         change(tmp_path / "run")
         done = run(dots, tmp_path / "run", quiet, resume=True)
@@ -264,11 +265,11 @@ def test_without_its_key_a_run_counts_steps_twice_and_keeps_its_epsilon(
     entries = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert entries[-1].key_id != before[-1].key_id
     assert sum(event.steps for event in spent(entries)) == STEPS
-    assert sum(event.steps for event in spent(before)) == 26
-    assert done.steps == STEPS - 26
+    assert sum(event.steps for event in spent(before)) == 14
+    assert done.steps == STEPS - 14
     assert not done.interrupted
     assert done.statement.epsilon == plan_of().bind(240).epsilon
-    assert any("26 steps count that were lost or taken twice" in c for c in done.statement.caveats)
+    assert any("14 steps count that were lost or taken twice" in c for c in done.statement.caveats)
     verify_run(tmp_path / "run", tmp_path / "state")
     quiet.file.flush()
     assert "taken under a new key" in Path(quiet.file.name).read_text()
@@ -280,13 +281,13 @@ def test_where_bits_do_not_repeat_steps_count_twice_and_it_is_said_before(
     """MKL off its reproducible mode, as on an AMD processor: products differ by where in memory they begin."""
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     monkeypatch.setattr(reproducibility, "products_repeat", lambda: False)
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     before = read_ledger(tmp_path / "run" / "ledger.jsonl")
     quiet.file.flush()
     assert reproducibility.NO_REPEAT in Path(quiet.file.name).read_text()
     done = run(dots, tmp_path / "run", quiet, resume=True)
     assert read_ledger(tmp_path / "run" / "ledger.jsonl")[-1].key_id != before[-1].key_id
-    assert done.steps == STEPS - 26
+    assert done.steps == STEPS - 14
     quiet.file.flush()
     assert "this machine does not give the same bits twice" in Path(quiet.file.name).read_text()
 
@@ -302,9 +303,9 @@ def other_branch(monkeypatch):
 @pytest.mark.parametrize("change", [other_environment, other_branch])
 def test_under_another_arithmetic_steps_count_twice(dots, tmp_path, quiet, monkeypatch, streams, change):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     change(monkeypatch)
-    assert run(dots, tmp_path / "run", quiet, resume=True).steps == STEPS - 26
+    assert run(dots, tmp_path / "run", quiet, resume=True).steps == STEPS - 14
 
 
 def rounding(monkeypatch, by=1e-6):
@@ -347,7 +348,7 @@ def test_a_step_that_comes_out_otherwise_is_never_used(dots, tmp_path, quiet, mo
 
 
 def test_changed_data_are_refused(dots, tmp_path, quiet, monkeypatch):
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
     with pytest.raises(DposeError, match="not those that this run began with"):
         run(dots, tmp_path / "run", quiet, data=dots.data(240, seed=1), resume=True)
@@ -374,7 +375,7 @@ def other_order(data):
 
 @pytest.mark.parametrize("change", [other_labels, other_weights, other_names, other_order])
 def test_all_that_training_reads_is_part_of_the_data(dots, tmp_path, quiet, monkeypatch, change):
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
     data = dots.data(240)
     change(data)
@@ -384,7 +385,7 @@ def test_all_that_training_reads_is_part_of_the_data(dots, tmp_path, quiet, monk
 
 
 def test_another_plan_is_refused_even_without_checkpoints(dots, tmp_path, quiet, monkeypatch):
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
     monkeypatch.setitem(SETTINGS, "clip_norm", 2.0)
@@ -399,7 +400,7 @@ def test_with_the_log_lost_steps_are_counted_twice(
 ):
     """What was seen of a step cannot be compared with what it gives now: one noise might meet two sums."""
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     log = tmp_path / "run" / "log.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:left]))
     before = read_ledger(tmp_path / "run" / "ledger.jsonl")
@@ -408,14 +409,14 @@ def test_with_the_log_lost_steps_are_counted_twice(
     entries = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert entries[-1].key_id != before[-1].key_id
     assert sum(event.steps for event in spent(entries)) == STEPS
-    assert done.steps == STEPS - 26
+    assert done.steps == STEPS - 14
     verify_run(tmp_path / "run", tmp_path / "state")
     quiet.file.flush()
     assert "the log lacks steps that the ledger has" in Path(quiet.file.name).read_text()
 
 
 def test_another_number_of_units_is_refused(dots, tmp_path, quiet, monkeypatch):
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     lost_key(tmp_path / "run")
     with pytest.raises(DposeError, match="another number of units"):
         run(dots, tmp_path / "run", quiet, data=dots.data(239), resume=True)
@@ -426,9 +427,10 @@ def test_the_plan_and_no_clock_decides_which_checkpoints_survive(dots, tmp_path,
     """A step over many units takes longer: a checkpoint that lies where the time was up tells how many there were."""
     now = iter(range(10**9))
     monkeypatch.setattr(time, "monotonic", lambda: seconds * next(now))
-    killed(monkeypatch, GRADIENT, 39, dots, tmp_path / "run", quiet)
-    # blocks of two steps of 60 units: step 36 is the first end of one with 2,048 units behind it
-    assert {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()} == {"step-0", "step-36"}
+    monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 1024)
+    killed(monkeypatch, GRADIENT, 21, dots, tmp_path / "run", quiet)
+    # blocks of two steps of 60 units: step 18 is the first end of one with 1,024 units behind it
+    assert {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()} == {"step-0", "step-18"}
 
 
 def test_checkpoints_lie_so_much_work_apart_and_the_last_step_is_one():
@@ -441,8 +443,8 @@ def test_checkpoints_lie_so_much_work_apart_and_the_last_step_is_one():
 def test_a_broken_checkpoint_is_passed_over(dots, tmp_path, quiet, monkeypatch, unbroken, streams, file):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
     whole = unbroken()
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
-    last = tmp_path / "run" / "checkpoints" / "step-24" / file
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
+    last = tmp_path / "run" / "checkpoints" / "step-12" / file
     last.write_bytes(last.read_bytes()[:-7])
     done = run(dots, tmp_path / "run", quiet, resume=True)
     assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
@@ -452,7 +454,7 @@ def test_a_broken_checkpoint_is_passed_over(dots, tmp_path, quiet, monkeypatch, 
 
 def test_a_flipped_bit_in_a_checkpoint_is_noticed(dots, tmp_path, quiet, monkeypatch):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 0)
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     for folder in (tmp_path / "run" / "checkpoints").iterdir():
         raw = bytearray((folder / "state.safetensors").read_bytes())
         raw[-1] ^= 1
@@ -463,7 +465,7 @@ def test_a_flipped_bit_in_a_checkpoint_is_noticed(dots, tmp_path, quiet, monkeyp
 
 def test_a_second_process_is_refused(dots, tmp_path, quiet, monkeypatch):
     """Another program holds the folder while this one wants to go on with it."""
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     hold = (
         "import sys; from pathlib import Path; from dpose.files import locked_folder\n"
         "with locked_folder(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
@@ -497,7 +499,7 @@ def test_a_full_disk_loses_nothing(dots, tmp_path, quiet, monkeypatch, unbroken,
 
             def fsync(descriptor):
                 calls.append(1)
-                if len(calls) == 40:
+                if len(calls) == 30:
                     raise full
                 real(descriptor)
 
@@ -507,7 +509,7 @@ def test_a_full_disk_loses_nothing(dots, tmp_path, quiet, monkeypatch, unbroken,
 
             def line(self, kind, **values):
                 calls.append(1)
-                if len(calls) == 20:
+                if len(calls) == 12:
                     self._file.write('{"type": "st')
                     self._file.flush()
                     raise DposeError("no space left on the disk", str(self.path))
@@ -522,7 +524,7 @@ def test_a_full_disk_loses_nothing(dots, tmp_path, quiet, monkeypatch, unbroken,
 
 
 def test_a_torn_last_reservation_is_claimed_if_it_passes_the_plan(dots, tmp_path, quiet, monkeypatch):
-    killed(monkeypatch, COMMIT, 20, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, COMMIT, 11, dots, tmp_path / "run", quiet)
     path = tmp_path / "run" / "ledger.jsonl"
     with path.open("ab") as file:
         file.write(b'{"seq":')  # a line nobody knows the meaning of
@@ -537,13 +539,13 @@ def test_a_clock_that_jumps_changes_nothing(dots, tmp_path, quiet, monkeypatch, 
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(hours))
         patch.setattr(time, "time", lambda: next(hours))
-        killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+        killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
         done = run(dots, tmp_path / "run", quiet, resume=True)
     assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
 
 
 def test_the_key_stands_in_the_state_folder_alone(dots, tmp_path, quiet, monkeypatch, same_key):
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     (file,) = (tmp_path / "state" / "keys").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     secret = json.loads(file.read_text())["key"]
@@ -565,7 +567,7 @@ def shown(renderable):
 def test_a_run_that_is_given_up_leaves_no_key(dots, tmp_path, quiet, monkeypatch):
     state, place = tmp_path / "state", tmp_path / "run"
     assert "No key is kept" in shown(list_keys(state))
-    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, place, quiet)
     (file,) = (state / "keys").iterdir()
     whole = file.read_bytes()
     # a process that died while it wrote the key leaves it under another name
@@ -597,7 +599,7 @@ def test_a_run_that_is_given_up_leaves_no_key(dots, tmp_path, quiet, monkeypatch
 
 def test_the_key_of_a_run_whose_folder_is_gone_is_discarded_by_its_name(dots, tmp_path, quiet, monkeypatch):
     state, place = tmp_path / "state", tmp_path / "run"
-    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, place, quiet)
     name = read_ledger(place / "ledger.jsonl")[0].run_id
     shutil.rmtree(place)
     assert f"{name} (its folder is gone)" in shown(list_keys(state))
@@ -607,7 +609,7 @@ def test_the_key_of_a_run_whose_folder_is_gone_is_discarded_by_its_name(dots, tm
 
 def test_no_key_is_discarded_under_a_run_that_is_at_work(dots, tmp_path, quiet, monkeypatch):
     state, place = tmp_path / "state", tmp_path / "run"
-    killed(monkeypatch, GRADIENT, 26, dots, place, quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, place, quiet)
     with locked_folder(place), pytest.raises(DposeError, match="another process"):
         discard_key(str(place), state)
     for other in (tmp_path / "nothing", tmp_path):
@@ -617,7 +619,7 @@ def test_no_key_is_discarded_under_a_run_that_is_at_work(dots, tmp_path, quiet, 
 
 
 def test_a_ledger_that_lost_lines_is_refused(dots, tmp_path, quiet, monkeypatch):
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
     path = tmp_path / "run" / "ledger.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(DposeError, match="cut off"):
@@ -626,7 +628,7 @@ def test_a_ledger_that_lost_lines_is_refused(dots, tmp_path, quiet, monkeypatch)
 
 def test_a_seeded_run_goes_on_too(dots, tmp_path, quiet, monkeypatch):
     whole = run(dots, tmp_path / "whole", quiet, seed=4)
-    killed(monkeypatch, GRADIENT, 26, dots, tmp_path / "run", quiet, seed=4)
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet, seed=4)
     done = run(dots, tmp_path / "run", quiet, seed=4, resume=True)
     assert torch.equal(done.model.classify.weight, whole.model.classify.weight)
     assert not (tmp_path / "state" / "keys").exists()

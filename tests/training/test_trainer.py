@@ -19,6 +19,7 @@ from dpose.privacy.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.validation import metric_of_views
+from quick import quick  # noqa: F401
 
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dpose.attacks.context import AttackConfig, AttackContext
-    from dpose.attacks.identities import PersonPictures, Picture
+    from dpose.attacks.identities import Identities, PersonPictures, Picture
     from dpose.attacks.transforms import Transform
 
 STRONGER = "Of the two attackers the stronger one counts: whoever attacks in earnest takes the better way."
@@ -131,6 +131,23 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
     def pictures(self) -> int:
         """How many pictures of each person it needs."""
 
+    def learns(self, config: AttackConfig) -> bool:
+        """Whether an attacker learns from people who are not attacked."""
+        return True
+
+    def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
+        """Person and number of every picture that it may look at. Of files those are some who teach the attacker, too.
+
+        Raises:
+            DposeError: the data cannot be attacked so.
+        """
+        taught: Sequence[int] = ()
+        if self.learns(config):
+            people.check_taught()
+            taught = () if people.look else people.public[: config.effort.people]
+        own = people.first(people.people, 0, self.pictures)
+        return [*own, *people.first(taught, 0, config.effort.pictures)]
+
     def releases(self, config: AttackConfig) -> Sequence[Transform]:
         """All that is attacked.
 
@@ -200,8 +217,8 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
 
         releases = self.releases(config)
         with (
+            open_context(config, [self], out, console) as context,
             folder_beside(out, config.folder_mode) as folder,
-            open_context(config, self.pictures, console) as context,
         ):
             report = carry_out(self, context, releases)
             report.write(folder)

@@ -16,8 +16,8 @@ from dpose.report.results import Figure, Table
 from dpose.stats import Floats, Interval, Ints, over_people
 
 if TYPE_CHECKING:
-    from dpose.attacks.context import AttackContext
-    from dpose.attacks.identities import PersonPictures
+    from dpose.attacks.context import AttackConfig, AttackContext
+    from dpose.attacks.identities import Identities, PersonPictures
     from dpose.attacks.transforms import Transform
 
 PICTURES = 2
@@ -49,13 +49,17 @@ def labels_of(album: PersonPictures) -> NDArray[np.bool_]:
         DposeError: nothing says what the people look like.
     """
     if not album.attributes:
-        raise DposeError(
-            "nothing says what its people look like",
-            "--data",
-            "only rendered people carry attributes: synthetic:ward",
-        )
+        raise _unlabelled()
     return np.asarray(
         [[true_of(said) for true_of in ATTRIBUTES.values()] for said in album.attributes], np.bool_
+    )
+
+
+def _unlabelled() -> DposeError:
+    return DposeError(
+        "nothing says what its people look like",
+        "--data",
+        "only rendered people carry attributes: synthetic:ward",
     )
 
 
@@ -119,6 +123,16 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
     def pictures(self) -> int:
         """Of each person."""
         return PICTURES
+
+    def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
+        """Pictures of people of whom something says what they look like.
+
+        Raises:
+            DposeError: nothing does.
+        """
+        if not people.look:
+            raise _unlabelled()
+        return super().reads(config, people)
 
     def learn(self, context: AttackContext) -> Looks:
         """The pictures, and what is true of them."""

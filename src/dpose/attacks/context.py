@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpose.attacks.adversary import AttackerEffort, AttackerTraining
+from dpose.attacks.attack import ReleaseAttack
 from dpose.attacks.identities import Identities, IdentitySpec, PersonPictures, open_identities
 from dpose.attacks.transforms import RAW, Transform, all_transforms, epsilon_of_all
 from dpose.errors import DposeError
+from dpose.files import check_free
+from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
 from dpose.privacy.rounding import upper
 from dpose.release.config import ReleaseConfig, parse_neighbours
+from dpose.runs.scored import reading_charge
 
 ATTACKERS = ("plain", "adaptive")
 NO_PROOF = (
     "An attack that fails proves nothing: a better one may succeed tomorrow. What holds is the guarantee, epsilon for "
     "its neighbours, and only that."
 )
+COUNTED = (
+    "The account of these pictures has this attack as something that nothing bounds: its scores are functions of raw "
+    "pictures without noise."
+)
+UNCOUNTED = "These pictures are declared public: the account does not count them."
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class AttackConfig:
         identities: How many people are attacked.
         size: (height, width) of rendered pictures.
         in_grey: Whether pictures are grey, as in seed 002.
+        public: Whether nobody in the data needs protection: then the account does not count them.
         effort: The attacker's; its seed is that of everything.
         command: As it was typed.
     """
@@ -54,6 +65,7 @@ class AttackConfig:
     identities: int = 100
     size: tuple[int, int] = (128, 96)
     in_grey: bool = False
+    public: bool = False
     effort: AttackerEffort = field(default_factory=AttackerEffort)
     command: str = ""
 
@@ -109,9 +121,15 @@ class AttackConfig:
             "identities": self.identities,
             "size": list(self.size),
             "grey": self.in_grey,
+            "public": not self.counted,
             "seed": self.seed,
             "learn_from": {"people": self.effort.people, "pictures": self.effort.pictures},
         }
+
+    @property
+    def counted(self) -> bool:
+        """Whether the account counts what is attacked: all but what is public."""
+        return not (self.public or IdentitySpec.parse(self.data).public)
 
     @property
     def folder_mode(self) -> int:
@@ -136,6 +154,7 @@ class AttackConfig:
             f"All noise came from seed {self.seed}, so that the figures can be repeated. Pictures made so protect "
             "nobody; dpose pixelize draws its noise from the operating system."
         )
+        said.append(COUNTED if self.counted else UNCOUNTED)
         if not IdentitySpec.parse(self.data).dataset.rendered:
             said.append(
                 "This report shows raw pictures of some of the people: keep it where they may be seen."
@@ -181,19 +200,28 @@ class AttackContext:
 
 
 @contextmanager
-def open_context(config: AttackConfig, pictures: int, console: Console) -> Iterator[AttackContext]:
-    """The context, with a progress bar while it is in use.
+def open_context(
+    config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]], out: Path, console: Console
+) -> Iterator[AttackContext]:
+    """The context, with a progress bar while it is in use; the account has it as reserved until it ends.
+
+    **Guarantee.** All pictures that the attacks may look at are read and reserved, in one charge, before anything is
+    computed from them; of files no other ones can be read afterwards. Nothing bounds what is found and shown, so that a
+    budget refuses it. Pictures that are declared public are not counted.
 
     Args:
         config: What is asked.
-        pictures: How many of each person are attacked.
+        attacks: What will be done with it.
+        out: Where the reports go.
         console: For the bar.
 
     Raises:
-        DposeError: data that cannot be attacked.
+        DposeError: data that cannot be attacked, `out` exists, or a budget stands for some of the pictures.
     """
+    check_free(out)
     people = open_identities(config.data, config.size, in_grey=config.in_grey)
-    people = people.chosen(config.identities, pictures)
+    people = people.chosen(config.identities, max(attack.pictures for attack in attacks))
+    wanted = [pair for attack in attacks for pair in attack.reads(config, people)]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
 
@@ -201,7 +229,24 @@ def open_context(config: AttackConfig, pictures: int, console: Console) -> Itera
             task = bar.add_task(text, total=steps)
             return lambda: bar.advance(task)
 
-        yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+        name = ""
+        if config.counted:
+            people, name = _reserved(config, people, wanted, out, note)
+        with committing(name):
+            yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+
+
+def _reserved(
+    config: AttackConfig,
+    people: Identities,
+    wanted: Sequence[tuple[int, int]],
+    out: Path,
+    note: Callable[[str, int], Callable[[], None]],
+) -> tuple[Identities, str]:
+    """The people with the pictures that may be looked at, and the name of the charge that has all of these."""
+    people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
+    data = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
+    return people, charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id
 
 
 def parse_size(text: str) -> tuple[int, int]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 from dpose.attacks.appearance import Descriptors, describe_appearance
 from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
-from dpose.media.images import IMAGE_SUFFIXES, read_image
+from dpose.media.identity import pixel_hash, read_known
+from dpose.media.images import IMAGE_SUFFIXES
+from dpose.privacy.odometer import Marks, marks_of
 from dpose.release.photos.celeba import open_celeba
 from dpose.release.photos.photo import grey
 from dpose.scene import LOOKS, render_person
@@ -23,6 +26,10 @@ from dpose.scene.splits import IDENTITIES
 
 Picture = NDArray[np.uint8]
 Progress = Callable[[], None]
+Read = tuple[Picture, tuple[str, ...]]
+"""A picture, and the digests of its original."""
+Reader = Callable[[], Read]
+T = TypeVar("T")
 
 TEACHERS = "train"
 """The split whose rendered people the attacker knows."""
@@ -45,6 +52,7 @@ class PersonPictures:
         boxes: (N, 4) x0, y0, x1, y1 around the person, pixels.
         names: Of the pictures; the noise of seeded releases goes by them.
         attributes: What a witness would say, one a picture; () where nothing says so.
+        hashes: Digests of the originals (`dpose.media.identity`), those of each together.
     """
 
     pictures: tuple[Picture, ...]
@@ -52,6 +60,7 @@ class PersonPictures:
     boxes: NDArray[np.int64]
     names: tuple[str, ...]
     attributes: tuple[Mapping[str, str], ...] = ()
+    hashes: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -59,6 +68,21 @@ class PersonPictures:
     def instead(self, pictures: Sequence[Picture]) -> PersonPictures:
         """The same people in other pictures of the same sizes."""
         return replace(self, pictures=tuple(pictures))
+
+    def taken(self, indices: Sequence[int]) -> PersonPictures:
+        """Some of the pictures, in this order."""
+
+        def some(values: tuple[T, ...]) -> tuple[T, ...]:
+            return tuple(values[k] for k in indices) if values else ()
+
+        return PersonPictures(
+            some(self.pictures),
+            self.people[list(indices)],
+            self.boxes[list(indices)],
+            some(self.names),
+            some(self.attributes),
+            some(self.hashes),
+        )
 
     def described(self) -> Descriptors:
         """The descriptor of the person in each picture: the attacker is told where somebody is, not who."""
@@ -110,19 +134,52 @@ class Identities:
         Raises:
             DposeError: there are too few of them.
         """
+        self.check_taught()
+        return self.load(self.first(self.public[:people], 0, pictures), progress)
+
+    def check_taught(self) -> None:
+        """Refuse people who leave the attacker too few to learn from.
+
+        Raises:
+            DposeError: they do.
+        """
         if len(self.public) < FEWEST_TEACHERS:
             raise DposeError(
                 f"leaves {len(self.public)} people for the attacker to learn from",
                 self.title,
                 "attack fewer with --identities, or give --embedder FILE and --attacker plain",
             )
-        return self.load(self._first(self.public[:people], 0, pictures), progress)
 
     def album(self, first: int, count: int, progress: Progress) -> PersonPictures:
         """Pictures `first` to `first + count` of everybody who is attacked."""
-        return self.load(self._first(self.people, first, count), progress)
+        return self.load(self.first(self.people, first, count), progress)
 
-    def _first(self, people: Sequence[int], first: int, count: int) -> list[tuple[int, int]]:
+    def read(self, wanted: Sequence[tuple[int, int]], progress: Progress) -> tuple[Identities, Marks]:
+        """The same people with these pictures read, and their marks: from now on no other ones of files can be read.
+
+        What is attacked is so what was counted, whatever becomes of the files meanwhile. Of rendered people the
+        attacker's own, who are in no data, are made when they are asked for.
+
+        Args:
+            wanted: (person, number) pairs.
+            progress: Called after each picture.
+
+        Raises:
+            DposeError: one of them cannot be read.
+        """
+        pairs = list(dict.fromkeys(wanted))
+        held, load = self.load(pairs, progress), self.load
+        place = {pair: k for k, pair in enumerate(pairs)}
+
+        def known(asked: Sequence[tuple[int, int]], progress: Progress) -> PersonPictures:
+            if self.look and all(who in self.public for who, _ in asked):
+                return load(asked, progress)
+            return held.taken([place[pair] for pair in asked])
+
+        return replace(self, load=known), marks_of(chain.from_iterable(held.hashes))
+
+    def first(self, people: Sequence[int], first: int, count: int) -> list[tuple[int, int]]:
+        """Pictures `first` to `first + count` of some people, as far as there are so many."""
         most = self.available or {}
         return [(who, k) for who in people for k in range(first, min(first + count, most.get(who, 1 << 30)))]
 
@@ -169,7 +226,7 @@ def _render_all(
 ) -> PersonPictures:
     assert look in LOOKS
 
-    def one(which: tuple[int, int]) -> tuple[Picture, tuple[int, ...], Mapping[str, str]]:
+    def one(which: tuple[int, int]) -> tuple[Picture, tuple[int, ...], Mapping[str, str], str]:
         who, number = which
         scene = render_person(look, scene_of(who, number), size, identity=who, frame=number // FRAME)
         rows, columns = np.nonzero(scene.mask)
@@ -177,7 +234,8 @@ def _render_all(
         if len(rows):
             box = (int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1)
         progress()
-        return (grey(scene.image) if in_grey else scene.image), box, scene.attributes
+        shown = grey(scene.image) if in_grey else scene.image
+        return shown, box, scene.attributes, pixel_hash(scene.image)
 
     pool = ThreadPoolExecutor()
     try:
@@ -186,30 +244,39 @@ def _render_all(
         # whoever stops it does not wait for what was not begun
         pool.shutdown(cancel_futures=True)
     return PersonPictures(
-        tuple(picture for picture, _, _ in made),
+        tuple(picture for picture, *_ in made),
         np.asarray([who for who, _ in wanted], np.int64),
-        np.asarray([box for _, box, _ in made], np.int64).reshape(-1, 4),
+        np.asarray([box for _, box, *_ in made], np.int64).reshape(-1, 4),
         tuple(f"{look}-{who}-{number}" for who, number in wanted),
-        tuple(attributes for _, _, attributes in made),
+        tuple(attributes for _, _, attributes, _ in made),
+        tuple((digest,) for *_, digest in made),
     )
 
 
 def _celeba(root: Path) -> Identities:
     photos = open_celeba(root)
-    files: dict[int, list[Callable[[], Picture]]] = {}
+    files: dict[int, list[Reader]] = {}
+
+    def read(index: int) -> Read:
+        photo = photos.read(index)
+        return photo.pixels, photo.hashes
+
     for index, who in enumerate(photos.identities):
-        files.setdefault(who, []).append(lambda index=index: photos.read(index).pixels)  # type: ignore[misc]
+        files.setdefault(who, []).append(partial(read, index))
     return _read(photos.title + ", grey", files)
 
 
 def _folder(root: Path, in_grey: bool) -> Identities:
     folders = sorted(path for path in root.iterdir() if path.is_dir())
 
-    def reader(path: Path) -> Callable[[], Picture]:
-        return lambda: grey(read_image(path)) if in_grey else read_image(path)
+    def read(path: Path) -> Read:
+        image, hashes = read_known(path)
+        return (grey(image) if in_grey else image), hashes
 
     files = {
-        who: [reader(path) for path in sorted(folder.iterdir()) if path.suffix.lower() in IMAGE_SUFFIXES]
+        who: [
+            partial(read, path) for path in sorted(folder.iterdir()) if path.suffix.lower() in IMAGE_SUFFIXES
+        ]
         for who, folder in enumerate(folders)
     }
     if not any(files.values()):
@@ -217,13 +284,15 @@ def _folder(root: Path, in_grey: bool) -> Identities:
     return _read(root.name, files)
 
 
-def _read(title: str, files: Mapping[int, Sequence[Callable[[], Picture]]]) -> Identities:
+def _read(title: str, files: Mapping[int, Sequence[Reader]]) -> Identities:
     """Everybody may be attacked; whoever is not becomes public (`Identities.chosen`)."""
 
     def load(wanted: Sequence[tuple[int, int]], progress: Progress) -> PersonPictures:
-        pictures = []
+        pictures, hashes = [], []
         for who, number in wanted:
-            pictures.append(files[who][number]())
+            picture, known = files[who][number]()
+            pictures.append(picture)
+            hashes.append(known)
             progress()
         boxes = [(0, 0, picture.shape[1], picture.shape[0]) for picture in pictures]
         return PersonPictures(
@@ -231,6 +300,7 @@ def _read(title: str, files: Mapping[int, Sequence[Callable[[], Picture]]]) -> I
             np.asarray([who for who, _ in wanted], np.int64),
             np.asarray(boxes, np.int64).reshape(-1, 4),
             tuple(f"{who}-{number}" for who, number in wanted),
+            hashes=tuple(hashes),
         )
 
     return Identities(title, tuple(files), (), {who: len(found) for who, found in files.items()}, load)
@@ -252,6 +322,7 @@ SOURCES: dict[str, IdentityDataset] = {
     "synthetic": IdentityDataset(
         root="look",
         roots=tuple(LOOKS),
+        public_roots=("studio",),
         rendered=True,
         splits=tuple(IDENTITIES),
         default={"evaluate": "test"},

@@ -29,7 +29,7 @@ from dpose.stats import Floats, Interval, Ints, over_people
 if TYPE_CHECKING:
     from dpose.attacks.adversary import Embedder
     from dpose.attacks.context import AttackConfig, AttackContext
-    from dpose.attacks.identities import PersonPictures
+    from dpose.attacks.identities import Identities, PersonPictures
     from dpose.attacks.transforms import Transform
 
 PLACES = 2
@@ -191,16 +191,25 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
             ]
         return found
 
+    def reads(self, config: AttackConfig, people: Identities) -> list[tuple[int, int]]:
+        """All frames at all places.
+
+        Raises:
+            DposeError: the data have no clips.
+        """
+        from dpose.attacks.identities import FRAME
+
+        if self.frames > 1 and not people.look:
+            raise DposeError("has no clips", config.data, "leave --frames at 1, or use synthetic:LOOK")
+        places = super().reads(config, people)
+        return [(who, place + FRAME * f) for who, place in places for f in range(self.frames)]
+
     def learn(self, context: AttackContext) -> CameraPlaces:
         """Both places, and the plain attacker."""
         from dpose.attacks.adversary import plain_embedder
         from dpose.attacks.identities import FRAME
 
         people = context.identities
-        if self.frames > 1 and not people.look:
-            raise DposeError(
-                "has no clips", context.config.data, "leave --frames at 1, or use synthetic:LOOK"
-            )
         albums = []
         for place in range(PLACES):
             wanted = [(who, place + FRAME * f) for who in people.people for f in range(self.frames)]

@@ -52,8 +52,10 @@ class PublicViewAttacks:
         ]
         config = replace(config, releases=tuple(VIEWS))
         releases = {attack.name: attack.releases(config) for attack in attacks}
-        most = max(attack.pictures for attack in attacks)
-        with folder_beside(out, config.folder_mode) as folder, open_context(config, most, console) as context:
+        with (
+            open_context(config, attacks, out, console) as context,
+            folder_beside(out, config.folder_mode) as folder,
+        ):
             reports = {}
             for attack in attacks:
                 report = reports[attack.name] = carry_out(attack, context, releases[attack.name])

@@ -26,7 +26,7 @@ from dpose.stats import Interval, Ints, mean_over_people
 
 if TYPE_CHECKING:
     from dpose.attacks.adversary import Embedder
-    from dpose.attacks.context import AttackContext
+    from dpose.attacks.context import AttackConfig, AttackContext
     from dpose.attacks.identities import PersonPictures
     from dpose.attacks.transforms import Transform
 
@@ -137,6 +137,10 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
     def pictures(self) -> int:
         """Of each person."""
         return self.gallery + self.queries
+
+    def learns(self, config: AttackConfig) -> bool:
+        """Not with an embedder of one's own alone."""
+        return not self.embedder or "adaptive" in config.attackers
 
     def learn(self, context: AttackContext) -> GalleryAndQueries:
         """The gallery, the queries and the plain attacker."""

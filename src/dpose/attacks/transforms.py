@@ -137,7 +137,7 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Transf
         DposeError: a setting is out of range.
     """
     regions = PrivateRegions() if parts > 1 else None
-    config = ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions)
+    config = ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions, colour=None)
 
     @lru_cache(maxsize=8)
     def plan(height: int, width: int, channels: int) -> PixelizationPlan:

@@ -23,6 +23,7 @@ from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.odometer import commit
 from dpose.privacy.protected import protect
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, Query
@@ -100,8 +101,9 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     units, n = own.data, len(own.data)
     bound = plan.bind(n)
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
+    reading = ""
     if not spec.public:
-        reserve_reading(out, units, name=shown_spec(spec), unit=own.unit.value, console=console)
+        reading = reserve_reading(out, units, name=shown_spec(spec), unit=own.unit.value, console=console)
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets
@@ -177,6 +179,8 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         notes=_notes(config.seed is not None),
     )
     write_audit_report(report, out)
+    if reading:
+        commit(reading)
     return report
 
 

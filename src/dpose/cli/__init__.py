@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 from dpose.errors import DposeError
@@ -15,12 +16,10 @@ def main(arguments: list[str] | None = None) -> int:
     """
     import typer
 
-    from dpose.cli.app import app
-
     # typer brings its own copy of click in some releases and imports it in others: take the class from typer itself
     complaint: Any = typer.BadParameter.__mro__[2]
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="dpose", standalone_mode=False)
+        code = _command().main(arguments, prog_name="dpose", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except DposeError as error:
         _complain(error.line())
@@ -36,6 +35,16 @@ def main(arguments: list[str] | None = None) -> int:
     except MemoryError:
         _complain("out of memory; try a smaller --views-at-once or --preset")
         return 2
+
+
+@cache
+def _command() -> Any:
+    """Made once: a notebook, or a test, calls `main` again and again."""
+    import typer
+
+    from dpose.cli.app import app
+
+    return typer.main.get_command(app)
 
 
 def _complain(line: str) -> None:

@@ -76,6 +76,10 @@ def account() -> None:
     """What private data have given, by all runs and releases together; and the budgets that they must keep.
 
     Without a command it shows: of all data, of DATA, or of one --picture.
+
+    train, tune, audit, evaluate, pixelize, release-video, obfuscate, attack, reproduce and report --show-pictures
+    reserve what they take of private pictures before they compute anything. What has no noise, or noise from a seed,
+    has no bound: a budget refuses it.
     """
 
 

@@ -103,8 +103,9 @@ def evaluate(
 ) -> None:
     """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
 
-    Its statement lists scores on held-out private data. With --epsilon the score has noise and a price: the mean over
-    units, or with --pooled all their joints.
+    Its statement lists scores on held-out private data, and the account has them: as scores without noise, which a
+    budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all their
+    joints.
     """
     from dpose.runs.evaluate import evaluate_run
     from dpose.runs.scoring import score_file
@@ -164,7 +165,11 @@ def report(
         typer.Option(help="Data to show pictures of: NAME[:ROOT][:SPLIT]. Default: what the run watched."),
     ] = None,
     show_pictures: Annotated[
-        bool, typer.Option("--show-pictures", help="Show pictures of data that are not declared public, too.")
+        bool,
+        typer.Option(
+            "--show-pictures",
+            help="Show pictures of data that are not declared public, too; the account counts them.",
+        ),
     ] = False,
 ) -> None:
     """Write the run's report.html again: one file for a researcher as much as for an ethics board."""

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.release_options import Public
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Where:
 
     data: Data
     out: Out
+    public: Public = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,9 @@ class _Group(TyperGroup):
 
 app = typer.Typer(
     cls=_Group,
-    help="Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing.",
+    help="Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing. It "
+    "reads raw pictures and tells of them without noise: the account counts it as what nothing bounds, and a budget "
+    "refuses it, unless they are public (--public, synthetic:studio).",
     no_args_is_help=True,
 )
 
@@ -206,6 +210,7 @@ def _config(
         identities=people.identities,
         size=parse_size(learning.size),
         in_grey=learning.grey,
+        public=where.public,
         effort=AttackerEffort(learning.learn_from, learning.learn_pictures, learning.seed),
         command=typed(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,12 +12,15 @@ from rich.console import Console
 from dpose.cli.options import unfolded
 from dpose.cli.release_options import (
     Again,
+    Chroma,
+    Colours,
     Explain,
     ExplainPicture,
     FaceSize,
     OutputOptions,
     Protect,
     Public,
+    Restore,
     Seed,
     asked_neighbours,
     draw_hidden,
@@ -31,8 +34,8 @@ from dpose.errors import DposeError, naming
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
     from dpose.privacy.statement import PrivacyStatement
+    from dpose.release.config import ReleaseConfig
     from dpose.release.files import Job
-    from dpose.release.sifting import Sifted
 
 
 def register(app: typer.Typer) -> None:
@@ -71,6 +74,8 @@ def release_video(
             help="block: means of cells in space and time. low-pass: cosines. random: a random projection."
         ),
     ] = "block",
+    colour: Colours = None,
+    chroma: Chroma = None,
     k: Annotated[
         int | None,
         typer.Option(help="The most values kept of a group of frames. Default: what the noise allows."),
@@ -92,6 +97,7 @@ def release_video(
         float | None,
         typer.Option(help="With --paper: b, the budget's share for the projection. Default: 0.8."),
     ] = None,
+    restore: Restore = "learned",
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
     public: Public = False,
@@ -103,8 +109,7 @@ def release_video(
     from dpose.release.api import bind_video, release_file
     from dpose.release.config import SPLIT, ReleaseConfig
     from dpose.release.explain import explain_release
-    from dpose.release.files import find_videos, job_seed
-    from dpose.release.sifting import sift
+    from dpose.release.files import find_videos
 
     asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
     config = ReleaseConfig.of_grid(
@@ -112,13 +117,15 @@ def release_video(
         delta,
         asked,
         operator,
+        colour=colour,
+        chroma=chroma,
         k=k,
         pool=pool,
         clip_norm=clip_norm,
         clip_segment=clip_segment,
         paper=paper,
         split=SPLIT if split is None else split,
-    )
+    ).restored(restore)
     console = Console()
     explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
@@ -129,34 +136,11 @@ def release_video(
         with naming(info.path):
             plan = bind_video(config, info, AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_release(plan, info.rate):
+        for line in explain_release(plan, info.rate, curve=explain):
             console.print(f"  {line}", highlight=False)
     if explain:
         return
-
-    def release(job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
-        return release_file(
-            info,
-            job.target,
-            config,
-            seed=job_seed(job, 0, seed),
-            keep_sound=output.keep_audio,
-            progress=progress,
-            public=public,
-            again=again,
-            original=job.original,
-        )
-
-    jobs = sift(
-        [job for job, _ in found],
-        config,
-        seed=seed,
-        keep_sound=output.keep_audio,
-        public=public,
-        again=again,
-        console=console,
-    )
-    _write_each(jobs, found, output, release, console)
+    _write_each(release_file, config, found, output, console, seed=seed, public=public, again=again)
 
 
 def obfuscate(
@@ -188,9 +172,8 @@ def obfuscate(
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
     from dpose.release.faces import face_finder
-    from dpose.release.files import find_videos, job_seed
+    from dpose.release.files import find_videos
     from dpose.release.obfuscate import HOLD, asked_of, check_method, obfuscate_file
-    from dpose.release.sifting import sift
 
     check_method(method)
     if method != "face-blur" and (detector is not None or hold is not None):
@@ -200,57 +183,53 @@ def obfuscate(
     finder, hold = (face_finder(detector) if method == "face-blur" else None), HOLD if hold is None else hold
     console = Console()
 
-    def run(job: Job, info: VideoInfo, progress: Callable[[], None]) -> PrivacyStatement:
-        return obfuscate_file(
-            info,
-            job.target,
-            method,
-            seed=job_seed(job, 0, seed),
-            finder=finder,
-            hold=hold,
-            keep_sound=output.keep_audio,
-            progress=progress,
-            public=public,
-            again=again,
-            original=job.original,
-        )
+    def write(info: VideoInfo, target: Path, _: str, **others: Any) -> PrivacyStatement:
+        return obfuscate_file(info, target, method, finder=finder, hold=hold, **others)
 
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
-    jobs = sift(
-        [job for job, _ in found],
-        asked_of(method, finder, hold),
-        seed=seed,
-        keep_sound=output.keep_audio,
-        public=public,
-        again=again,
-        console=console,
-    )
-    _write_each(jobs, found, output, run, console, guaranteed=False)
+    asked = asked_of(method, finder, hold)
+    _write_each(write, asked, found, output, console, seed=seed, public=public, again=again)
 
 
 def _write_each(
-    sifted: Sifted,
+    write: Callable[..., PrivacyStatement],
+    what: ReleaseConfig | str,
     found: list[tuple[Job, VideoInfo]],
     output: OutputOptions,
-    run: Callable[[Job, VideoInfo, Callable[[], None]], PrivacyStatement],
     console: Console,
     *,
-    guaranteed: bool = True,
+    seed: int | None,
+    public: bool,
+    again: bool,
 ) -> None:
-    from dpose.release.files import record_names
+    from dpose.release.files import job_seed, record_names
+    from dpose.release.sifting import sift
 
+    sound, jobs = output.keep_audio, [job for job, _ in found]
+    sifted = sift(jobs, what, seed=seed, keep_sound=sound, public=public, again=again, console=console)
     say_lines(sifted.lines, console)
     if not sifted.todo:
         return
     infos = {job.place: info for job, info in found}
     names = record_names(sifted.todo, output.folder())
 
-    def each(advance: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
+    def each(progress: Callable[[], None]) -> Iterator[tuple[Job, PrivacyStatement]]:
         for job in sifted.todo:
-            yield job, run(job, infos[job.place], advance)
+            statement = write(
+                infos[job.place],
+                job.target,
+                what,
+                seed=job_seed(job, 0, seed),
+                keep_sound=sound,
+                progress=progress,
+                public=public,
+                again=again,
+                original=job.original,
+            )
+            yield job, statement
 
     frames = sum(infos[job.place].frames for job in sifted.todo)
     tell_each(each, len(sifted.todo), frames, console)
-    if guaranteed:
+    if not isinstance(what, str):
         say_sum(len(sifted.todo), console)
     output.say_names(names, console)

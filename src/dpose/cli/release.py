@@ -11,12 +11,15 @@ from rich.console import Console
 from dpose.cli.options import unfolded
 from dpose.cli.release_options import (
     Again,
+    Chroma,
+    Colours,
     Explain,
     ExplainPicture,
     FaceSize,
     OutputOptions,
     Protect,
     Public,
+    Restore,
     Seed,
     asked_neighbours,
     draw_hidden,
@@ -33,10 +36,10 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
-    app.command(
-        epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --block 16 --out released/"
-    )(unfolded(pixelize))
-    app.command(epilog="Example: dpose restore released/a.npz a.png")(restore)
+    app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
+        unfolded(pixelize)
+    )
+    app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
 
 
 def pixelize(
@@ -58,8 +61,13 @@ def pixelize(
     protect: Protect = None,
     face_size: FaceSize = None,
     block: Annotated[
-        int, typer.Option(help="Side of a block, pixels. Larger blocks suffer less from noise.")
-    ] = 16,
+        str,
+        typer.Option(
+            help="Side of a block, pixels, or auto: chosen by budget, size and colour, never by the picture."
+        ),
+    ] = "auto",
+    colour: Colours = None,
+    chroma: Chroma = None,
     delta: Annotated[
         str, typer.Option(help="0: Laplace noise and pure differential privacy. Above 0: Gaussian noise.")
     ] = "0",
@@ -86,6 +94,7 @@ def pixelize(
     paper: Annotated[
         int | None, typer.Option(help="Run the paper's Algorithm 1, 2 or 3 as printed. Guarantees nothing.")
     ] = None,
+    restore: Restore = "learned",
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
@@ -108,12 +117,14 @@ def pixelize(
     config = ReleaseConfig.of(
         epsilon,
         asked_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
-        block,
+        _block(block),
         delta,
         subdivide,
         _regions(regions, quantile, threshold, segmenter, stage_one),
         paper,
-    )
+        colour,
+        chroma,
+    ).restored(restore)
     explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
@@ -123,7 +134,7 @@ def pixelize(
     if explain or protect is not None:
         for job in jobs:
             console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-            for line in explain_release(*plan_of(job.source, config)):
+            for line in explain_release(*plan_of(job.source, config), curve=explain):
                 console.print(f"  {line}", highlight=False)
     if explain:
         return
@@ -162,15 +173,18 @@ def pixelize(
     output.say_names(names, console)
 
 
-def restore(
+def restore_archive(
     archive: Annotated[Path, typer.Argument(help="An archive (.npz) that dpose pixelize wrote.")],
     out: Annotated[Path, typer.Argument(help="The picture: .png (bit for bit) or .jpg.")],
+    restore: Annotated[
+        str | None, typer.Option(help="learned, tv or none; by default as it was released.")
+    ] = None,
 ) -> None:
-    """Write the picture that an archive holds, with its statement."""
-    from dpose.release.files import restore as restored
+    """Write the picture that an archive holds, with its statement; or restore it another way, at no cost."""
+    from dpose.release.files import restore_file
 
-    restored(archive, out)
-    Console().print(f"Restored into {out}", highlight=False)
+    how = restore_file(archive, out, restore).release.get("restoration", "cells painted")
+    Console().print(f"Restored into {out} ({how})", highlight=False, soft_wrap=True)
 
 
 def verified(path: Path, console: Console) -> bool:
@@ -186,6 +200,15 @@ def verified(path: Path, console: Console) -> bool:
         _, line = verify_release(file)
         console.print(line, highlight=False)
     return bool(files)
+
+
+def _block(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise DposeError(f"must be auto or a whole number of pixels, not {text!r}", "block") from None
 
 
 def _regions(

@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from dpose.release.config import ReleaseConfig
     from dpose.release.files import Job
 
+Colours = Annotated[
+    str | None,
+    typer.Option(
+        help="ycc: luma, and chroma over larger cells. rgb: three values alike. grey: luma alone. Default: ycc for "
+        "what has colours."
+    ),
+]
+Chroma = Annotated[
+    int | None,
+    typer.Option(help="1, 2 or 4: how many times as wide chroma's cells are. Default: chosen."),
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
 Protect = Annotated[
     str | None,
@@ -47,6 +58,9 @@ Again = Annotated[
     typer.Option(
         "--again", help="Release what was released before once more; epsilons add up, it says to what."
     ),
+]
+Restore = Annotated[
+    str, typer.Option("--restore", help="What is made of released cells, at no cost: learned, tv or none.")
 ]
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")

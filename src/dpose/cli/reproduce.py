@@ -73,7 +73,8 @@ class GridOptions:
     show_pictures: Annotated[
         bool,
         option(
-            "Show pictures of the test data with predictions even if they are not declared public.",
+            "Show pictures of the test data with predictions even if they are not declared public; the account "
+            "counts them.",
             TRAINING,
             "--show-pictures",
         ),
@@ -125,6 +126,12 @@ def reproduce(
         bool,
         option("Of the video tables: a named subset of the rows, one run each.", SHOWING, "--quick"),
     ] = False,
+    data_public: Annotated[
+        bool,
+        option(
+            "Nobody in the data needs protection: the account does not count them.", SHOWING, "--data-public"
+        ),
+    ] = False,
     external: Annotated[
         list[str] | None,
         option(
@@ -134,6 +141,9 @@ def reproduce(
     ] = None,
 ) -> None:
     """Run a paper's table or figure again, the paper's numbers or way and dpose's side by side.
+
+    The account counts what it reads of private data: each training as dpose train does; 002 and 004, which show
+    numbers without noise and pictures with noise from a seed, as what nothing bounds, which a budget refuses.
 
     Stopped or killed, the same command goes on: cells that are done are kept. Exit code 1: some cells failed; the same
     command tries them again.
@@ -161,6 +171,7 @@ def reproduce(
         external=tuple(external or ()),
         grid=GridRequest(**{**asdict(grid), **words, **numbers}),
         processes=processes,
+        data_public=data_public,
     )
     outcomes = run(name, request, out, console)
     if any(outcome.status == "failed" for outcome in outcomes):

@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpose.media.images import decode_image, read_bytes
 
 LINKED_FRAMES = 100_000
 """A clip of more frames is declared unlinked: its frames are not registered one by one."""
@@ -32,7 +35,9 @@ def pixel_hash(image: NDArray[Any]) -> str:
             (T, H, W, C).
     """
     shown = as_shown(image)
-    return hashlib.sha256(repr(shown.shape).encode() + shown.tobytes()).hexdigest()
+    total = hashlib.sha256(repr(shown.shape).encode())
+    total.update(shown.data)
+    return total.hexdigest()
 
 
 def as_shown(image: NDArray[Any]) -> NDArray[np.uint8]:
@@ -60,6 +65,17 @@ def picture_hashes(data: bytes, pixels: NDArray[Any]) -> tuple[str, ...]:
     return file_hash(data), pixel_hash(pixels)
 
 
+def read_known(path: Path) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    """A picture file as `read_image` gives it, and its digests: of what was read, whatever becomes of the file.
+
+    Raises:
+        DposeError: as `read_image`.
+    """
+    data = read_bytes(path)
+    image = decode_image(data, str(path))
+    return image, picture_hashes(data, image)
+
+
 def clip_hashes(frames: Iterable[NDArray[Any]], shape: Sequence[int]) -> tuple[str, ...]:
     """The digest of a clip's decoded frames, then that of each frame, by which the frame is known as a picture.
 
@@ -75,7 +91,8 @@ def clip_hashes(frames: Iterable[NDArray[Any]], shape: Sequence[int]) -> tuple[s
     each: dict[str, None] = {}
     for frame in frames:
         shown = as_shown(frame)
-        whole.update(shown.tobytes())
-        if length <= LINKED_FRAMES and (shown != shown[0, 0]).any():
+        whole.update(shown.data)
+        # the first row tells of nearly all that they have more than one colour
+        if length <= LINKED_FRAMES and ((shown[0] != shown[0, 0]).any() or (shown != shown[0, 0]).any()):
             each[pixel_hash(shown)] = None
     return whole.hexdigest(), *each

@@ -21,6 +21,18 @@ def claim_folder(folder: Path, settings: Values) -> None:
     Raises:
         DposeError: it holds results of other settings, or something else.
     """
+    check_claim(folder, settings)
+    path = folder / SETTINGS
+    if not path.exists():
+        write_atomic(path, _text(settings))
+
+
+def check_claim(folder: Path, settings: Values) -> None:
+    """Refuse a folder that cannot be the place for results of `settings`; nothing is written.
+
+    Raises:
+        DposeError: as `claim_folder`.
+    """
     path = folder / SETTINGS
     if path.exists():
         held = _read(path)
@@ -34,7 +46,6 @@ def claim_folder(folder: Path, settings: Values) -> None:
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DposeError("is there already and holds no such results", str(folder), "choose another --out")
-    write_atomic(path, _text(settings))
 
 
 def run_cells(

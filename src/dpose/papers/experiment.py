@@ -6,7 +6,7 @@ there. The runner (`cells.py`) and the writer (`output.py`) know nothing of what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -72,6 +72,7 @@ class Request:
         external: "NAME:DIR", videos that somebody else's method made, for the row of that name.
         grid: Which trainings, and how; for experiments that train.
         processes: Cells that are run at once.
+        data_public: Whether nobody in the data needs protection; for experiments whose cells are no trainings.
         folder: Where the results go; the runner fills it in.
     """
 
@@ -83,6 +84,7 @@ class Request:
     external: tuple[str, ...] = ()
     grid: GridRequest = GridRequest()
     processes: int = 1
+    data_public: bool = False
     folder: Path = Path()
 
     @property
@@ -175,12 +177,15 @@ class Experiment:
         title: One line.
         bind: Opens the data; raises `DposeError` where they cannot be used.
         tell: What is printed of a finished cell at once, for cells that take long; None for nothing.
+        reads: Digests of the originals in opened data that need protection and whose numbers and pictures are shown
+            without noise: charged before anything is computed. None where cells charge what they read themselves.
     """
 
     name: str
     title: str
     bind: Callable[[Request], Bound]
     tell: Callable[[Outcome], str] | None = None
+    reads: Callable[[Any], Iterable[str]] | None = None
 
     @property
     def trains(self) -> bool:

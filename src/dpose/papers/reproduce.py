@@ -9,12 +9,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpose.errors import DposeError
-from dpose.papers.cells import claim_folder, read_cells, run_cells
-from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request
+from dpose.papers.cells import check_claim, claim_folder, read_cells, run_cells
+from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request, Values
 from dpose.papers.output import write_results
 from dpose.papers.parallel import run_parallel
 from dpose.papers.registry import EXPERIMENTS
+from dpose.privacy.odometer import EXPERIMENT, PIXEL, charge_account, committing, marks_of
 from dpose.report.terminal import print_table
+from dpose.runs.scored import reading_charge
 
 
 def experiment_named(name: str) -> Experiment:
@@ -41,7 +43,7 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
         What became of each cell.
 
     Raises:
-        DposeError: unknown name, unusable data, or a folder of other results.
+        DposeError: unknown name, unusable data, a folder of other results, or a budget stands for some of the data.
         KeyboardInterrupt: after writing, where it was stopped.
     """
     experiment = experiment_named(name)
@@ -51,8 +53,32 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
     with console.status("opening the data"):
         bound = experiment.bind(request)
     settings = {"experiment": name, **bound.settings}
-    claim_folder(folder, settings)
-    failed: dict[str, Outcome] = {}
+    check_claim(folder, settings)
+    with committing(_reserved(experiment, request, bound, console)):
+        claim_folder(folder, settings)
+        return _results(experiment, request, bound, settings, console)
+
+
+def _reserved(experiment: Experiment, request: Request, bound: Bound, console: Console) -> str:
+    """The name of the charge for what an experiment shows of originals that need protection; "" where it shows none.
+
+    **Guarantee.** All of them are read and reserved, in one charge, before anything is computed or written. Nothing
+    bounds what numbers without noise and pictures with noise from a seed tell, so that a budget refuses it.
+    """
+    if experiment.reads is None or request.data_public:
+        return ""
+    with console.status("reading the pictures"):
+        marks = marks_of(experiment.reads(bound))
+    if not len(marks):
+        return ""
+    data = ", ".join(request.data) or experiment.name
+    return charge_account(reading_charge(request.folder, data, marks, PIXEL, EXPERIMENT)).id
+
+
+def _results(
+    experiment: Experiment, request: Request, bound: Bound, settings: Values, console: Console
+) -> list[Outcome]:
+    folder, failed = request.folder, dict[str, Outcome]()
     try:
         _run(experiment, request, bound, console, failed)
     finally:
@@ -107,10 +133,10 @@ def _check_options(experiment: Experiment, request: Request) -> None:
         DposeError: there is one.
     """
     if experiment.trains:
-        odd = request.segmenter or request.quick or request.external
+        odd = request.segmenter or request.quick or request.external or request.data_public
         if odd:
             raise DposeError(
-                "takes no --segmenter, --quick or --external",
+                "takes no --segmenter, --quick, --external or --data-public",
                 experiment.name,
                 "its small subset is --core; see dpose reproduce --help",
             )

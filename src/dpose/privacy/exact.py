@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from dpose.errors import DposeError
@@ -193,6 +194,7 @@ def zcdp_epsilon(rho: Fraction | float, delta: float) -> float:
     return max(0.0, at(_lowest(at, -30.0, 60.0)))
 
 
+@lru_cache(maxsize=64)
 def zcdp_budget(epsilon: float, delta: float) -> float:
     """The largest rho whose `zcdp_epsilon` at `delta` is at most `epsilon`, to twelve digits and never above.
 

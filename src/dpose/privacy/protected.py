@@ -133,7 +133,7 @@ def protect(
     stability = 1 if selection is None else selection.stability(relation)
     console = console or Console(quiet=True)
 
-    def told(index: int) -> tuple[str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]:
+    def told(index: int) -> tuple[str, tuple[str, ...], str, tuple[str, ...], Marks]:
         hashes = data.content_hashes(index)  # first: some data find their labels on the way
         files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
         return (
@@ -141,19 +141,19 @@ def protect(
             hashes,
             label_digest(data, index),
             declared_copies(data, index, hashes),
-            files,
+            marks_of((*hashes, *files)),
         )
 
     total = hashlib.sha256(f"dpose/identity/1 {unit.value} {len(data)}\n".encode())
-    pictures: set[str] = set()
+    marks: list[Marks] = [marks_of(())]
     names: list[tuple[str, ...]] = []
     with (
         ThreadPoolExecutor(max(1, threads)) as pool,
         Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("reading the data", total=len(data))
-        for unit_id, hashes, labels, copies, files in pool.map(told, range(len(data))):
-            pictures.update(hashes, files)
+        for unit_id, hashes, labels, copies, read in pool.map(told, range(len(data))):
+            marks.append(read)
             names.append(copies)
             for part in ((unit_id,), hashes, (labels,), copies):
                 total.update(_framed(part))
@@ -166,7 +166,7 @@ def protect(
             f"{many} units ({unit.value}) are copies of others: copies count as one unit, with the views of all.",
             highlight=False,
         )
-    identity = Identity(total.digest(), marks_of(pictures), len(groups), merged)
+    identity = Identity(total.digest(), np.unique(np.concatenate(marks)), len(groups), merged)
     return Protected(merge_units(data, groups), unit, relation, stability, identity, selection)
 
 

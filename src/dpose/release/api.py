@@ -25,7 +25,7 @@ from dpose.media.video import WRITABLE, VideoInfo, frame_times, open_writer, pro
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.archive import pack_archive
-from dpose.release.config import CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
+from dpose.release.config import AUTO, CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
 from dpose.release.counting import (
     Original,
     account_standing,
@@ -38,7 +38,6 @@ from dpose.release.counting import (
 from dpose.release.embed import read_sidecar, sidecar_of, stamped_picture, write_sidecar
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, ReleasedValues
-from dpose.release.mechanism import Released
 from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
@@ -47,6 +46,7 @@ from dpose.release.protect import DETAIL, either
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.released import Shown
 from dpose.release.statements import DECODED_VIDEO, SOUND, AnyPlan, release_statement
 from dpose.tensors import is_tensor
 
@@ -68,7 +68,7 @@ class Release:
 
     picture: Any
     statement: PrivacyStatement
-    frames: tuple[Released | ReleasedValues, ...] = ()
+    frames: tuple[Shown | ReleasedValues, ...] = ()
 
     def save(self, path: str | Path) -> None:
         """Write a picture with its statement, for `dpose verify`.
@@ -83,7 +83,7 @@ class Release:
         if len(self.frames) != 1 or self.statement.neighbours is None:
             raise DposeError("a clip is released to a file by release_video", str(path))
         (released,) = self.frames
-        if path.suffix.lower() == ".npz" and isinstance(released, Released):
+        if path.suffix.lower() == ".npz" and not isinstance(released, ReleasedValues):
             write_atomic(path, pack_archive(released, self.statement))
         else:
             write_atomic(path, stamped_picture(released, path.suffix, self.statement))
@@ -93,11 +93,13 @@ def pixelize(
     image: NDArray[Any] | Tensor,
     epsilon: Number,
     neighbours: str | int | Neighbours | None = None,
-    block: int = 16,
+    block: int | str = AUTO,
     *,
     protect: str | None = None,
     face_size: str | None = None,
+    colour: str | None = None,
     regions: Regions | NDArray[Any] | str | None = None,
+    restore: str = "learned",
     seed: int | None = None,
     source: NoiseSource | None = None,
     caveats: Sequence[str] = (),
@@ -116,28 +118,35 @@ def pixelize(
 
     **Guarantee.** Neighbours: pictures of the same size that differ in at most m pixels, of any values (an RGB pixel
     is three); for a clip, m pixels of all frames together, or with "/frame" m pixels in every frame, or those of a
-    box at any place in each of any T frames. Sensitivity: 255 * C * m in L1 norm over the cells' sums, whatever the
-    cells' sizes. Noise: exact discrete Laplace of scale 255 * C * m / epsilon on each integer sum (with `delta`: exact
-    discrete Gaussian). Post-processing: division by the cell's area, rounding, clipping, tiling. Public: size, number
-    of channels and frames, settings, a mask given as array. Seed 002, corrected; proved in docs/proofs/pixelization.md.
+    box at any place in each of any T frames. Sensitivity: in L1 norm over the cells' sums, whatever the cells'
+    sizes, 255 * m times what one pixel changes at most: 1 for grey, 3 for rgb, and 12 for luma and chroma, which
+    are summed 3, 2 and 1 times (`Colour`). Noise: exact discrete Laplace of scale sensitivity / epsilon on each
+    integer sum (with `delta`: exact discrete Gaussian). Post-processing: division by the cell's area, restoration,
+    rounding, clipping. Public: size, number of channels and frames, settings, a mask given as array. Seed 002,
+    corrected; proved in docs/proofs/pixelization.md.
 
     Args:
         image: uint8 or uint16; (H, W) grey or (H, W, 3) colour; (T, H, W, C) for a clip, C = 1 or 3. An array, or a
             tensor on any device.
         epsilon: Total for the picture or clip. Text ("0.5", "1/3") is taken exactly.
         neighbours: "pixels:M" or "pixels:M/frame"; for a clip also "box:WxH/frames:T". Default: pixels:16.
-        block: Side b of a block, pixels.
+        block: Side b of a block, pixels; "auto" for what a public prior on pictures expects most of, by epsilon, delta,
+            neighbours, sizes and colour alone.
         protect: "detail", "face" or "person" in place of neighbours (`dpose.release.protect`).
         face_size: "WxH", pixels of a face, as declared for those. Default: 100x100.
+        colour: "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or "grey" (luma alone, in all
+            three). Default: ycc for colour pictures, and grey ones stay grey.
         regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
             *public* mask (H, W) that was not made from the picture. With `paper=3`: `PaperRegions`.
+        restore: What is made of the released values, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         source: As for `release_array`.
         caveats: What the statement tells its reader besides.
         public: Whether nobody in it needs protection: then it is not counted.
         again: Whether it may be a second release of this picture, for what both cost together.
         options: delta (0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise), subdivide (n:
-            complex blocks are divided into n x n parts) and paper (1, 2 or 3 runs seed 002's algorithm of that number
+            complex blocks are divided into n x n parts), chroma (1, 2 or 4: how many times as wide its blocks are;
+            chosen with the block by default) and paper (1, 2 or 3 runs seed 002's algorithm of that number
             as printed, with floating-point noise and no guarantee; the statement says what does not hold).
 
     Raises:
@@ -146,9 +155,16 @@ def pixelize(
     """
     asked = either(neighbours, protect, face_size)
     config = ReleaseConfig.of(
-        epsilon, DETAIL if asked is None else asked, block, regions=as_regions(regions), **options
+        epsilon,
+        DETAIL if asked is None else asked,
+        block,
+        regions=as_regions(regions),
+        colour=colour,
+        **options,
     )
-    return release_array(image, config, seed=seed, source=source, caveats=caveats, public=public, again=again)
+    return release_array(
+        image, config.restored(restore), seed=seed, source=source, caveats=caveats, public=public, again=again
+    )
 
 
 def release_array(
@@ -204,7 +220,7 @@ def release_array(
 
 def noised(
     plan: AnyPlan, image: NDArray[Any] | Tensor, frames: Sequence[Any], noise: NoiseSource
-) -> tuple[Any, tuple[Released | ReleasedValues, ...]]:
+) -> tuple[Any, tuple[Shown | ReleasedValues, ...]]:
     """A released picture or clip, and its released values; for whoever has counted it.
 
     Args:
@@ -213,7 +229,7 @@ def noised(
         frames: Its frames.
         noise: Serves this release alone.
     """
-    released: tuple[Released | ReleasedValues, ...] = ()
+    released: tuple[Shown | ReleasedValues, ...] = ()
     if isinstance(plan, PixelizationPlan | PaperPlan):
         released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
     elif isinstance(plan, LinearPlan) and plan.shape.still:
@@ -241,6 +257,7 @@ def release_video(
     *,
     protect: str | None = None,
     face_size: str | None = None,
+    restore: str = "learned",
     seed: int | None = None,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
@@ -268,12 +285,14 @@ def release_video(
         face_size: As for `pixelize`.
         operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
             of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
+        restore: What is made of released cells, at no cost: "learned", "tv" or "none" (`restoration`).
         seed: Makes the noise repeatable and takes the guarantee away.
         keep_sound: Copy the original's sound, unprotected.
         progress: Called after each frame.
         public: Whether nobody in it needs protection: then it is not counted.
         again: Whether it may be a second release of this video, for what both cost together.
-        options: k (the most values to keep of a group of frames) and pool (frames of a group), each chosen by the noise
+        options: colour (as for `pixelize`; what is clipped, and a paper's, has rgb), chroma (as for `pixelize`), k (the
+            most values to keep of a group of frames) and pool (frames of a group), each chosen by the noise
             where it is left out; clip_norm (bound on the L2 norm of a group's projected values, in gray levels times
             the root of pixels) and clip_segment (the bound is on 64 frames' values together instead); paper (run
             seed 004's algorithm as printed, which guarantees nothing; the statement says what does not hold) and split
@@ -286,8 +305,9 @@ def release_video(
         DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
+    options.setdefault("colour", None)
     asked = either(neighbours, protect, face_size)
-    config = ReleaseConfig.of_grid(epsilon, delta, asked, operator, **options)
+    config = ReleaseConfig.of_grid(epsilon, delta, asked, operator, **options).restored(restore)
     return release_file(
         probe(path),
         Path(out),

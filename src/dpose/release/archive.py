@@ -1,10 +1,11 @@
-"""The compact archive of a released picture: cell values, mask, sizes and statement in one `.npz`, nothing pickled.
+"""The archive of a released picture: exact noisy sums, mask, sizes and statement in one `.npz`, nothing pickled.
 
-    data = pack(released, statement)
-    released, statement = unpack(data, "a.npz")       # bit for bit
+    data = pack_archive(released, statement)
+    released, statement = unpack(data, "a.npz")       # the very same sums
 
-Seed 002, Tables III and IV store averages in place of pixels. Here they are whole gray levels, as released, so what is
-restored is the picture itself. The file opens with `numpy.load(..., allow_pickle=False)`; `about` is JSON as bytes.
+Seed 002, Tables III and IV store averages in place of pixels. Here they are the sums as they were released, before any
+rounding or cutting off, so that the picture can be restored from them again, and better. The file opens with
+`numpy.load(..., allow_pickle=False)`; `about` is JSON as bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import zipfile
 from typing import Any
 
@@ -20,42 +22,48 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.images import MAX_PIXELS
+from dpose.privacy.exact import ExactEvent
 from dpose.privacy.statement import PrivacyStatement
+from dpose.release.colour import FACTORS, Colour
 from dpose.release.embed import LINE, bound_to, check_digest
-from dpose.release.mechanism import TYPES, Released
-from dpose.release.operators import BlockSums, Cells, RegionSums
-from dpose.release.sealing import PIXELS, SIZES, SUMS, check_seal, pixels_digest, sealed, sums_digest
+from dpose.release.mechanism import TYPES, NoiseStage, Released
+from dpose.release.operators import BlockSums, Mask, RegionSums
+from dpose.release.released import SIZES, Layers, ReleasedSums, Shown
+from dpose.release.restoration import PAINTED, Restoration
+from dpose.release.sealing import PIXELS, SUMS, check_seal, pixels_digest, sealed, sums_digest
 
-VERSION = 2
-"""1 had no seal."""
-_SIZES = SIZES
+VERSION = 3
+"""1 had no seal. 1 and 2 hold whole gray levels, which is all that a published algorithm's release has: so do its
+archives still."""
+LEVELS = 2
+_WORDS = ("colour", "combinations")
+_MORE = (*_WORDS, "chroma", "stages")
 _ABOUT_LIMIT = 1 << 20
+_KINDS = (np.int8, np.int16, np.int32, np.int64)
 _SPARE = 256
 """Bytes that NumPy's own header may add to an array."""
 
 
-def pack_archive(released: Released, statement: PrivacyStatement) -> bytes:
+def pack_archive(released: Shown, statement: PrivacyStatement) -> bytes:
     """The archive's content."""
     cells = released.cells
-    regions = isinstance(cells, RegionSums)
-    about = {
-        "version": VERSION,
-        **{name: getattr(cells, name, 1) for name in _SIZES},
-    }
-    mask = np.packbits(cells.mask) if isinstance(cells, RegionSums) else None
+    about: dict[str, Any]
+    if isinstance(released, ReleasedSums):
+        about = {"version": VERSION, **released.layers.sizes}
+        arrays = {name: _narrow(released.sums[name]) for name in released.layers.shapes()}
+    else:
+        about = {"version": LEVELS, **{name: getattr(cells, name, 1) for name in SIZES}}
+        arrays = {"values": released.values}
+    if isinstance(cells, RegionSums):
+        arrays["mask"] = np.packbits(cells.mask)
     made, line = sealed(released, statement)
-    bound = bound_to(_digest(about, released.values, mask), made)
+    bound = bound_to(_digest(about, arrays), made)
     about["statement"] = json.loads(bound.to_json())
     about[LINE] = line
-    arrays: dict[str, NDArray[Any]] = {
-        "about": np.frombuffer(json.dumps(about, separators=(",", ":")).encode(), np.uint8),
-        "values": released.values,
-    }
-    if regions and mask is not None:
-        arrays["mask"] = mask
+    text = np.frombuffer(json.dumps(about, separators=(",", ":")).encode(), np.uint8)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-        for name, array in arrays.items():
+        for name, array in ({"about": text} | arrays).items():
             # a fixed date: equal releases give equal bytes, and no clock is published
             entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
@@ -65,7 +73,7 @@ def pack_archive(released: Released, statement: PrivacyStatement) -> bytes:
     return out.getvalue()
 
 
-def unpack(data: bytes, where: str) -> tuple[Released, PrivacyStatement]:
+def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     """The released picture and its statement.
 
     Args:
@@ -78,7 +86,7 @@ def unpack(data: bytes, where: str) -> tuple[Released, PrivacyStatement]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             about = _about(file, where)
-            cells, values, mask = _content(file, about)
+            layers, arrays = _content(file, about)
     except DposeError:
         raise
     except (
@@ -99,12 +107,36 @@ def unpack(data: bytes, where: str) -> tuple[Released, PrivacyStatement]:
         raise
     line = about.pop(LINE, "")
     statement = PrivacyStatement.from_json(json.dumps(about.pop("statement")), where)
-    check_digest(statement, _digest(about, values, mask), where)
-    released = Released(cells, values)
+    check_digest(statement, _digest(about, arrays), where)
+    restoration = Restoration.recorded(statement.release)
+    released: Shown
+    if about["version"] > LEVELS:
+        sums = {name: arrays[name].astype(np.int64) for name in layers.shapes()}
+        released = ReleasedSums(layers, sums, _variances(statement, layers, where), restoration)
+    else:
+        released = Released(layers.cells, arrays["values"], _spread(statement), restoration)
     if statement.seal or line:
-        found = {SUMS: sums_digest(released), PIXELS: pixels_digest(released.picture())}
+        found = {SUMS: sums_digest(released)}
+        if about["version"] <= LEVELS and restoration == PAINTED:
+            found[PIXELS] = pixels_digest(released.picture())
         check_seal(statement, line, found, where)
     return released, statement
+
+
+def _spread(statement: PrivacyStatement) -> float:
+    """The largest variance of the noise on a sum, of archives that hold no sums."""
+    noise = [NoiseStage(one, b"").variance for one in statement.events if isinstance(one, ExactEvent)]
+    return max(noise, default=0.0)
+
+
+def _variances(statement: PrivacyStatement, layers: Layers, where: str) -> tuple[float, ...]:
+    """Of each stage's noise, by the statement: what a restoration needs besides the sums."""
+    stages = [NoiseStage(event, b"") for event in statement.events if isinstance(event, ExactEvent)]
+    if len(stages) != 1 + layers.staged or len(stages) != len(statement.events):
+        raise DposeError(
+            f"its statement has {len(statement.events)} events, its archive {1 + layers.staged}", where
+        )
+    return tuple(stage.variance for stage in stages)
 
 
 def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
@@ -114,11 +146,14 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
         raise ValueError("no version")
     if version > VERSION:
         raise DposeError(f"has version {version}: made by a newer dpose", where, "update dpose and try again")
-    if set(about) != {"version", "statement", *_SIZES, *([LINE] if version > 1 else [])}:
+    more = (*((LINE,) if version > 1 else ()), *(_MORE if version > LEVELS else ()))
+    if set(about) != {"version", "statement", *SIZES, *more}:
         raise ValueError("other fields")
     if not isinstance(about.get(LINE, ""), str):
         raise ValueError("no seal")
-    for name in _SIZES:
+    if not all(isinstance(about[name], str) for name in _WORDS if name in more):
+        raise ValueError("no words")
+    for name in (*SIZES, *(_MORE[len(_WORDS) :] if version > LEVELS else ())):
         if not isinstance(about[name], int) or isinstance(about[name], bool) or about[name] < 1:
             raise ValueError(f"{name} is no size")
     if (
@@ -134,27 +169,47 @@ def _about(file: zipfile.ZipFile, where: str) -> dict[str, Any]:
     return found
 
 
-def _content(
-    file: zipfile.ZipFile, about: dict[str, Any]
-) -> tuple[Cells, NDArray[Any], NDArray[np.uint8] | None]:
-    height, width, channels, peak, block, n = (about[name] for name in _SIZES)
+def _content(file: zipfile.ZipFile, about: dict[str, Any]) -> tuple[Layers, dict[str, NDArray[Any]]]:
+    height, width, channels, peak, block, n = (about[name] for name in SIZES)
     blocks = BlockSums(height, width, block, channels, peak)
-    cells: Cells = blocks
-    mask = None
-    wanted = {"about.npy", "values.npy"}
+    mask, arrays = None, {}
     if n > 1:
-        wanted.add("mask.npy")
         count = blocks.rows * blocks.columns
-        mask = _array(file, "mask", (count + 7) // 8 + _SPARE)
-        flags = np.unpackbits(mask)[:count].astype(np.bool_).reshape(blocks.rows, blocks.columns)
-        cells = RegionSums(height, width, block, n, flags, channels, peak)
-    if sorted(file.namelist()) != sorted(wanted):
+        arrays["mask"] = _array(file, "mask", (count + 7) // 8 + _SPARE)
+        mask = np.unpackbits(arrays["mask"])[:count].astype(np.bool_).reshape(blocks.rows, blocks.columns)
+    layers = _layers(blocks, about, mask)
+    kinds: tuple[str, ...]
+    shapes: dict[str, tuple[int, int]]
+    if about["version"] > LEVELS:
+        shapes, kinds = layers.shapes(), tuple(np.dtype(kind).name for kind in _KINDS)
+    else:
+        shapes, kinds = {"values": (layers.cells.areas.size, channels)}, (np.dtype(TYPES[peak]).name,)
+    if sorted(file.namelist()) != sorted(f"{name}.npy" for name in ("about", *arrays, *shapes)):
         raise ValueError("other members")
-    kind = np.dtype(TYPES[peak])
-    values = _array(file, "values", cells.areas.size * channels * kind.itemsize + _SPARE)
-    if values.shape != (cells.areas.size, channels) or values.dtype != kind:
-        raise ValueError("values of another shape")
-    return cells, values, mask
+    for name, shape in shapes.items():
+        arrays[name] = _array(file, name, math.prod(shape) * np.dtype(kinds[-1]).itemsize + _SPARE)
+        if arrays[name].shape != shape or arrays[name].dtype.name not in kinds:
+            raise ValueError(f"{name} of another shape")
+    return layers, arrays
+
+
+def _layers(blocks: BlockSums, about: dict[str, Any], mask: Mask | None) -> Layers:
+    if about["version"] <= LEVELS:
+        return Layers(blocks, Colour.of("rgb", blocks.channels, gaussian=False), 1, about["subdivide"], mask)
+    name, text, factor, stages = (about[name] for name in _MORE)
+    colour = Colour.recorded(name, text) if text else Colour.of(name, blocks.channels, gaussian=False)
+    plain = "" if colour.times else "grey" if blocks.channels == 1 else "rgb"
+    if colour.channels != blocks.channels or (plain and name != plain):
+        raise ValueError("other colours")
+    if factor not in FACTORS or stages not in (1, 2) or (stages == 2 and mask is None):
+        raise ValueError("layers out of range")
+    return Layers(blocks, colour, factor, about["subdivide"], mask, stages == 2)
+
+
+def _narrow(sums: NDArray[np.int64]) -> NDArray[Any]:
+    """In the narrowest type that holds them, as released."""
+    low, high = int(sums.min(initial=0)), int(sums.max(initial=0))
+    return sums.astype(next(k for k in _KINDS if np.iinfo(k).min <= low and high <= np.iinfo(k).max))
 
 
 def _array(file: zipfile.ZipFile, name: str, limit: int) -> NDArray[Any]:
@@ -168,9 +223,11 @@ def _array(file: zipfile.ZipFile, name: str, limit: int) -> NDArray[Any]:
     return array
 
 
-def _digest(about: dict[str, Any], values: NDArray[Any], mask: NDArray[np.uint8] | None) -> str:
-    sizes = json.dumps({name: about[name] for name in ("version", *_SIZES)}, sort_keys=True)
-    digest = hashlib.sha256(sizes.encode() + b"\0" + values.astype(values.dtype.newbyteorder("<")).tobytes())
-    if mask is not None:
-        digest.update(b"\0" + mask.tobytes())
+def _digest(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    told = ("version", *SIZES, *(_MORE if about["version"] > LEVELS else ()))
+    sizes = json.dumps({name: about[name] for name in told}, sort_keys=True)
+    digest = hashlib.sha256(sizes.encode())
+    for name in sorted(arrays, key=lambda name: (name == "mask", list(arrays).index(name))):
+        array = arrays[name]
+        digest.update(b"\0" + np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()

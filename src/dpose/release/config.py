@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypedDict
@@ -16,15 +16,20 @@ from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import BOX, Neighbours
 from dpose.release import projections
 from dpose.release.boxes import FORM, MovingBox
+from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape
 from dpose.release.operators import ONE_FRAME, OPERATORS
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.restoration import PAINTED, Restoration
 
 MAX_BUDGET = 10**6
 """Nothing is released for a larger epsilon: it would protect nobody."""
 CELLS = "pixelization"
 """The operator of pixelization: sums of blocks, of one size or finer in regions. No `GridOperator`: its second stage
 may follow from what the first released."""
+AUTO = "auto"
+PAPER_BLOCK = 16
+"""b for the paper's algorithms where none is given, pixels."""
 PAPER_K = 32 * 32 * 3
 """k in seed 004."""
 SPLIT = 0.8
@@ -37,16 +42,19 @@ Regions = PublicRegions | PrivateRegions | PaperRegions
 
 
 class CellOptions(TypedDict, total=False):
-    """What pixelization takes besides epsilon, neighbours, block and regions; `ReleaseConfig` says what each is."""
+    """What pixelization takes besides epsilon, neighbours, block, colour and regions; `ReleaseConfig` says what."""
 
     delta: Number
     subdivide: int
     paper: int | None
+    chroma: int | None
 
 
 class GridOptions(TypedDict, total=False):
     """What a named operator takes besides epsilon, delta and neighbours; `ReleaseConfig` says what each is."""
 
+    colour: str | None
+    chroma: int | None
     k: int | None
     pool: int | None
     clip_norm: Number | None
@@ -76,7 +84,11 @@ class ReleaseConfig:
         scope: Of a clip: "clip" for m pixels of all frames together, "frame" for m pixels of every frame, `ONE_FRAME`
             for m pixels of any one frame, `BOX` for those inside `box`. A picture has one frame.
         operator: `CELLS`, or one of `OPERATORS`.
-        block: Cells: b, pixels.
+        block: Cells: b, pixels; None to have it chosen.
+        colour: One of `COLOURS`: "ycc" for luma and chroma apart, "rgb" for three values alike, "grey" for luma alone;
+            None for ycc where there are colours.
+        chroma: With ycc: how many times as wide as luma's the cells of chroma are; None to have it chosen.
+        chosen: Whether block or chroma was chosen, from public numbers alone.
         subdivide: Cells: n, parts along each side of a block in a complex region.
         regions: Cells: where regions are complex; None for blocks of one size.
         k: Others: the most values kept of a group of frames; None to have it chosen.
@@ -87,6 +99,7 @@ class ReleaseConfig:
             seed 002, else 1 of seed 004. None for the mechanism that guarantees.
         split: b of seed 004's algorithm, the share of its budget that goes to the projection.
         box: Of a clip: in which box, in how many frames; None for other scopes.
+        restoration: How pictures are made of what was released; costs nothing.
 
     Raises:
         DposeError: a value is out of range, or two do not go together.
@@ -97,9 +110,12 @@ class ReleaseConfig:
     m: int | None = 16
     scope: str = "clip"
     operator: str = CELLS
-    block: int = 16
+    block: int | None = 16
     subdivide: int = 1
     regions: Regions | None = None
+    colour: str | None = "rgb"
+    chroma: int | None = None
+    chosen: bool = False
     k: int | None = None
     pool: int | None = None
     clip_norm: float | None = None
@@ -107,6 +123,7 @@ class ReleaseConfig:
     paper: int | None = None
     split: float = SPLIT
     box: MovingBox | None = None
+    restoration: Restoration = PAINTED
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MAX_BUDGET:
@@ -120,6 +137,13 @@ class ReleaseConfig:
             raise DposeError(f"m must be at least 1 pixel, not {self.m}", "neighbours")
         if (self.scope == BOX) != (self.box is not None) or (self.box is not None and self.m is not None):
             raise ValueError("a box says itself how many pixels there are")
+        if self.colour not in (None, *COLOURS):
+            raise DposeError(f"must be {', '.join(COLOURS)}, not {self.colour!r}", "colour")
+        if self.chroma is not None and (self.colour not in (None, "ycc") or self.chroma not in FACTORS):
+            raise DposeError(
+                f"is how many times as wide as luma's chroma's cells are: {', '.join(map(str, FACTORS))}, with ycc",
+                "chroma",
+            )
         if self.operator == CELLS:
             self._check_cells()
         else:
@@ -128,11 +152,11 @@ class ReleaseConfig:
     def _check_cells(self) -> None:
         if self.m is None and self.box is None:
             raise DposeError("pixelization hides a number of pixels", "neighbours", "say pixels:16")
-        if self.block < 1:
+        if self.block is not None and self.block < 1:
             raise DposeError(f"the block must be at least 1 pixel, not {self.block}", "block")
         if self.subdivide < 1:
             raise DposeError(f"must be at least 1, not {self.subdivide}", "subdivide")
-        if self.block % self.subdivide:
+        if self.block is not None and self.block % self.subdivide:
             raise DposeError(
                 f"a block of {self.block} pixels cannot be divided into {self.subdivide} equal parts",
                 "subdivide",
@@ -153,6 +177,10 @@ class ReleaseConfig:
             )
         if self.paper is not None and self.box is not None:
             raise DposeError("the paper's algorithms know no box", "neighbours", "say pixels:16")
+        if self.paper is not None and (self.colour != "rgb" or self.block is None):
+            raise DposeError(
+                "the paper's algorithms have a block, and three values alike", "colour", "say rgb"
+            )
         if self.paper is not None and self.delta:
             raise DposeError("the paper's algorithms have no delta", "delta")
 
@@ -173,6 +201,8 @@ class ReleaseConfig:
                 "neighbours",
                 "leave them out, or say frame",
             )
+        if (self.paper or self.clip_norm is not None) and self.colour not in ("rgb", "grey"):
+            raise DposeError("what is clipped, or a paper's, has three values alike", "colour", "say rgb")
         if not 0 < self.split < 1:
             raise DposeError(f"b must lie between 0 and 1, not {self.split:g}", "split")
         if self.split != SPLIT and not self.paper:
@@ -185,11 +215,13 @@ class ReleaseConfig:
         cls,
         epsilon: Number,
         neighbours: str | int | Neighbours | MovingBox,
-        block: int = 16,
+        block: int | str | None = 16,
         delta: Number = 0,
         subdivide: int = 1,
         regions: Regions | None = None,
         paper: int | None = None,
+        colour: str | None = "rgb",
+        chroma: int | None = None,
     ) -> ReleaseConfig:
         """Pixelization, from what a caller or the command line gives.
 
@@ -197,23 +229,39 @@ class ReleaseConfig:
             epsilon: A number, or a string with a decimal or rational number ("0.5", "1/3"), which is taken exactly. A
                 float stands for the decimal that it prints as.
             neighbours: "pixels:16", "pixels:16/frame", 16, for a clip "box:100x200/frames:25", or `Neighbours`.
-            block: b, pixels.
+            block: b, pixels; "auto" or None to have it chosen.
             delta: As epsilon.
             subdivide: n.
             regions: Where regions are complex.
             paper: 1, 2, 3 or None.
+            colour: One of `COLOURS`; None for ycc where there are colours, but for the paper's algorithms.
+            chroma: How many times as wide the cells of chroma are; None to have it chosen.
 
         Raises:
             DposeError: a value is out of range or not a number.
         """
         box = as_box(neighbours)
         scope, m = (BOX, None) if box else parse_neighbours(neighbours)
-        for name, value in (("block", block), ("subdivide", subdivide)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise DposeError(f"must be a whole number of pixels, not {value!r}", name)
+        side = None if block in (None, AUTO) else block
+        if paper is not None:
+            side, colour = PAPER_BLOCK if side is None else side, colour or "rgb"
+        for name, value in (("block", side), ("subdivide", subdivide), ("chroma", chroma)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise DposeError(f"must be a whole number, not {value!r}", name)
         given, small = exact(epsilon, "epsilon"), float(exact(delta, "delta"))
+        assert not isinstance(side, str)
         return cls(
-            given, small, m, scope, block=block, subdivide=subdivide, regions=regions, paper=paper, box=box
+            given,
+            small,
+            m,
+            scope,
+            block=side,
+            subdivide=subdivide,
+            regions=regions,
+            colour=colour,
+            chroma=chroma,
+            paper=paper,
+            box=box,
         )
 
     @classmethod
@@ -224,6 +272,8 @@ class ReleaseConfig:
         neighbours: str | int | Neighbours | MovingBox | None = None,
         operator: str = "block",
         *,
+        colour: str | None = "rgb",
+        chroma: int | None = None,
         k: int | None = None,
         pool: int | None = None,
         clip_norm: Number | None = None,
@@ -240,6 +290,8 @@ class ReleaseConfig:
                 time stamps), `Neighbours`, "frame" (any one) or "clip" (all of it). Default: pixels:16, or for the
                 paper's algorithm what it claims, a frame.
             operator: One of `OPERATORS`.
+            colour: One of `COLOURS`; None for ycc where there are colours, but rgb for what clips or is a paper's.
+            chroma: How many times as wide the cells of chroma are; None to have it chosen.
             k: The most values kept of a group.
             pool: Frames of a group.
             clip_norm: Bound on the norm of the values.
@@ -257,6 +309,8 @@ class ReleaseConfig:
             else parse_neighbours(neighbours or ("frame" if paper else "pixels:16"), wholes=True)
         )
         norm = None if clip_norm is None else float(exact(clip_norm, "clip-norm"))
+        if colour is None and (paper or norm is not None):
+            colour = "rgb"
         small = float(exact(delta, "delta"))
         return cls(
             exact(epsilon, "epsilon"),
@@ -264,6 +318,8 @@ class ReleaseConfig:
             m,
             scope,
             operator,
+            colour=colour,
+            chroma=chroma,
             k=k,
             pool=pool,
             clip_norm=norm,
@@ -272,6 +328,33 @@ class ReleaseConfig:
             split=split,
             box=box,
         )
+
+    def restored(self, method: str) -> ReleaseConfig:
+        """The same with a restoration, one of `restoration.METHODS`; what the papers print is shown as it is.
+
+        Raises:
+            DposeError: there is none of this name.
+        """
+        found = Restoration.chosen(method)
+        return replace(self, restoration=PAINTED if self.paper else found)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be chosen."""
+        if self.colour is None or (self.colour == "ycc" and self.chroma is None):
+            return False
+        return self.operator != CELLS or self.block is not None
+
+    @property
+    def side(self) -> int:
+        """b, once it is chosen."""
+        assert self.block is not None
+        return self.block
+
+    @property
+    def part(self) -> int:
+        """The side of a complex block's parts."""
+        return self.side // self.subdivide
 
     @property
     def pixels(self) -> int:
@@ -301,11 +384,13 @@ class ReleaseConfig:
         Raises:
             DposeError: it is, or has.
         """
+        if self.colour == "ycc" and shape.channels == 1:
+            raise DposeError("a grey picture has no chroma", "colour", "leave it out, or say grey")
         if self.operator == CELLS:
             side = min(shape.height, shape.width)
-            if self.block > side:
+            if self.side > side:
                 raise DposeError(
-                    f"a block of {self.block} is larger than the picture of {shape.width} x {shape.height} pixels",
+                    f"a block of {self.side} is larger than the picture of {shape.width} x {shape.height} pixels",
                     "block",
                     f"choose at most {side}",
                 )

@@ -31,11 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, private_folder, take_lock
+from dpose.files import private_folder, take_lock
 from dpose.media.headers import read_header
 from dpose.media.identity import LINKED_FRAMES, clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, read_bytes
-from dpose.media.video import VideoInfo, read_frames
+from dpose.media.video import VideoInfo
+from dpose.media.video_identity import checked_digest, video_hashes
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent
 from dpose.privacy.keys import state_folder
@@ -47,9 +48,8 @@ from dpose.privacy.odometer import (
     PureLoss,
     State,
     ZcdpLoss,
-    commit,
+    committing,
     composed,
-    fail,
     marks_of,
     readers,
     reserve_after,
@@ -58,7 +58,7 @@ from dpose.privacy.odometer import (
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
-from dpose.release.pixelization import PixelizationPlan, blocks_of
+from dpose.release.pixelization import PixelizationPlan
 from dpose.release.statements import AnyPlan
 from dpose.tensors import is_tensor
 
@@ -103,11 +103,7 @@ class Original:
         Raises:
             DposeError: it is not.
         """
-        try:
-            same = file_digest(path) == self.file
-        except OSError as error:
-            raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
-        if not same:
+        if checked_digest(path) != self.file:
             raise DposeError("was changed while it was to be released", str(path), "run the command again")
 
 
@@ -139,19 +135,14 @@ def picture_original(path: Path) -> tuple[Original, NDArray[Any], bool]:
 
 
 def video_original(info: VideoInfo) -> Original:
-    """A video file; all of it is decoded, a frame at a time.
+    """A video file; all of it is decoded, a frame at a time, unless that was done before.
 
     Raises:
-        DposeError: as `read_frames`.
+        DposeError: as `video_hashes`.
     """
-    try:
-        digest = file_digest(info.path)
-    except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(info.path)) from error
-    shape = (info.frames, info.height, info.width)
-    hashes = (digest, *clip_hashes((frame.pixels for frame in read_frames(info)), shape))
+    hashes, area = video_hashes(info), info.frames * info.height * info.width
     linked = info.frames <= LINKED_FRAMES
-    return Original(str(info.path), hashes, math.prod(shape), "video", digest, linked)
+    return Original(str(info.path), hashes, area, "video", hashes[0], linked)
 
 
 def settings_digest(*settings: Any) -> str:
@@ -207,10 +198,9 @@ def pixel_cost(plan: PixelizationPlan | LinearPlan, pixels: int) -> Fraction:
     """
     if isinstance(plan, PixelizationPlan):
         near = Neighbours(Relation.REPLACE, pixels, "picture" if plan.shape.still else "clip")
-        parts = blocks_of(plan.shape, plan.config.block // plan.config.subdivide)
         total = Fraction(0)
         for stage in plan.stages:
-            bound = (parts if stage.name == b"fine" else plan.blocks).sensitivity(near)
+            bound = plan.sensitivity(stage.name, near)
             if isinstance(stage.event, LaplaceEvent):
                 total += bound.in_l1() / stage.event.scale
             else:
@@ -452,13 +442,8 @@ def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool
     with _alive(charge.id):
         reserve_after(charge, {entry.id: entry.state for entry in found.before})
         count = Count(found, linked=linked)
-        try:
+        with committing(charge.id, count.outputs):
             yield count
-        except BaseException:
-            with contextlib.suppress(DposeError):  # it is counted already; the first error is the one to tell
-                fail(charge.id)
-            raise
-        commit(charge.id, count.outputs)
 
 
 def _lock_of(name: str) -> Path:

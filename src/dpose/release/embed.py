@@ -18,7 +18,7 @@ from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import ReleasedValues
-from dpose.release.mechanism import Released
+from dpose.release.released import Shown
 from dpose.release.sealing import sealed, sealed_video
 
 NAME, SEAL = "dpose-privacy", "dpose-seal"
@@ -29,7 +29,7 @@ LINE = "sealed"
 """The seal's name in a sidecar and in an archive."""
 
 
-def stamped_picture(released: Released | ReleasedValues, suffix: str, statement: PrivacyStatement) -> bytes:
+def stamped_picture(released: Shown | ReleasedValues, suffix: str, statement: PrivacyStatement) -> bytes:
     """A released picture's file with its statement and its seal.
 
     Args:
@@ -44,7 +44,7 @@ def stamped_picture(released: Released | ReleasedValues, suffix: str, statement:
     return stamp(encoded(released, suffix), made, line)
 
 
-def encoded(released: Released | ReleasedValues, suffix: str) -> bytes:
+def encoded(released: Shown | ReleasedValues, suffix: str) -> bytes:
     """A released picture's file, without statement.
 
     Raises:

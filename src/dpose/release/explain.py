@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import Neighbours
 from dpose.privacy.wording import protected_words
+from dpose.release.choosing import cell_choices, curve_lines, grid_choices
+from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import (
     FACE,
@@ -30,12 +33,13 @@ MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""
 
 
-def explain_release(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
+def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool = True) -> list[str]:
     """What a config will do, before a pixel is looked at: lines of text, for a person.
 
     Args:
         plan: A config bound to a shape.
         rate: Frames a second, for a clip.
+        curve: Whether to show what was expected of other cells, where they were chosen.
     """
     if isinstance(plan, PaperPlan):
         return plan.statement().paragraph().splitlines()
@@ -45,13 +49,29 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None) -> list[str]:
             f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
             *plan.faults(),
         ]
-    return _operator_lines(plan, rate) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
+    lines = _operator_lines(plan, rate) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
+    return [*lines, *(_curve(plan) if curve else [])]
+
+
+def _curve(plan: LinearPlan | PixelizationPlan) -> list[str]:
+    """What was expected of all cells that could have been taken; nothing where they were not chosen."""
+    config, asked = plan.config, replace(plan.config, chroma=None)
+    if isinstance(plan, PixelizationPlan):
+        choices = cell_choices(replace(asked, block=None), plan.shape) if config.chosen else ()
+        return curve_lines(choices, (config.side, config.chroma or 1, 1)) if choices else []
+    operator = plan.operator
+    if config.k is not None and config.pool is not None:
+        return []
+    grid = (operator.rows, operator.columns, operator.groups)
+    choices = grid_choices(asked, plan.shape)
+    taken = [c for c in choices if c.grid == grid and c.factor == (config.chroma or 1)]
+    return curve_lines(choices, (taken[0].block, taken[0].factor, taken[0].frames)) if taken else []
 
 
 def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     config, blocks = plan.config, plan.blocks
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
-    colour = "grey" if blocks.channels == 1 else "colour"
+    colour = _colour_words(plan.colour.name, blocks.channels)
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
     lines = [
@@ -59,11 +79,15 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         f"epsilon {exact_text(config.epsilon)}{delta} for {protected_words(config.neighbours(plan.shape))}",
     ]
     for stage in plan.stages:
-        side = config.block if stage.name == b"coarse" else config.block // config.subdivide
-        lines.append(_noise_line(stage.event, side, blocks.peak, _stage_name(plan, stage.name)))
+        side = config.side if stage.name == b"coarse" else config.part
+        lines.append(_noise_line(stage.event, side, blocks.peak, _stage_name(plan, stage.name), plan.colour))
         if plan.mask is not None and config.subdivide > 1:
-            side = config.block // config.subdivide
-            lines.append(_noise_line(stage.event, side, blocks.peak, f"in complex regions ({side} x {side})"))
+            side = config.part
+            name = f"in complex regions ({side} x {side})"
+            lines.append(_noise_line(stage.event, side, blocks.peak, name, plan.colour))
+    if plan.colour.chroma:
+        wide = plan.layers.coarse.block
+        lines.append(f"chroma: blocks of {wide} x {wide}, with the same noise, at no further cost")
     face, size = face_in(blocks.height, blocks.width)
     thing = "a face" if face == FACE * FACE else "an object"
     whole = blocks.height * blocks.width
@@ -79,7 +103,7 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
 
 def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
     config, shape, operator = plan.config, plan.shape, plan.operator
-    colour = "grey" if shape.channels == 1 else "colour"
+    colour = _colour_words(config.colour or "rgb", shape.channels)
     what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
     groups = f" for {operator.groups:,} groups of {shape.frames / operator.groups:.3g} frames"
@@ -115,25 +139,32 @@ def noise_psnr(noise: float) -> float:
     return 20 * math.log10(PEAK / noise)
 
 
-def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name: str) -> str:
+def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name: str, colour: Colour) -> str:
     if isinstance(event, LaplaceEvent):
         spread = math.sqrt(2) * float(event.scale)
         law = f"discrete Laplace of scale {exact_text(event.scale)}"
     else:
         spread = math.sqrt(event.variance)
         law = f"discrete Gaussian of sigma {lower(spread, 6)}"
-    levels = spread / side**2
+    levels = spread / (side**2 * colour.scales[0])
+    mean = "average luma" if colour.times else "average"
     lost = f"; {'nothing' if levels > peak else 'little'} but noise is left" if levels > peak / 4 else ""
-    return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's average{lost}"
+    return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's {mean}{lost}"
+
+
+def _colour_words(name: str, channels: int) -> str:
+    if channels == 1:
+        return "grey"
+    return {"grey": "luma alone", "ycc": "luma and chroma"}.get(name, "colour")
 
 
 def _stage_name(plan: PixelizationPlan, name: bytes) -> str:
     config = plan.config
     if not isinstance(config.regions, PrivateRegions):
-        return f"in blocks of {config.block} x {config.block}"
+        return f"in blocks of {config.side} x {config.side}"
     if name == b"coarse":
-        return f"of stage one, all blocks of {config.block} x {config.block}"
-    side = config.block // config.subdivide
+        return f"of stage one, all blocks of {config.side} x {config.side}"
+    side = config.part
     return f"of stage two, complex parts of {side} x {side}"
 
 

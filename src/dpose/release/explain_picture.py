@@ -22,6 +22,7 @@ from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.wording import protected_words
+from dpose.release.colour_planes import ColourPlanes
 from dpose.release.explain import explain_release
 from dpose.release.grid import even_edges
 from dpose.release.linear import LinearPlan
@@ -133,9 +134,8 @@ def _draw_blocks(axes: Axes, plan: SoundPlan, dot: float) -> None:
     shape = plan.shape
     if isinstance(plan, PixelizationPlan):
         down, across = (np.arange(0, side, plan.blocks.block) for side in (shape.height, shape.width))
-    elif isinstance(plan.operator, BlockMeans):
-        down = even_edges(shape.height, plan.operator.rows)
-        across = even_edges(shape.width, plan.operator.columns)
+    elif (grid := _luma_cells(plan)) is not None:
+        down, across = even_edges(shape.height, grid.rows), even_edges(shape.width, grid.columns)
     else:
         return
     if shape.width / len(across) >= 4 * dot:
@@ -190,8 +190,8 @@ def _magnify(axes: Axes, plan: SoundPlan, place: tuple[float, float], sides: tup
     block: tuple[float, float] = (max(sides), max(sides))
     if isinstance(plan, PixelizationPlan):
         block = (plan.blocks.block, plan.blocks.block)
-    elif isinstance(plan.operator, BlockMeans):
-        block = (shape.width / plan.operator.columns, shape.height / plan.operator.rows)
+    elif (grid := _luma_cells(plan)) is not None:
+        block = (shape.width / grid.columns, shape.height / grid.rows)
     reach = 1.5 * max(*block, *sides)
     side = 0.3 * min(shape.width, shape.height)
     edge = 0.03 * min(shape.width, shape.height)
@@ -235,7 +235,7 @@ def legend(
 ) -> list[tuple[str, str, str]]:
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
-    near, about = plan.config.neighbours(shape), explain_release(plan, rate)
+    near, about = plan.config.neighbours(shape), explain_release(plan, rate, curve=False)
     told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", protected_words(near))]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)
@@ -271,11 +271,19 @@ def legend(
     return [*told, ("", "what epsilon means", odds)]
 
 
+def _luma_cells(plan: LinearPlan) -> BlockMeans | None:
+    """The grid of the finest cells; None where the values are no cells'."""
+    operator = plan.operator.planes[0] if isinstance(plan.operator, ColourPlanes) else plan.operator
+    return operator if isinstance(operator, BlockMeans) else None
+
+
 def _cells_words(plan: SoundPlan) -> str:
     shape = plan.shape
     if isinstance(plan, PixelizationPlan):
-        return f"{plan.blocks.block} x {plan.blocks.block} pixels, noise of "
-    if isinstance(plan.operator, BlockMeans):
-        operator = plan.operator
-        return f"{shape.width / operator.columns:.3g} x {shape.height / operator.rows:.3g} pixels, noise of "
-    return ""
+        sides = f"{plan.blocks.block} x {plan.blocks.block}"
+    elif (grid := _luma_cells(plan)) is not None:
+        sides = f"{shape.width / grid.columns:.3g} x {shape.height / grid.rows:.3g}"
+    else:
+        return ""
+    wide = plan.config.chroma or 1
+    return f"{sides} pixels{f' (chroma {wide} times as wide)' if wide > 1 else ''}, noise of "

@@ -31,10 +31,12 @@ from dpose.release.counting import (
 )
 from dpose.release.embed import encoded, read_sidecar, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.grid import Shape
-from dpose.release.mechanism import Released
+from dpose.release.linear import ReleasedValues
 from dpose.release.names import first_number, numbered, remember_names
 from dpose.release.once import spend
 from dpose.release.places import find_output
+from dpose.release.released import Shown
+from dpose.release.restoration import RECORD, Restoration
 from dpose.release.statements import DECODED, AnyPlan, release_statement
 from dpose.release.verify import PICTURES
 
@@ -199,7 +201,7 @@ def release_picture(
             return carried(there)
         with reserved_release(charge, again=again) as count:
             _, (released,) = noised(plan, pixels, [pixels], noise)
-            assert isinstance(released, Released)
+            assert not isinstance(released, ReleasedValues)
             caveats = (DECODED,) if lossy else ()
             statement = count.told(release_statement(plan, seeded=seeded, caveats=caveats))
             _write(job, released, statement)
@@ -231,7 +233,7 @@ def carried(path: Path) -> PrivacyStatement:
     return read_stamp(path.read_bytes(), str(path))[0]
 
 
-def _write(job: Job, released: Released, statement: PrivacyStatement) -> None:
+def _write(job: Job, released: Shown, statement: PrivacyStatement) -> None:
     archive = pack_archive(released, statement)
     picture = b""
     if job.target.suffix.lower() != ".npz":
@@ -353,11 +355,18 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
         return bind(config, picture_shape(pixels)), None
 
 
-def restore(archive: Path, out: Path) -> PrivacyStatement:
-    """Write the picture that an archive holds, bit for bit as it was released, with its statement.
+def restore_file(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:
+    """Write the picture that an archive holds, with its statement. Costs nothing: the archive is public.
+
+    Args:
+        archive: As `dpose pixelize` wrote it.
+        out: The picture.
+        method: Another restoration, one of `restoration.METHODS`, which the statement then names; None for the
+            picture as it was released, bit for bit on a machine of the same kind.
 
     Raises:
-        DposeError: the archive is damaged, altered or newer, or `out` is no picture's name.
+        DposeError: the archive is damaged, altered or newer, `out` is no picture's name, or the restoration is unknown
+            or was made by weights that are not here.
     """
     try:
         data = archive.read_bytes()
@@ -366,6 +375,11 @@ def restore(archive: Path, out: Path) -> PrivacyStatement:
     released, statement = unpack(data, str(archive))
     if out.suffix.lower() not in PICTURES:
         raise DposeError("a picture is restored to .png or .jpg", str(out))
+    if method is not None:
+        other = Restoration.chosen(method)
+        bare = {name: text for name, text in statement.release.items() if name != RECORD}
+        released = replace(released, restoration=other)
+        statement = replace(statement, release=bare | other.record)
     if statement.seal:
         content = stamped_picture(released, out.suffix, statement)
     else:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.images import decode_pixels
 from dpose.release.embed import encoded
-from dpose.release.mechanism import Released
+from dpose.release.released import Shown
 
 LEVEL = 1
 """Gray levels that a picture may differ from what its cells restore to: decoders round differently."""
@@ -24,7 +24,7 @@ TINT = 2
 """Levels of chroma that a grey picture may have after lossy coding."""
 
 
-def check_restored(pixels: NDArray[Any], released: Released, suffix: str, where: str) -> None:
+def check_restored(pixels: NDArray[Any], released: Shown, suffix: str, where: str) -> None:
     """Refuse a picture that is not what its archive restores to, encoded the same way.
 
     Args:

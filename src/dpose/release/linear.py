@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -21,28 +22,24 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
 from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
-from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, largest_mu, least_variance
+from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, least_variance
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.statement import BOX, Neighbours
+from dpose.release.choosing import choose_grid
+from dpose.release.colour import Colour, settle_colour
+from dpose.release.colour_planes import make_planes
 from dpose.release.config import SEGMENT, ReleaseConfig
 from dpose.release.grid import Shape, blend, edge
 from dpose.release.mechanism import NoiseStage, Plan, too_small
-from dpose.release.operators import ONE_FRAME, OPERATORS, GridOperator, Sensitivity, Values, make_operator
-from dpose.release.projections import BlockMeans, rounded_up
+from dpose.release.operators import ONE_FRAME, OPERATORS, GridOperator, Values
+from dpose.release.projections import rounded_up
+from dpose.release.restoration import PAINTED, Restoration, restored_clip
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-GOOD_NOISE = 10.0
-"""Where the grid is not given it is as fine as noise of so many gray levels a pixel allows."""
-SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
-PIXELS_A_FRAME = 2
-"""Where neither is given: a cell is so many times as many pixels wide as it is frames long."""
-LONGEST_POOL = 16
-FEWEST_CELLS = 8
-"""Along the shorter side, where the grid is not given."""
 FINENESS = 256
 """Rounding may cost at most one part in so many of the sensitivity."""
 STREAM = b"projection"
@@ -139,11 +136,17 @@ class LinearPlan(Plan):
         """
         if config.paper is not None:
             raise ValueError("the paper's algorithm has a plan of its own")
-        neighbours = clip_neighbours(config, shape)
+        clip_neighbours(config, shape)
+        config = replace(config, colour=operator_colour(config, shape))
         config.check_shape(shape)
-        rows, columns, groups = choose_grid(config, shape, neighbours)
+        best = choose_grid(config, shape)
         text = choice if OPERATORS[config.operator].drawn else ""
-        return cls.around(make_operator(config.operator, shape, rows, columns, groups, text), config, text)
+        colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
+        if colour.chroma:
+            config = replace(config, chroma=best.factor)
+        return cls.around(
+            make_planes(config.operator, shape, best.grid, colour, best.factor, text), config, text
+        )
 
     @classmethod
     def around(cls, operator: GridOperator, config: ReleaseConfig, choice: str = "") -> LinearPlan:
@@ -317,8 +320,9 @@ class LinearPlan(Plan):
         length, groups, operator = self.shape.frames, self.operator.groups, self.operator
         before = here = np.zeros(0)
         frame = 0
-        for group, values in enumerate(released):
-            before, here = here, operator.level(values, self.length(group))
+        show = operator.picture if self.restoration == PAINTED else np.asarray
+        for group, level in enumerate(self._levels(released)):
+            before, here = here, level
             if group == 0:
                 before = here
             # all frames up to this group's middle have both their groups now
@@ -327,11 +331,27 @@ class LinearPlan(Plan):
                 first, weight = blend(frame, self._group_of(frame), length, groups)
                 if first == group and weight > 0:
                     break
-                level = here if first == group else before
+                shown = here if first == group else before
                 if weight > 0:
-                    level = (1 - weight) * before + weight * here
-                yield as_levels(operator.picture(level))
+                    shown = (1 - weight) * before + weight * here
+                yield as_levels(show(shown))
                 frame += 1
+
+    @cached_property
+    def restoration(self) -> Restoration:
+        """The config's, for a clip's cells; other values are restored by their operator alone."""
+        if self.shape.still or self.operator.observed(np.zeros(self.operator.outputs), 1, 1.0) is None:
+            return PAINTED
+        return self.config.restoration
+
+    def _levels(self, released: Iterable[Values]) -> Iterator[Values]:
+        """Of every group: what `GridOperator.level` gives, or restored frames in gray levels."""
+        groups = ((values, self.length(group)) for group, values in enumerate(released))
+        if self.restoration == PAINTED:
+            return (self.operator.level(values, frames) for values, frames in groups)
+        seen = (self.operator.observed(values, frames, self.sigma) for values, frames in groups)
+        shown = restored_clip((one for one in seen if one is not None), self.restoration.levels)
+        return (one.repeat(self.shape.channels // one.shape[2], axis=2) for one in shown)
 
     def length(self, group: int) -> int:
         """Frames of a group."""
@@ -355,34 +375,16 @@ def clip_neighbours(config: ReleaseConfig, shape: Shape) -> Neighbours:
     return Neighbours(near.relation, near.m, "clip") if shape.still else near
 
 
-def choose_grid(config: ReleaseConfig, shape: Shape, neighbours: Neighbours) -> tuple[int, int, int]:
-    """Rows, columns and groups: as asked for, or as fine as the noise allows. A function of public numbers alone.
+def operator_colour(config: ReleaseConfig, shape: Shape) -> str:
+    """The colours of what an operator releases.
 
-    Args:
-        config: What was asked for.
-        shape: The clip's sizes.
-        neighbours: The neighbouring relation.
+    Raises:
+        DposeError: luma and chroma are asked for of grey frames, or of what takes values alike.
     """
-    if config.k is not None and config.pool is not None:
-        return (*_grid_of(config.k, shape), _groups_of(config.pool, shape))
-    largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
-    found = (1, 1, 1)
-    for side in [side for side in SIDES if side <= largest]:
-        pool = config.pool or min(LONGEST_POOL, max(1, side // PIXELS_A_FRAME))
-        cells = (max(1, round(shape.height / side)), max(1, round(shape.width / side)))
-        rows, columns = cells if config.k is None else _grid_of(config.k, shape)
-        found = (rows, columns, _groups_of(pool, shape))
-        blocks = BlockMeans(shape, *found)
-        if blocks.noise(_spread(config, blocks.bound_for(neighbours))) <= GOOD_NOISE:
-            break
-    return found
-
-
-def _spread(config: ReleaseConfig, bound: Sensitivity) -> float:
-    """The standard deviation of the noise that the budget asks for."""
-    if not config.delta:
-        return math.sqrt(2) * float(bound.in_l1() / config.epsilon)
-    return math.sqrt(bound.l2_squared) / largest_mu(float(config.epsilon), config.delta)
+    apart = OPERATORS[config.operator].colours and config.clip_norm is None
+    if not apart and shape.channels > 1 and config.colour not in (None, "rgb"):
+        raise DposeError("this takes three values alike", "colour", "say rgb")
+    return settle_colour(config.colour, shape.channels, "ycc" if apart else "rgb")
 
 
 def together_of(frames: int, groups: int) -> int:
@@ -460,18 +462,3 @@ def _event(
     if variance > MAX_SCALE**2:
         raise too_small(config, "numbers")
     return GaussianEvent(variance, squared)
-
-
-def _grid_of(k: int, shape: Shape) -> tuple[int, int]:
-    """Rows and columns of nearly square cells, at most k values with all channels."""
-    cells = k // shape.channels
-    ideal = math.sqrt(cells * shape.height / shape.width)
-    choices: list[tuple[int, int]] = []
-    for rows in (math.floor(ideal), math.ceil(ideal)):
-        rows = min(max(1, rows), shape.height, cells)
-        choices.append((rows, min(shape.width, cells // rows)))
-    return max(choices, key=lambda grid: grid[0] * grid[1])
-
-
-def _groups_of(pool: int, shape: Shape) -> int:
-    return max(1, round(shape.frames / pool))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,9 @@ from dpose.privacy.noise import NoiseSource, Stream
 from dpose.privacy.rounding import as_given
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
-from dpose.release.operators import Cells
+from dpose.release.operators import Cells, RegionSums
+from dpose.release.planes import Observed, Plane
+from dpose.release.restoration import PAINTED, Restoration
 
 if TYPE_CHECKING:
     import torch
@@ -65,26 +68,47 @@ class NoiseStage:
 
 @dataclass(frozen=True)
 class Released:
-    """One released picture: public from here on.
+    """One released picture as whole gray levels: a published algorithm's, or one of an archive without sums.
 
     Attributes:
         cells: The partition.
         values: The cells' gray levels, uint8 or uint16, (cells, C).
+        variance: Of the noise on each cell's sum.
+        restoration: How the picture is made of them.
     """
 
     cells: Cells
     values: NDArray[Any]
+    variance: float = 0.0
+    restoration: Restoration = PAINTED
 
     def picture(self, device: torch.device | None = None) -> Any:
         """The picture, (H, W, C): an array, or a tensor where a device is named."""
         if device is None:
-            return self.cells.adjoint(self.values)
+            return self._shown
         import torch
 
         # few operators know 16 bits without a sign; the values fit into more
-        wide = torch.from_numpy(self.values.astype(np.int64)).to(device)
-        kind = torch.uint8 if self.values.dtype == np.uint8 else torch.uint16
-        return self.cells.adjoint(wide).to(kind)
+        wide = torch.from_numpy(self._shown.astype(np.int64)).to(device)
+        return wide.to(torch.uint8 if self.values.dtype == np.uint8 else torch.uint16)
+
+    @cached_property
+    def _shown(self) -> NDArray[Any]:
+        if self.restoration == PAINTED:
+            return self.cells.adjoint(self.values)
+        return self.restoration.apply(self.observed())
+
+    def observed(self) -> Observed:
+        """The same as planes of means and their noise."""
+        cells = self.cells
+        fine = cells.fine if isinstance(cells, RegionSums) else cells
+        noise = np.repeat(self.variance**0.5 / cells.areas[:, None], cells.channels, axis=1)
+        levels, spread = (
+            cells.adjoint(values.astype(np.float32))[:: fine.block, :: fine.block]
+            for values in (self.values, noise)
+        )
+        planes = tuple(Plane(levels[..., k], spread[..., k], fine.block) for k in range(cells.channels))
+        return Observed(planes, "rgb" if len(planes) == 3 else "grey", cells.height, cells.width, cells.peak)
 
 
 class Plan(ABC):

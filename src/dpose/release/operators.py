@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.privacy.statement import BOX, Neighbours
 from dpose.release.boxes import most_overlap
-from dpose.release.grid import Shape, largest_fill
+from dpose.release.grid import Shape, largest_fill, products
 from dpose.release.kernels import block_sums, paint_blocks
+from dpose.release.planes import Observed
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -165,6 +166,16 @@ class GridOperator(ABC):
         """
         return np.asarray(self.adjoint(level / self._weights, 1), np.float32)
 
+    def observed(self, values: Values, frames: int, sigma: float) -> Observed | None:
+        """Values of a group as cells' means and their noise, for `restoration`; None where they are no cells.
+
+        Args:
+            values: With noise.
+            frames: Of the group.
+            sigma: The noise's standard deviation on `values`.
+        """
+        return None
+
     def noise(self, sigma: float) -> float:
         """Gray levels that noise of `sigma` on each value puts on a pixel of `picture`, root mean square.
 
@@ -203,18 +214,22 @@ class OperatorEntry:
         make: Makes it.
         about: What it keeps, in words.
         drawn: Whether it follows from public text that is drawn anew for every release.
+        colours: Whether luma and chroma may have grids of their own (`colour_planes`); if not, values are taken alike.
     """
 
     make: MakeOperator
     about: str
     drawn: bool = False
+    colours: bool = False
 
 
 OPERATORS: dict[str, OperatorEntry] = {}
 """Operators by the name that `ReleaseConfig.operator` and the statement have for them."""
 
 
-def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool = False) -> None:
+def register_operator(
+    name: str, make: MakeOperator, about: str, *, drawn: bool = False, colours: bool = False
+) -> None:
     """Put an operator into `OPERATORS`: from then on it is released, told, and verified by this name.
 
     Args:
@@ -222,13 +237,14 @@ def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool 
         make: As `MakeOperator` says.
         about: What it keeps, in words.
         drawn: Whether it follows from public text that is drawn anew for every release.
+        colours: Whether `colour_planes` knows how much it changes where luma and chroma are apart.
 
     Raises:
         ValueError: the name is taken.
     """
     if name in OPERATORS:
         raise ValueError(f"there is an operator {name!r} already")
-    OPERATORS[name] = OperatorEntry(make, about, drawn)
+    OPERATORS[name] = OperatorEntry(make, about, drawn, colours)
 
 
 def make_operator(
@@ -325,12 +341,12 @@ class BlockSums:
         """Each pixel takes its cell's value.
 
         Args:
-            values: (rows * columns, C).
+            values: (rows * columns, C), for any C.
 
         Returns:
             (H, W, C), of the values' type, on their device.
         """
-        grid = values.reshape(self.rows, self.columns, self.channels)
+        grid = values.reshape(self.rows, self.columns, -1)
         if is_tensor(grid):
             tall = grid.repeat_interleave(self.block, 0)[: self.height]
             return tall.repeat_interleave(self.block, 1)[:, : self.width].contiguous()
@@ -363,7 +379,8 @@ class BlockSums:
                 Fraction(self.peak * self.channels * wide[0] * tall[0]),
                 Fraction(self.peak**2 * self.channels * squares),
             )
-        return _fill(Counter(self.areas.tolist()), neighbours, self.channels, self.peak)
+        rows, columns = (Counter(_sides(length, self.block).tolist()) for length in (self.height, self.width))
+        return _fill(products(rows, columns), neighbours, self.channels, self.peak)
 
 
 @dataclass(frozen=True)
@@ -445,6 +462,17 @@ class RegionSums:
             return torch.cat([coarse[where.reshape(-1)], fine[parts]])
         return np.concatenate([coarse[~self.mask.reshape(-1)], fine[self._complex]])
 
+    def places(self) -> NDArray[np.int64]:
+        """Which cell each part of a block lies in, by its place in `apply`'s order: (all parts,), row after row."""
+        n, simple = self.subdivide, self.simple
+        blocks = np.zeros(self.mask.shape, np.int64)
+        blocks[~self.mask] = np.arange(simple)
+        source: NDArray[np.int64] = (
+            blocks.repeat(n, 0).repeat(n, 1)[: self.fine.rows, : self.fine.columns].reshape(-1)
+        )
+        source[self._complex] = simple + np.arange(int(self._complex.sum()))
+        return source
+
     def adjoint(self, values: Picture) -> Picture:
         """Each pixel takes its cell's value.
 
@@ -454,12 +482,7 @@ class RegionSums:
         Returns:
             (H, W, C), of the values' type, on their device.
         """
-        # which value each part shows: its own, or that of the block it lies in
-        n, simple = self.subdivide, self.simple
-        blocks = np.zeros(self.mask.shape, np.int64)
-        blocks[~self.mask] = np.arange(simple)
-        source = blocks.repeat(n, 0).repeat(n, 1)[: self.fine.rows, : self.fine.columns].reshape(-1)
-        source[self._complex] = simple + np.arange(int(self._complex.sum()))
+        source = self.places()
         if is_tensor(values):
             import torch
 

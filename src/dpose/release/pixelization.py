@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,14 +32,17 @@ from dpose.privacy.exact import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose, Stream
+from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import BOX, Neighbours
+from dpose.release.choosing import choose_cells
+from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
-from dpose.release.mechanism import TYPES, NoiseStage, Plan, Released, too_small
+from dpose.release.mechanism import NoiseStage, Plan, too_small
 from dpose.release.operators import BlockSums, Cells, Mask, RegionSums, Sensitivity
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.wiener import Noisy, shrunk
+from dpose.release.released import Layers, ReleasedSums, Shown, widened
+from dpose.release.restoration import PAINTED, restored_clip
 from dpose.tensors import is_tensor
 
 if TYPE_CHECKING:
@@ -53,24 +56,27 @@ class PixelizationPlan(Plan):
     """Sums of cells of each frame, with exact noise.
 
     Attributes:
-        config: What was asked for.
+        config: What was asked for, and what was chosen where nothing was asked for.
         shape: The picture's or clip's sizes.
         stages: One, or two where the mask is private.
+        colour: Which combinations of R, G and B are summed.
         mask: The public mask, by blocks.
     """
 
     config: ReleaseConfig
     shape: Shape
     stages: tuple[NoiseStage, ...]
+    colour: Colour
     mask: Mask | None = None
 
     @classmethod
-    def of(cls, config: ReleaseConfig, shape: Shape) -> PixelizationPlan:
+    def of(cls, config: ReleaseConfig, shape: Shape, colour: Colour | None = None) -> PixelizationPlan:
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: pictures (clips) that differ in at most m pixels, of any values; the size and the
         number of frames are public. Sensitivity: that of the partition (`BlockSums.sensitivity`). Noise: discrete
-        Laplace of scale L1 / epsilon on every sum, or discrete Gaussian calibrated in zCDP. With a public mask it is
+        Laplace of scale L1 / epsilon on every sum, or discrete Gaussian calibrated in zCDP. Of colours, luma and chroma
+        are summed over cells of their own (`Colour.joint`); a second stage takes luma alone. With a public mask it is
         calibrated to undivided blocks, which no mask exceeds: it does not depend on the mask and can be checked without
         it. With a private mask, stage one takes `share` of the budget for all blocks; stage two takes the rest for the
         parts of those blocks that stage one's output marks; its noise is calibrated to the partition in which every
@@ -81,34 +87,63 @@ class PixelizationPlan(Plan):
         Args:
             config: What was asked for.
             shape: The picture's or clip's sizes.
+            colour: The combinations that a statement recorded; by default those of the config's colour.
 
         Raises:
             DposeError: the picture is too small, a mask has another size, or no noise meets the budget.
         """
         if config.paper is not None:
             raise ValueError("the paper's algorithms have a plan of their own")
+        config = choose_cells(config, shape)
         config.check_shape(shape)
-        neighbours = config.neighbours(shape)
-        blocks = blocks_of(shape, config.block)
-        mask = None
-        shares: list[tuple[bytes, Cells, Fraction]] = [(b"coarse", blocks, Fraction(1))]
+        if colour is None:
+            colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
+        mask, shares = None, [(b"coarse", Fraction(1))]
         if isinstance(config.regions, PrivateRegions):
             share = config.regions.share
-            fine = blocks_of(shape, config.block // config.subdivide)
-            shares = [(b"coarse", blocks, share), (b"fine", fine, 1 - share)]
+            shares = [(b"coarse", share), (b"fine", 1 - share)]
         elif isinstance(config.regions, PublicRegions):
-            mask = config.regions.blocks(shape.height, shape.width, config.block)
+            mask = config.regions.blocks(shape.height, shape.width, config.side)
+        bare = cls(config, shape, (), colour, mask)
+        neighbours = config.neighbours(shape)
         steps = {"frame": shape.frames, BOX: neighbours.frames or 1}.get(neighbours.scope, 1)
         stages = tuple(
-            NoiseStage(_event(config, cells.sensitivity(neighbours), share, steps), name)
-            for name, cells, share in shares
+            NoiseStage(_event(config, bare.sensitivity(name, neighbours), share, steps), name)
+            for name, share in shares
         )
-        return cls(config, shape, stages, mask)
+        return cls(config, shape, stages, colour, mask)
 
     @cached_property
     def blocks(self) -> BlockSums:
         """The partition into blocks."""
-        return blocks_of(self.shape, self.config.block)
+        return blocks_of(self.shape, self.config.side)
+
+    @cached_property
+    def layers(self) -> Layers:
+        """The partitions, but for a mask that is to follow from the first stage."""
+        config = self.config
+        staged = isinstance(config.regions, PrivateRegions)
+        return Layers(self.blocks, self.colour, config.chroma or 1, config.subdivide, self.mask, staged)
+
+    def sensitivity(self, stage: bytes, neighbours: Neighbours, cells: Cells | None = None) -> Sensitivity:
+        """The most that a stage's sums change between neighbours.
+
+        **Guarantee.** As `Colour.joint` and `BlockSums.sensitivity` say: of all blocks in the first stage; in the
+        second, luma of all parts of all blocks.
+
+        Args:
+            stage: Its name.
+            neighbours: Of a picture or clip.
+            cells: Luma's cells where they are others than all blocks.
+        """
+        config, fine = self.config, stage == b"fine"
+        luma = cells or blocks_of(self.shape, config.part if fine else config.side)
+        colour = self.colour.without_chroma() if fine else self.colour
+        near, far = (
+            replace(one, channels=1).sensitivity(neighbours)
+            for one in (luma, widened(self.blocks, config.chroma or 1))
+        )
+        return colour.joint(near, far)
 
     @property
     def accountant(self) -> ReleaseAccountant:
@@ -125,10 +160,10 @@ class PixelizationPlan(Plan):
 
         So earlier versions calibrated Gaussian noise: less of it where no cell holds m pixels.
         """
-        bound = cells.sensitivity(self.config.neighbours(self.shape))
+        bound = self.sensitivity(b"coarse", self.config.neighbours(self.shape), cells)
         return (_event(self.config, bound, Fraction(1), self.stages[0].event.steps),)
 
-    def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource, frame: int = 0) -> Released:
+    def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource, frame: int = 0) -> ReleasedSums:
         """Release one picture or frame.
 
         **Guarantee.** As `PixelizationPlan.of` says, provided that each picture or frame is released once under its
@@ -143,25 +178,28 @@ class PixelizationPlan(Plan):
             What may be published.
         """
 
-        def stream(stage: NoiseStage) -> Stream:
-            return source.stream(Purpose.RELEASE, frame, stage.name)
+        def noised(stage: NoiseStage, exact: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+            flat = np.concatenate([sums.reshape(-1) for sums in exact])
+            noisy = stage.noised(flat, source.stream(Purpose.RELEASE, frame, stage.name))
+            ends = np.cumsum([sums.size for sums in exact])[:-1]
+            return [part.reshape(sums.shape) for part, sums in zip(np.split(noisy, ends), exact, strict=True)]
 
-        first = self.stages[0]
-        if self.mask is not None:
-            regions = self._regions(self.mask)
-            noisy = first.noised(_exact_sums(regions, picture), stream(first))
-            whole, parts = noisy[: regions.simple], noisy[regions.simple :]
-            simple = _levels(whole, regions.areas[: regions.simple], regions.peak)
-            return _joined(regions, simple, shrunk(regions, Noisy(parts, first.variance)))
-        noisy = first.noised(_exact_sums(self.blocks, picture), stream(first))
-        coarse = Released(self.blocks, _levels(noisy, self.blocks.areas, self.blocks.peak))
+        layers, colour, first = self.layers, self.colour, self.stages[0]
+        exact = [_combined(layers.cells, picture, colour.luma)]
+        if colour.chroma:
+            exact.append(_combined(layers.coarse, picture, colour.chroma))
+        sums = dict(zip(("luma", "chroma"), noised(first, exact), strict=False))
+        variances = tuple(stage.variance for stage in self.stages)
+        released = ReleasedSums(layers, sums, variances, self.config.restoration)
         if not isinstance(self.config.regions, PrivateRegions):
-            return coarse
-        mask = self.config.regions.blocks(coarse.values, self.blocks)
-        regions, second, divided = self._regions(mask), self.stages[1], mask.reshape(-1)
-        parts = second.noised(_exact_sums(regions, picture)[regions.simple :], stream(second))
-        fine = shrunk(regions, Noisy(parts, second.variance), Noisy(noisy[divided], first.variance))
-        return _joined(regions, coarse.values[~divided], fine)
+            return released
+        mask = self.config.regions.blocks(released.block_colours(), self.blocks)
+        layers = replace(layers, mask=mask)
+        regions = layers.cells
+        assert isinstance(regions, RegionSums)
+        parts = _combined(regions, picture, colour.luma)[regions.simple :]
+        (sums["parts"],) = noised(self.stages[1], [parts])
+        return replace(released, layers=layers, sums=sums)
 
     def run(
         self, frames: Iterable[NDArray[np.uint8]], source: NoiseSource, workers: int = 1
@@ -169,21 +207,16 @@ class PixelizationPlan(Plan):
         """As `Plan.run` says; each frame's noise has a key of its own, so that `workers` changes nothing."""
         return released_frames(frames, self, source, workers)
 
-    def _regions(self, mask: Mask) -> RegionSums:
-        b = self.blocks
-        return RegionSums(b.height, b.width, b.block, self.config.subdivide, mask, b.channels, b.peak)
-
     def object_epsilon(self, area: int, frames: int = 1) -> float:
         """Epsilon for an object that covers `area` pixels in each of `frames` frames, at the same delta.
 
         Laplace noise: epsilon grows with the number of pixels. Gaussian noise: the sensitivity is computed again for
         so many pixels, and converted again.
         """
-        parts = blocks_of(self.shape, self.config.block // self.config.subdivide)
         here = Neighbours(Relation.REPLACE, area, "picture")
         events: list[ExactEvent] = []
         for stage in self.stages:
-            bound = (parts if stage.name == b"fine" else self.blocks).sensitivity(here)
+            bound = self.sensitivity(stage.name, here)
             if isinstance(stage.event, LaplaceEvent):
                 events.append(LaplaceEvent(stage.event.scale, bound.in_l1(), frames))
             else:
@@ -201,19 +234,28 @@ def released_frames(
 ) -> Iterator[NDArray[np.uint8]]:
     """Released frames in order, `workers` of them in work at a time. Memory does not grow with the clip.
 
-    Each frame has a key of its own: the next 32 bytes of one stream of `source`, drawn in the order of the frames.
+    A restoration sees each frame with the one before and the one after. Each frame has a key of its own: the next 32
+    bytes of one stream of `source`, drawn in the order of the frames.
 
     Raises:
         DposeError: there are more frames than the plan was made for.
     """
+    restoration, released = plan.config.restoration, _frames(frames, plan, source, workers)
+    if restoration == PAINTED:
+        return (one.picture() for one in released)
+    return restored_clip((one.observed() for one in released), restoration.apply)
+
+
+def _frames(
+    frames: Iterable[NDArray[np.uint8]], plan: PixelizationPlan | PaperPlan, source: NoiseSource, workers: int
+) -> Iterator[Shown]:
     keys = source.stream(Purpose.RELEASE, 0, b"frames")
 
-    def work(number: int, frame: NDArray[np.uint8], key: Key) -> NDArray[np.uint8]:
-        shown: NDArray[np.uint8] = plan.release(frame, AesNoise(key), number).picture()
-        return shown
+    def work(number: int, frame: NDArray[np.uint8], key: Key) -> Shown:
+        return plan.release(frame, AesNoise(key), number)
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        waiting: deque[Future[NDArray[np.uint8]]] = deque()
+        waiting: deque[Future[Shown]] = deque()
         try:
             for number, frame in enumerate(frames):
                 if plan.frames is not None and number >= plan.frames:
@@ -248,20 +290,11 @@ def _event(config: ReleaseConfig, bound: Sensitivity, share: Fraction, steps: in
     return GaussianEvent(Fraction(sigma * sigma), bound.l2_squared, steps)
 
 
-def _exact_sums(cells: Cells, picture: NDArray[Any] | Tensor) -> NDArray[np.int64]:
-    if is_tensor(picture):
-        sums: NDArray[np.int64] = cells.apply(picture).cpu().numpy()
-        return sums
-    return cells.apply(picture)
-
-
-def _joined(cells: RegionSums, simple: NDArray[Any], parts: NDArray[np.float64]) -> Released:
-    levels = np.clip(np.rint(parts), 0, cells.peak).astype(TYPES[cells.peak])
-    return Released(cells, np.concatenate([simple, levels]))
-
-
-def _levels(noisy: NDArray[np.int64], areas: NDArray[np.int64], peak: int) -> NDArray[Any]:
-    """Noisy sums to gray levels: divided by the cells' true areas, rounded half up, clipped. Post-processing."""
-    wide = areas[:, None]
-    levels: NDArray[Any] = np.clip((2 * noisy + wide) // (2 * wide), 0, peak).astype(TYPES[peak])
-    return levels
+def _combined(
+    cells: Cells, picture: NDArray[Any] | Tensor, rows: tuple[tuple[int, ...], ...]
+) -> NDArray[np.int64]:
+    """Exact sums over cells of the combinations: (cells, combinations). Sums first: both are linear and whole."""
+    sums: NDArray[np.int64] = (
+        cells.apply(picture).cpu().numpy() if is_tensor(picture) else cells.apply(picture)
+    )
+    return sums @ np.array(rows, np.int64).T

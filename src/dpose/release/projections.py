@@ -42,6 +42,7 @@ from dpose.release.operators import (
     check_grid,
     register_operator,
 )
+from dpose.release.planes import Observed, Plane
 
 PEAK = 255
 MIDDLE = PEAK / 2
@@ -136,6 +137,15 @@ class BlockMeans(GridOperator):
         """Means of the cells."""
         return np.asarray(values / self._volumes(frames))
 
+    def observed(self, values: Values, frames: int, sigma: float) -> Observed:
+        """As `GridOperator.observed` says."""
+        shape, volumes = self.shape, self.areas * frames
+        levels = values.reshape(self.rows, self.columns, shape.channels) / volumes[:, :, None]
+        noise, side = (sigma / volumes).astype(np.float32), -(-shape.height // self.rows)
+        planes = tuple(Plane(levels[:, :, k].astype(np.float32), noise, side) for k in range(shape.channels))
+        colour = "rgb" if shape.channels == 3 else "grey"
+        return Observed(planes, colour, shape.height, shape.width, shape.peak, even=True)
+
     def picture(self, level: Values) -> NDArray[np.float32]:
         """The cells' means, enlarged by cubic interpolation. Post-processing."""
         grid = level.reshape(self.rows, self.columns, self.shape.channels).astype(np.float32)
@@ -212,6 +222,8 @@ class Separable(GridOperator):
         across: (columns, W), orthonormal rows.
         groups: Of frames.
         signs: +1 or -1 for every value of a frame, int8 (H, W, C), or None for +1 everywhere.
+        middle: Taken off each value of a frame.
+        reach: The most that a value then differs from 0.
     """
 
     shape: Shape
@@ -219,6 +231,8 @@ class Separable(GridOperator):
     across: NDArray[np.float64]
     groups: int
     signs: NDArray[np.int8] | None = None
+    middle: float = MIDDLE
+    reach: float = MIDDLE
 
     def __post_init__(self) -> None:
         check_grid(self.shape, self.rows, self.columns, self.groups)
@@ -265,7 +279,7 @@ class Separable(GridOperator):
         """
         height, width, channels = _checked(self.shape, total).shape
         centred = total.astype(np.float64)
-        centred -= MIDDLE * frames
+        centred -= self.middle * frames
         if self.signs is not None:
             centred *= self.signs
         tall = (self.down @ centred.reshape(height, width * channels)).reshape(self.rows, width, channels)
@@ -282,7 +296,7 @@ class Separable(GridOperator):
 
     def picture(self, level: Values) -> NDArray[np.float32]:
         """The adjoint, with the grey put back. Post-processing, in 32 bits."""
-        return self._spread(level.astype(np.float32)) + np.float32(MIDDLE)
+        return self._spread(level.astype(np.float32)) + np.float32(self.middle)
 
     def _spread(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         shape = self.shape
@@ -305,18 +319,30 @@ class Separable(GridOperator):
         """
         if neighbours.scope == BOX:
             return self.box_sensitivity(neighbours)
+        change = self.shape.channels * self.change(neighbours, self.column_norm)
+        return Sensitivity(None, rounded_up(PEAK**2 * change))
+
+    def change(self, neighbours: Neighbours, column_norm: float) -> float:
+        """The most that one value a pixel changes all that it gives, squared, where it changes by at most 1.
+
+        Args:
+            neighbours: As for `sensitivity`.
+            column_norm: What a pixel of one frame gives at most.
+        """
+        if neighbours.scope == BOX:
+            assert neighbours.box is not None
+            assert neighbours.frames is not None
+            return _sparse(math.prod(neighbours.box), column_norm) * self._together(neighbours.frames)
         scope, m, shape = neighbours.scope, neighbours.m, self.shape
         if scope == "clip":
             # a pixel of a shorter group weighs more
             total = min(m, shape.frames * shape.pixels)
-            change = _sparse(total, self.column_norm / math.sqrt(min(self._times)))
-        elif scope == "frame":
-            change = shape.frames * _sparse(min(m, shape.pixels), self.column_norm)
-        elif scope == ONE_FRAME:
-            change = _sparse(min(m, shape.pixels), self.column_norm) / min(self._times)
-        else:
-            raise ValueError(f"no neighbours of a clip: {neighbours}")
-        return Sensitivity(None, rounded_up(PEAK**2 * shape.channels * change))
+            return _sparse(total, column_norm / math.sqrt(min(self._times)))
+        if scope == "frame":
+            return shape.frames * _sparse(min(m, shape.pixels), column_norm)
+        if scope == ONE_FRAME:
+            return _sparse(min(m, shape.pixels), column_norm) / min(self._times)
+        raise ValueError(f"no neighbours of a clip: {neighbours}")
 
     def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
         """The most that all values change between neighbours of scope `BOX`, from above, in L2 norm.
@@ -331,9 +357,12 @@ class Separable(GridOperator):
         width, height = neighbours.box
         down = most_weight(np.linalg.norm(self.down, axis=0), height)
         across = most_weight(np.linalg.norm(self.across, axis=0), width)
-        frames = neighbours.frames
-        change = min(float(width * height), (down * across) ** 2) * min(frames, frames**2 / min(self._times))
+        change = min(float(width * height), (down * across) ** 2) * self._together(neighbours.frames)
         return Sensitivity(None, rounded_up(PEAK**2 * self.shape.channels * change))
+
+    def _together(self, frames: int) -> float:
+        """How many times what one frame does that stands alone so many do, in squares: frames of a group add up."""
+        return min(frames, frames**2 / min(self._times))
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""
@@ -344,8 +373,8 @@ class Separable(GridOperator):
     def blur(self, frames: int) -> float:
         """Rounding in two products of matrices, for any order of summation, from above."""
         terms = self.shape.height + self.shape.width + 8
-        reach = np.abs(self.down).sum(1).max() * np.abs(self.across).sum(1).max()
-        return float(terms * np.finfo(np.float64).eps * reach * MIDDLE * math.sqrt(frames))
+        sums = np.abs(self.down).sum(1).max() * np.abs(self.across).sum(1).max()
+        return float(terms * np.finfo(np.float64).eps * sums * self.reach * math.sqrt(frames))
 
 
 def low_pass(shape: Shape, rows: int, columns: int, groups: int, _: str = "") -> Separable:
@@ -407,7 +436,9 @@ def _checked(shape: Shape, total: Values) -> Values:
 
 
 register_operator(
-    "block", lambda shape, *grid: BlockMeans(shape, *grid[:3]), "block means, enlarged smoothly"
+    "block", lambda shape, *grid: BlockMeans(shape, *grid[:3]), "block means, enlarged smoothly", colours=True
 )
-register_operator("low-pass", low_pass, "the lowest frequencies")
-register_operator("random", random_projection, "random signs, then random frequencies", drawn=True)
+register_operator("low-pass", low_pass, "the lowest frequencies", colours=True)
+register_operator(
+    "random", random_projection, "random signs, then random frequencies", drawn=True, colours=True
+)

@@ -51,13 +51,13 @@ class PaperPlan:
         """
         config.check_shape(shape)
         if isinstance(config.regions, PaperRegions) and config.regions.pixels is not None:
-            config.regions.blocks(np.zeros((shape.height, shape.width, 1), np.uint8), config.block)
+            config.regions.blocks(np.zeros((shape.height, shape.width, 1), np.uint8), config.side)
         return cls(config, shape)
 
     @property
     def blocks(self) -> BlockSums:
         """The partition into blocks."""
-        return blocks_of(self.shape, self.config.block)
+        return blocks_of(self.shape, self.config.side)
 
     @property
     def frames(self) -> int | None:
@@ -158,7 +158,7 @@ def algorithm_1(
     pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 1: the loop over cells; partial cells are averaged over fewer pixels with the same noise."""
-    b, scale = config.block, _scale(config, blocks.peak, config.block)
+    b, scale = config.side, _scale(config, blocks.peak, config.side)
     means = np.empty((blocks.rows, blocks.columns, blocks.channels))
     for row in range(blocks.rows):
         for column in range(blocks.columns):
@@ -172,8 +172,8 @@ def algorithm_2(
     pixels: NDArray[Any], config: ReleaseConfig, blocks: BlockSums, rng: np.random.Generator
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 2: mirror padding, then all cells at once."""
-    means = _cell_means(mirrored(pixels, config.block), config.block)
-    noisy = means + rng.laplace(0, _scale(config, blocks.peak, config.block), means.shape)
+    means = _cell_means(mirrored(pixels, config.side), config.side)
+    noisy = means + rng.laplace(0, _scale(config, blocks.peak, config.side), means.shape)
     return blocks, np.clip(noisy, 0, blocks.peak).reshape(-1, blocks.channels)
 
 
@@ -182,13 +182,13 @@ def algorithm_3(
 ) -> tuple[Cells, NDArray[np.float64]]:
     """Algorithm 3: mirror padding; blocks where the mask says simple, n x n parts of them where it says complex."""
     assert isinstance(config.regions, PaperRegions)
-    mask = config.regions.blocks(pixels, config.block)
-    padded, part = mirrored(pixels, config.block), config.block // config.subdivide
-    coarse, fine = _cell_means(padded, config.block), _cell_means(padded, part)
-    coarse = coarse + rng.laplace(0, _scale(config, blocks.peak, config.block), coarse.shape)
+    mask = config.regions.blocks(pixels, config.side)
+    padded, part = mirrored(pixels, config.side), config.side // config.subdivide
+    coarse, fine = _cell_means(padded, config.side), _cell_means(padded, part)
+    coarse = coarse + rng.laplace(0, _scale(config, blocks.peak, config.side), coarse.shape)
     fine = fine + rng.laplace(0, _scale(config, blocks.peak, part), fine.shape)
     n = config.subdivide
-    cells = RegionSums(blocks.height, blocks.width, config.block, n, mask, blocks.channels, blocks.peak)
+    cells = RegionSums(blocks.height, blocks.width, config.side, n, mask, blocks.channels, blocks.peak)
     # parts that lie in the padding alone are cropped away
     shown = fine[: cells.fine.rows, : cells.fine.columns]
     complex_ = mask.repeat(n, 0).repeat(n, 1)[: cells.fine.rows, : cells.fine.columns]
@@ -207,8 +207,8 @@ def multiplier(config: ReleaseConfig, blocks: BlockSums, m: int) -> Fraction:
         blocks: The partition.
         m: Number of pixels.
     """
-    rows = _factors(blocks.height, config.block, config.paper == 1)
-    columns = _factors(blocks.width, config.block, config.paper == 1)
+    rows = _factors(blocks.height, config.side, config.paper == 1)
+    columns = _factors(blocks.width, config.side, config.paper == 1)
     kinds = sorted(
         ((f * g, count * times) for f, count in rows for g, times in columns), key=lambda kind: -kind[0]
     )

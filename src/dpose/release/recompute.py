@@ -19,12 +19,16 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
 from dpose.privacy.statement import BOX, SLACK, Kind, PrivacyStatement
+from dpose.release.colour import Colour
+from dpose.release.colour_planes import make_planes
 from dpose.release.config import CELLS, Regions, ReleaseConfig, as_box
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
-from dpose.release.operators import ONE_FRAME, OPERATORS, Mask, make_operator
+from dpose.release.operators import ONE_FRAME, OPERATORS, Mask
 from dpose.release.pixelization import PixelizationPlan
+from dpose.release.planes import CHANNELS
 from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.restoration import Restoration
 from dpose.release.statements import PROJECTION, release_statement
 
 RULES = (
@@ -130,6 +134,7 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
         raise ValueError("out of range")
     if "complex" in record and not any(re.fullmatch(rule, record["complex"]) for rule in RULES):
         raise DposeError(f"its statement has an unknown rule for regions {record['complex']!r}", where)
+    colour = _colour(record, shape)
     config = ReleaseConfig(
         *_budget(statement),
         CELLS,
@@ -137,8 +142,25 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
         subdivide=n,
         regions=_regions(record, where),
         box=as_box(statement.neighbours),
+        colour=colour.name,
+        chroma=_factor(record, colour),
+        chosen="chosen" in record,
     )
-    return PixelizationPlan.of(config, shape)
+    config = replace(config, restoration=Restoration.recorded(record))
+    return PixelizationPlan.of(config, shape, colour)
+
+
+def _colour(record: Mapping[str, str], shape: Shape) -> Colour:
+    """The recorded combinations; their numbers are taken from the record, so that other ones can be verified too."""
+    if "colour" not in record:
+        return Colour.of("rgb", shape.channels, gaussian=False)
+    if shape.channels != CHANNELS["rgb"]:
+        raise ValueError("colours of a grey picture")
+    return Colour.recorded(record["colour"], record["combinations"])
+
+
+def _factor(record: Mapping[str, str], colour: Colour) -> int | None:
+    return whole_numbers(r"cells (\d) times as wide", record["chroma"])[0] if colour.chroma else None
 
 
 def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPlan:
@@ -151,14 +173,22 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
     together = whole_numbers(r"(\d{1,9})", record["clipped together"])[0] if norm is not None else 1
     if together != 1 and together != together_of(shape.frames, groups):
         raise ValueError("another number of groups is clipped together")
+    colour = _colour(record, shape)
+    factor = _factor(record, colour)
+    if colour.times and not OPERATORS[name].colours:
+        raise ValueError("colours of values that are taken alike")
     config = ReleaseConfig(
         *_budget(statement),
         name,
+        colour=colour.name,
+        chroma=factor,
         clip_norm=norm,
         clip_segment=together != 1,
         box=as_box(statement.neighbours),
+        restoration=Restoration.recorded(record),
     )
-    return LinearPlan.around(make_operator(name, shape, rows, columns, groups, choice), config, choice)
+    grid = (rows, columns, groups)
+    return LinearPlan.around(make_planes(name, shape, grid, colour, factor or 1, choice), config, choice)
 
 
 def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> PrivacyStatement:

@@ -19,15 +19,14 @@ from dpose.errors import DposeError
 from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import ReleasedValues
-from dpose.release.mechanism import Released
 from dpose.release.operators import Mask, RegionSums
+from dpose.release.released import SIZES, ReleasedSums, Shown
 
-SIZES = ("height", "width", "channels", "peak", "block", "subdivide")
 SUMS, PIXELS, FILE = "released values", "pixels", "file"
 """What a seal has digests of: cells' values and mask; the picture that follows from them; a video's file."""
 
 
-def sealed(released: Released | ReleasedValues, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
+def sealed(released: Shown | ReleasedValues, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
     """The statement with its seal's hash, and the seal as one line.
 
     Args:
@@ -67,13 +66,21 @@ def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str
     return seal
 
 
-def sums_digest(released: Released | ReleasedValues) -> str:
+def sums_digest(released: Shown | ReleasedValues) -> str:
     """SHA-256 of the released values, with the sizes, mask or grid that they belong to."""
     if isinstance(released, ReleasedValues):
         operator = released.operator
         grid = repr((operator.shape, operator.rows, operator.columns, operator.groups))
         return hashlib.sha256(grid.encode() + b"\0" + _little(released.values)).hexdigest()
-    cells, values = released.cells, released.values
+    cells = released.cells
+    if isinstance(released, ReleasedSums):
+        digest = hashlib.sha256(json.dumps(released.layers.sizes, sort_keys=True).encode())
+        for name in released.layers.shapes():
+            digest.update(b"\0" + _little(released.sums[name]))
+        if isinstance(cells, RegionSums):
+            digest.update(b"\0" + np.packbits(cells.mask).tobytes())
+        return digest.hexdigest()
+    values = released.values
     sizes = json.dumps({name: getattr(cells, name, 1) for name in SIZES}, sort_keys=True)
     digest = hashlib.sha256(sizes.encode() + b"\0" + _little(values))
     if isinstance(cells, RegionSums):

@@ -8,6 +8,8 @@ from fractions import Fraction
 
 from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.release.colour import Colour
+from dpose.release.colour_planes import ColourPlanes
 from dpose.release.config import CELLS
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
@@ -30,6 +32,8 @@ DECODED_VIDEO = (
     "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "
     "from, may touch more of them"
 )
+CHOSEN = "cells from epsilon, delta, neighbours, sizes and colour alone, by a public prior"
+"""How cells were chosen that nobody fixed."""
 SOUND = "the sound was copied unchanged and is not protected at all"
 
 
@@ -50,6 +54,7 @@ def release_statement(
     config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
     given = list(conditional_on)
     notes = config.box.notes(plan.shape) if config.box else ()
+    restored = (config.restoration.note,) if config.restoration.note else ()
     if isinstance(config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
     return PrivacyStatement(
@@ -62,7 +67,7 @@ def release_statement(
         public=public_facts(plan),
         conditional_on=tuple(given),
         events=plan.events,
-        caveats=(*object_lines(plan), *notes, *caveats),
+        caveats=(*object_lines(plan), *notes, *restored, *caveats),
         release=description(plan),
     )
 
@@ -83,11 +88,19 @@ def public_facts(plan: SoundPlan) -> tuple[str, ...]:
 
 def description(plan: SoundPlan) -> dict[str, str]:
     """How the picture or clip was released, by name: what `dpose verify` computes sensitivities from."""
-    return _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
+    found = _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
+    restoration = plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
+    return found | restoration.record
 
 
 def _of_sizes(shape: Shape) -> dict[str, str]:
     return {"size": f"{shape.width}x{shape.height}", "channels": str(shape.channels)}
+
+
+def _of_colour(colour: Colour, factor: int) -> dict[str, str]:
+    """What is said of colours: nothing where values are taken as they are."""
+    found = {"colour": colour.name, "combinations": colour.text} if colour.times else {}
+    return found | ({"chroma": f"cells {factor} times as wide"} if colour.chroma else {})
 
 
 def _of_operator(plan: LinearPlan) -> dict[str, str]:
@@ -95,6 +108,8 @@ def _of_operator(plan: LinearPlan) -> dict[str, str]:
     found = {"mechanism": PROJECTION, "operator": plan.config.operator, **_of_sizes(shape)}
     found |= {"levels": str(shape.peak)} if shape.still else {"frames": str(shape.frames)}
     found["grid"] = f"{operator.columns}x{operator.rows}x{operator.groups}"
+    if isinstance(operator, ColourPlanes):
+        found |= _of_colour(operator.colour, operator.factor)
     found["step"] = exact_text(plan.grid)
     if plan.choice:
         found["choice"] = plan.choice
@@ -107,7 +122,10 @@ def _of_operator(plan: LinearPlan) -> dict[str, str]:
 def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
     config, regions = plan.config, plan.config.regions
     found = {"mechanism": CELLS, **_of_sizes(plan.shape), "levels": str(plan.shape.peak)}
-    found |= {"block": str(config.block), "subdivide": str(config.subdivide), "regions": "none"}
+    found |= {"block": str(config.side), "subdivide": str(config.subdivide), "regions": "none"}
+    found |= _of_colour(plan.colour, config.chroma or 1)
+    if config.chosen:
+        found["chosen"] = CHOSEN
     if not plan.shape.still:
         found["frames"] = str(plan.shape.frames)
     if isinstance(regions, PublicRegions):

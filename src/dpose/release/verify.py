@@ -28,14 +28,15 @@ from dpose.privacy.wording import protected_words
 from dpose.release.archive import unpack
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
-from dpose.release.mechanism import Released
 from dpose.release.objects import LATER
 from dpose.release.once import GIVEN
 from dpose.release.operators import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
 from dpose.release.recount import ask_account, check_count
-from dpose.release.sealing import FILE, PIXELS, check_seal, mask_digest, pixels_digest
+from dpose.release.released import ReleasedSums, Shown
+from dpose.release.restoration import PAINTED, RECORD, Restoration
+from dpose.release.sealing import FILE, PIXELS, SUMS, check_seal, mask_digest, pixels_digest, sums_digest
 from dpose.release.statements import DECODED_VIDEO, PROJECTION, SOUND
 
 PICTURES = (".png", ".jpg", ".jpeg")
@@ -56,6 +57,7 @@ class OpenedRelease:
         lossless: Whether they are exactly what was encoded.
         video: Whether it is one.
         sound: Whether it has sound.
+        sums: Digest of the released values in a picture's seal; empty where it has none.
         unchecked: What could not be checked.
     """
 
@@ -63,11 +65,12 @@ class OpenedRelease:
     statement: PrivacyStatement
     sealed: bool
     shown: dict[str, str]
-    released: Released | None = None
+    released: Shown | None = None
     pixels: NDArray[Any] | None = None
     lossless: bool = False
     video: bool = False
     sound: bool = False
+    sums: str = ""
     unchecked: list[str] = field(default_factory=list)
 
 
@@ -155,6 +158,11 @@ def _opened(path: Path) -> OpenedRelease:
             "block": str(cells.block),
             "subdivide": str(getattr(cells, "subdivide", 1)),
         }
+        if isinstance(released, ReleasedSums) and released.layers.colour.times:
+            layers = released.layers
+            shown |= {"colour": layers.colour.name, "combinations": layers.colour.text}
+            if layers.colour.chroma:
+                shown["chroma"] = f"cells {layers.factor} times as wide"
         return OpenedRelease(path, statement, bool(statement.seal), shown, released)
     if suffix in PICTURES:
         return _picture(path)
@@ -182,6 +190,7 @@ def _picture(path: Path) -> OpenedRelease:
     if lossless:
         shown["levels"] = str(np.iinfo(pixels.dtype).max)
     found = OpenedRelease(path, statement, seal is not None, shown, pixels=pixels, lossless=lossless)
+    found.sums = seal.digests.get(SUMS, "") if seal is not None else ""
     _look_beside(found)
     return found
 
@@ -195,11 +204,17 @@ def _look_beside(found: OpenedRelease) -> None:
         except DposeError:
             found.unchecked.append(f"the archive beside it, which cannot be read ({beside.name})")
             return
-        ours = found.statement.to_dict() | {"artefact_sha256": ""}
-        if ours == other.to_dict() | {"artefact_sha256": ""}:
-            found.released = released
+        same = found.statement.seal == other.seal or found.sums == sums_digest(released)
+        if same and _but_restored(found.statement) == _but_restored(other):
+            found.released = replace(released, restoration=Restoration.recorded(found.statement.release))
             return
         found.unchecked.append(f"the archive beside it, which is another release's ({beside.name})")
+
+
+def _but_restored(statement: PrivacyStatement) -> dict[str, Any]:
+    """What a picture's statement has in common with that of an archive from which it was restored another way."""
+    bare = {name: text for name, text in statement.release.items() if name != RECORD}
+    return statement.to_dict() | {"artefact_sha256": "", "seal": "", "release": bare}
 
 
 def _check_sound(found: OpenedRelease) -> None:
@@ -253,11 +268,17 @@ def _older_events(found: OpenedRelease) -> tuple[Any, ...]:
 def _check_picture(found: OpenedRelease) -> None:
     if found.pixels is None:
         return
+    record = found.statement.release
+    restoration = Restoration.recorded(record)
     if found.released is not None:
+        try:
+            restoration.check_here()
+        except DposeError as error:
+            found.unchecked.append(f"that the picture follows from its archive: {error.what}")
+            return
         check_restored(found.pixels, found.released, found.path.suffix.lower(), str(found.path))
         return
-    record = found.statement.release
-    if found.lossless and record["mechanism"] != PROJECTION:
+    if found.lossless and restoration == PAINTED and record["mechanism"] != PROJECTION:
         ((block,), (n,)) = (whole_numbers(r"(\d{1,6})", record[name]) for name in ("block", "subdivide"))
         check_cells(found.pixels, block // n, str(found.path))
         return

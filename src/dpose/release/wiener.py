@@ -24,15 +24,15 @@ class Noisy:
     """Released sums.
 
     Attributes:
-        sums: int64, (cells, C).
+        sums: Of values up to the peak, (cells, C).
         variance: Of the noise on each of them, > 0.
     """
 
-    sums: NDArray[np.int64]
+    sums: NDArray[Any]
     variance: float
 
 
-def shrunk(cells: RegionSums, parts: Noisy, blocks: Noisy | None = None) -> Floats:
+def shrunk(cells: RegionSums, parts: Noisy, blocks: Noisy | None = None, *, shrink: bool = True) -> Floats:
     """Gray levels of the parts of complex blocks, from released sums.
 
     A block's level is the average of its parts' sums and, where stage one released it too, of its own sum, weighted by
@@ -45,6 +45,7 @@ def shrunk(cells: RegionSums, parts: Noisy, blocks: Noisy | None = None) -> Floa
         cells: The partition.
         parts: Sums of the parts of the complex blocks, in the order of `RegionSums.apply`.
         blocks: Stage one's sums of the complex blocks, in order; None where the mask is public and there is one stage.
+        shrink: False leaves the differences as they are, for a restoration that knows their noise.
 
     Returns:
         (parts, C), not clipped.
@@ -61,6 +62,8 @@ def shrunk(cells: RegionSums, parts: Noisy, blocks: Noisy | None = None) -> Floa
         trust = count * parts.variance / (count * parts.variance + blocks.variance)
         level = trust * blocks.sums / whole + (1 - trust) * apart
     difference = parts.sums / areas[:, None] - apart[owner]
+    if not shrink:
+        return np.asarray(level[owner] + difference)
     noise = parts.variance / areas[:, None] ** 2
     # a part's own noise is in its block's average too, by its share of the area
     seen = noise * (1 - 1 / count[owner])

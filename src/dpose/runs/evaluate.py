@@ -17,6 +17,7 @@ from dpose import files
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import Ledger
+from dpose.privacy.odometer import committing
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
@@ -60,7 +61,7 @@ def evaluate_run(
     model = entry.load(folder)
     statement = read_statement(folder)
     scored = entry.scored(folder, model, data, limit=limit, detections=detections, console=console)
-    reserve_score(
+    reserved = reserve_score(
         folder,
         statement,
         scored.units,
@@ -70,10 +71,11 @@ def evaluate_run(
         unit=scored.unit,
         console=console,
     )
-    show_report(scored.report, console)
-    result, count = scored.score(on_device(model))
-    others = {name: scored.score(on_device(entry.load(path)))[0] for name, path in beside}
-    record_score(folder, scored.name, scored.public, count, result, others, statement, console)
+    with committing(reserved):
+        show_report(scored.report, console)
+        result, count = scored.score(on_device(model))
+        others = {name: scored.score(on_device(entry.load(path)))[0] for name, path in beside}
+        record_score(folder, scored.name, scored.public, count, result, others, statement, console)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return [result, *others.values()]

@@ -31,7 +31,7 @@ from dpose.privacy.noised_ratio import (
     noised_sums,
     ratio_of,
 )
-from dpose.privacy.odometer import commit
+from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
 from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement, Query
@@ -168,20 +168,20 @@ def evaluate_noised(
         same=scored.same,
         console=console,
     )
-    hidden = asked.relation is Relation.ADD_REMOVE
-    quiet = None if hidden else console
-    units = None if hidden else len(protected.data)
-    if asked.joints is None:
-        values: NDArray[Any] = unit_scores(task, model, protected.data, console=quiet)
-    else:
-        values = unit_joints(task, model, protected.data, asked.joints, console=quiet)
-    sums = noised_sums(asked.query, values, event, source)
-    divided = units if asked.joints is None else None
-    ratio = ratio_of(asked.query, sums, event, divided)
-    result = _result(named, asked, ratio, protected.unit)
-    privacy = score_statement(asked, event, protected, units, result.metric, seeded=source.seeded)
-    record_noised(folder, scored, units, result, privacy, statement, console)
-    commit(reserved)
+    with committing(reserved):
+        hidden = asked.relation is Relation.ADD_REMOVE
+        quiet = None if hidden else console
+        units = None if hidden else len(protected.data)
+        if asked.joints is None:
+            values: NDArray[Any] = unit_scores(task, model, protected.data, console=quiet)
+        else:
+            values = unit_joints(task, model, protected.data, asked.joints, console=quiet)
+        sums = noised_sums(asked.query, values, event, source)
+        divided = units if asked.joints is None else None
+        ratio = ratio_of(asked.query, sums, event, divided)
+        result = _result(named, asked, ratio, protected.unit)
+        privacy = score_statement(asked, event, protected, units, result.metric, seeded=source.seeded)
+        record_noised(folder, scored, units, result, privacy, statement, console)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return result

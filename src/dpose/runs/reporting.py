@@ -11,10 +11,13 @@ from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.skeletons import SKELETONS
+from dpose.privacy.odometer import committing
+from dpose.privacy.selection import Selection
 from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
 from dpose.runs.report.page import write_run_report
 from dpose.runs.report.pictures import PosePair, pose_tiles
+from dpose.runs.scored import reserve_shown
 from dpose.runs.tasks import task_entry
 
 PICTURES = 12
@@ -28,7 +31,7 @@ def make_report(
     """Write `report.html` into the run folder `folder`, from what stands there.
 
     Pictures in a report are releases. Without `show_pictures` only those of data declared public, or rendered, are
-    shown.
+    shown; others are charged as what nothing bounds.
 
     Args:
         folder: A run folder.
@@ -40,7 +43,8 @@ def make_report(
         The report.
 
     Raises:
-        DposeError: there is no run, or `pictures` names data that need protection and `show_pictures` is not given.
+        DposeError: there is no run, `pictures` names data that need protection and `show_pictures` is not given, or a
+            budget stands for some of these.
     """
     config = run_config(folder)
     if not task_entry(config.task).pictures:
@@ -59,7 +63,7 @@ def make_report(
             pictures,
             "give --show-pictures if these may be seen by whoever reads the report",
         )
-    tiles: list[PosePair] = []
+    tiles, reserved = list[PosePair](), ""
     if spec is None:
         why = "The run watched no data whose pictures could be shown; --pictures names some."
     elif not pictures and not places_known(folder) and in_a_folder(str(spec)):
@@ -71,12 +75,15 @@ def make_report(
         model = load_model(folder)
         size = model.config.input_size
         units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
-        units = units.with_skeleton(SKELETONS[model.config.skeleton])
+        units = units.with_skeleton(SKELETONS[model.config.skeleton]).limit(Selection(PICTURES))
+        if not harmless:
+            reserved = reserve_shown(folder, units, name=shown_spec(spec), console=console)
         with console.status("drawing the report"):
             tiles = pose_tiles(model, units, PICTURES)
-    return write_run_report(
-        folder, tiles=tiles, pictures_of=shown_spec(spec) if spec else "", no_pictures=why
-    )
+    with committing(reserved):
+        return write_run_report(
+            folder, tiles=tiles, pictures_of=shown_spec(spec) if spec else "", no_pictures=why
+        )
 
 
 def show_report(lines: Sequence[str], console: Console) -> None:

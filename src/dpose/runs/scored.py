@@ -21,6 +21,8 @@ from dpose.privacy.exact import ExactEvent, LaplaceEvent
 from dpose.privacy.noised_ratio import ScoreQuery, cost_of
 from dpose.privacy.odometer import (
     EVALUATION,
+    PAGE,
+    PIXEL,
     Charge,
     Marks,
     PureLoss,
@@ -48,7 +50,7 @@ def reserve_score(
     same: bool,
     unit: str,
     console: Console,
-) -> None:
+) -> str:
     """Refuse to score units that the run protects; charge the score to the account of those that need protection.
 
     To be called before anything is scored. A score without noise has no epsilon: while a budget stands for some of the
@@ -64,6 +66,9 @@ def reserve_score(
         unit: What a unit of the data is.
         console: Where progress goes.
 
+    Returns:
+        The name of the charge, to be committed once the score is kept; "" where nothing is charged.
+
     Raises:
         DposeError: the run protects some of them, or a budget stands.
     """
@@ -71,12 +76,11 @@ def reserve_score(
     if protects and same:
         raise _protected(name)
     if not protects and public:
-        return
+        return ""
     marks = protect(units, console=console).identity.marks
     if protects and touching(_protecting(folder), marks):
         raise _protected(name)
-    if not public:
-        charge_account(_score(folder.resolve(), name, marks, unit))
+    return "" if public else charge_account(reading_charge(folder, name, marks, unit)).id
 
 
 def reserve_noised_score(
@@ -123,12 +127,12 @@ def reserve_noised_score(
     if protects and touching(_protecting(folder), marks):
         raise _protected(name, noised=True)
     reserved = _reserve_release(
-        _score(folder.resolve(), name, marks, protected.unit.value), query, event, delta, seeded
+        reading_charge(folder, name, marks, protected.unit.value), query, event, delta, seeded
     )
     return protected, reserved
 
 
-def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> None:
+def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> str:
     """Charge what is computed without noise from units that need protection and that a run may be trained on.
 
     Args:
@@ -138,10 +142,33 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
         unit: What a unit of the data is.
         console: Where progress goes.
 
+    Returns:
+        The name of the charge, to be committed once the results are kept.
+
     Raises:
         DposeError: a budget stands for some of them.
     """
-    charge_account(_score(place.resolve(), name, protect(units, console=console).identity.marks, unit))
+    marks = protect(units, console=console).identity.marks
+    return charge_account(reading_charge(place, name, marks, unit)).id
+
+
+def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Console) -> str:
+    """Charge pictures that need protection and that a page is to show as they are.
+
+    Args:
+        place: Where the page goes.
+        units: Whose pictures are shown.
+        name: Of the data.
+        console: Where progress goes.
+
+    Returns:
+        The name of the charge, to be committed once the page is written.
+
+    Raises:
+        DposeError: a budget stands for some of them.
+    """
+    marks = protect(units, console=console).identity.marks
+    return charge_account(reading_charge(place, name, marks, PIXEL, PAGE)).id
 
 
 def _protected(name: str, *, noised: bool = False) -> DposeError:
@@ -150,7 +177,7 @@ def _protected(name: str, *, noised: bool = False) -> DposeError:
         if noised
         else "these are the units the run protects; their score without noise is outside any guarantee",
         name,
-        "evaluate on a held-out split",
+        "evaluate on a held-out split, which shares no picture with them and no frame of a video",
     )
 
 
@@ -176,11 +203,20 @@ def _reserve_release(score: Charge, query: ScoreQuery, event: ExactEvent, delta:
     return name
 
 
-def _score(place: Path, name: str, marks: Marks, unit: str) -> Charge:
-    what = hashlib.sha256(marks.tobytes()).hexdigest()
+def reading_charge(place: Path, name: str, marks: Marks, unit: str, what: str = EVALUATION) -> Charge:
+    """What reads pictures and tells of them without noise: nothing bounds it, and the same again adds nothing.
+
+    Args:
+        place: Where the results go.
+        name: Of the data, for readers.
+        marks: The pictures.
+        unit: What a unit of the data is.
+        what: A score, which is counted beside all epsilons; or what shows pictures, so that there is none of them.
+    """
+    place, read = place.resolve(), hashlib.sha256(marks.tobytes()).hexdigest()
     return Charge(
-        id=hashlib.sha256(f"{EVALUATION} {place} {name} {what}".encode()).hexdigest()[:32],
-        what=EVALUATION,
+        id=hashlib.sha256(f"{what} {place} {name} {read}".encode()).hexdigest()[:32],
+        what=what,
         data=name,
         folder=str(place),
         at=datetime.now(UTC).isoformat(timespec="seconds"),

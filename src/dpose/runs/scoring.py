@@ -16,6 +16,7 @@ from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_reading
 
@@ -82,15 +83,17 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
     """
     spec = DataSpec.parse(data).for_purpose("evaluate")
     labels = open_labels(spec)
+    reserved = ""
     if labels is not None and not spec.public:
         size = PoseConfig(preset="nano").input_size  # of no matter: files are told apart by their own content
         units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
-        reserve_reading(predictions, units, name=shown_spec(spec), unit="image", console=console)
-    if isinstance(labels, MpiiSet):
-        for line in labels.notes:
-            console.print(line, highlight=False)
-        return score_mpii_predictions(predictions, labels)
-    result, problems = score_results(predictions, _in_cocos_format(labels, spec, console))
+        reserved = reserve_reading(predictions, units, name=shown_spec(spec), unit="image", console=console)
+    with committing(reserved):
+        if isinstance(labels, MpiiSet):
+            for line in labels.notes:
+                console.print(line, highlight=False)
+            return score_mpii_predictions(predictions, labels)
+        result, problems = score_results(predictions, _in_cocos_format(labels, spec, console))
     for line in problems.summary():
         console.print(line, highlight=False)
     return result

@@ -26,7 +26,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import charge_account, charges, check_budgets, note_weights
+from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import Protected, protect, unit_of
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
@@ -213,6 +213,8 @@ def train(
             )
             if ended is not Ended.ASKED:
                 session.finish()
+                if scored:
+                    commit(scored.id, where=options.state_dir)
     return Run(folder, statement, model, loop.done, ended is Ended.ASKED)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -13,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_digest
-from dpose.media.identity import pixel_hash
+from dpose.media.identity import clip_hashes, read_known
 from dpose.media.images import read_image
 from dpose.media.video import VideoInfo, probe, read_frames
+from dpose.media.video_identity import checked_digest, video_hashes
 
 Frames = NDArray[np.uint8]
 
@@ -32,6 +33,9 @@ class VideoSource(Protocol):
 
     def digest(self) -> str:
         """Equal for equal content."""
+
+    def hashes(self) -> tuple[str, ...]:
+        """All digests by which the account knows it (`dpose.media.identity`): the file's, the clip's, its frames'."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,22 @@ class VideoFile:
 
     def digest(self) -> str:
         """Of the file's bytes."""
-        return _file_digest(self.path)
+        return self._digest
+
+    def hashes(self) -> tuple[str, ...]:
+        """Of the file's bytes and of its decoded frames; of one that is not whole, of its bytes alone."""
+        return self._hashes
+
+    @cached_property
+    def _digest(self) -> str:
+        return checked_digest(self.path)
+
+    @cached_property
+    def _hashes(self) -> tuple[str, ...]:
+        # nothing releases a video that is not whole, so that no frames of it are met elsewhere
+        with contextlib.suppress(DposeError):
+            return video_hashes(_probed(self.path))
+        return (self.digest(),)
 
 
 @dataclass(frozen=True)
@@ -92,7 +111,15 @@ class StillFile:
 
     def digest(self) -> str:
         """Of the file's bytes."""
-        return _file_digest(self.path)
+        return self.hashes()[0]
+
+    def hashes(self) -> tuple[str, ...]:
+        """Of the file's bytes and of its pixels."""
+        return self._hashes
+
+    @cached_property
+    def _hashes(self) -> tuple[str, ...]:
+        return read_known(self.path)[1]
 
 
 class Held:
@@ -125,7 +152,15 @@ class Held:
 
     def digest(self) -> str:
         """Of its pixels."""
-        return pixel_hash(self.frames)
+        return self.hashes()[0]
+
+    def hashes(self) -> tuple[str, ...]:
+        """Of its pixels, and of each of its frames'."""
+        return self._hashes
+
+    @cached_property
+    def _hashes(self) -> tuple[str, ...]:
+        return clip_hashes(self.frames, self.frames.shape[:3])
 
 
 def whole_clip(source: VideoSource, size: tuple[int, int] | None = None) -> Frames:
@@ -153,10 +188,3 @@ def _resized(frame: Frames, size: tuple[int, int]) -> Frames:
     shrinks = size[0] <= colour.shape[0] and size[1] <= colour.shape[1]
     way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(colour, (size[1], size[0]), interpolation=way), np.uint8)
-
-
-def _file_digest(path: Path) -> str:
-    try:
-        return file_digest(path)
-    except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error

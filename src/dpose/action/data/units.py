@@ -136,6 +136,10 @@ class VideoUnits:
         """Of the video."""
         return (self.videos.videos[index].source.digest(),)
 
+    def file_hashes(self, index: int) -> tuple[str, ...]:
+        """Of the video's file, of its decoded frames together and of each: whatever reads any of them is added up."""
+        return self.videos.videos[index].source.hashes()
+
     def label_digest(self, index: int) -> str:
         """Of the video's labels."""
         video = self.videos.videos[index]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 from dpose.errors import DposeError
@@ -33,10 +34,12 @@ class Data:
     Attributes:
         specs: As they were given.
         sets: The photos of each, or of each size where people are rendered.
+        private: Of each of `sets`, whether somebody in it needs protection.
     """
 
     specs: tuple[str, ...]
     sets: tuple[Photos, ...]
+    private: tuple[bool, ...] = ()
 
     @classmethod
     def open(
@@ -57,13 +60,26 @@ class Data:
         if len(set(specs)) < len(specs):
             raise DposeError("the same data twice", ", ".join(specs))
         found: list[Photos] = []
+        private: list[bool] = []
         for spec in specs:
-            rendered = PhotoSpec.parse(spec).dataset.rendered
+            asked = PhotoSpec.parse(spec)
+            rendered = asked.dataset.rendered
             limit = few if rendered and request.limit is None else request.limit
             found += [open_photos(spec, size, limit) for size in (sizes if rendered else sizes[:1])]
             if masks and not found[-1].masks:
                 raise DposeError("has no masks, which this experiment needs", spec)
-        return cls(specs, tuple(found))
+            private += [not asked.for_purpose("evaluate").public] * (len(found) - len(private))
+        return cls(specs, tuple(found), tuple(private))
+
+    def hashes(self) -> Iterator[str]:
+        """Digests of all originals that need protection.
+
+        Raises:
+            DposeError: one of them cannot be read.
+        """
+        for photos in compress(self.sets, self.private):
+            for index in range(len(photos)):
+                yield from photos.load(index).hashes
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON: a folder's results belong to these."""

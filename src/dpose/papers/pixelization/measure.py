@@ -15,12 +15,12 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
 from dpose.release.config import Regions, ReleaseConfig
 from dpose.release.grid import Shape
-from dpose.release.mechanism import Released
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.published_pixelization import PaperPlan, multiplier
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.released import Shown
 
 MECHANISMS = {
     "paper": "paper mode",
@@ -87,7 +87,7 @@ def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:
     return plan
 
 
-def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Released, PixelizationPlan | PaperPlan]:
+def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Shown, PixelizationPlan | PaperPlan]:
     """The release; the same for the same arguments, so it can be drawn again later, and protects nobody.
 
     Raises:

@@ -24,10 +24,10 @@ from dpose.papers.pixelization.data import (
 from dpose.papers.pixelization.measure import Point, release_photo
 from dpose.release.archive import pack_archive
 from dpose.release.embed import PNG_LEVEL, stamped_picture
-from dpose.release.mechanism import Released
 from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.regions import mirrored
+from dpose.release.released import Shown
 from dpose.release.statements import release_statement
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
@@ -133,7 +133,7 @@ def _dpose(point: Point, photo: Photo, seed: int) -> dict[str, float | None]:
     }
 
 
-def paper_archive(release: Released, photo: Photo) -> bytes:
+def paper_archive(release: Shown, photo: Photo) -> bytes:
     """An NPZ file with the items of seed 002's Table III, or with regions of its Table IV."""
     cells, out = release.cells, io.BytesIO()
     values = release.values[:, 0]

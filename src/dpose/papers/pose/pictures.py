@@ -10,6 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
 from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.media.images import encode_image
@@ -23,8 +24,10 @@ from dpose.pose.folder import WEIGHTS, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import SKELETONS
+from dpose.privacy.odometer import committing
 from dpose.report.results import Figure
 from dpose.runs.build import shown_spec
+from dpose.runs.scored import reserve_shown
 from dpose.units import View
 
 EACH = 3
@@ -41,7 +44,8 @@ def side_by_side(
     """People who were tested on, a column a method, predictions drawn in; None where there is nothing to compare.
 
     Of each method the setting with the largest epsilon is shown, and among those the C with the highest mean. Pictures
-    are releases: those of data that are neither public nor rendered are shown only where the user says so.
+    are releases: those of data that are neither public nor rendered are shown only where the user says so, and are
+    charged as what nothing bounds.
 
     Args:
         name: Of the experiment.
@@ -51,7 +55,7 @@ def side_by_side(
         show: Whether pictures may be shown whatever the data are.
 
     Raises:
-        DposeError: the data or a model cannot be read any more.
+        DposeError: the data or a model cannot be read any more, or a budget stands for pictures that are to be shown.
     """
     spec = DataSpec.parse(setup.evaluate)
     if not (show or spec.harmless):
@@ -67,13 +71,18 @@ def side_by_side(
     if len(order) < 2 * EACH:
         return None
     picked = [*order[:EACH], *order[-EACH:]]
+    reserved = ""
+    if not spec.harmless:
+        quiet = Console(quiet=True)
+        reserved = reserve_shown(folder, units.subset(picked), name=shown_spec(spec), console=quiet)
     titles = ["labels", *(t.method if t.method != START else "start" for t in chosen)]
     panels, labels = [], []
-    for index in picked:
-        view = units.load(index, np.random.default_rng(0))[0]
-        panels += [_labelled(units, view), *(_predicted(model, view) for model in models)]
-        labels += [*titles]
-    sheet = picture_grid(panels, len(titles), pad=6, labels=labels)
+    with committing(reserved):
+        for index in picked:
+            view = units.load(index, np.random.default_rng(0))[0]
+            panels += [_labelled(units, view), *(_predicted(model, view) for model in models)]
+            labels += [*titles]
+        sheet = picture_grid(panels, len(titles), pad=6, labels=labels)
     caption = (
         f"{shown_spec(spec)}: of the people with at least {LEAST} scored joints, the {EACH} of whom these models find "
         f"the largest share of joints on average (above) and the {EACH} with the smallest (below), ties by name. "

@@ -21,6 +21,7 @@ from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_logits
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
+from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.evaluate import evaluate_run, record_score
 from dpose.runs.places import run_config
@@ -134,9 +135,17 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     model = load_model(run).to("cuda" if torch.cuda.is_available() else "cpu")
     spec = DataSpec.parse(data).for_purpose("evaluate")
     # the weights that come with dpose belong to no run: there is no folder to note a score in
+    reserved = ""
     if shipped and not spec.public:
         read = open_tested(data, limit, model.config.input_size)
-        reserve_reading(run, read, name=shown_spec(spec), unit="image", console=QUIET)
+        reserved = reserve_reading(run, read, name=shown_spec(spec), unit="image", console=QUIET)
+    with committing(reserved):
+        return _scores(run, model, spec, data, limit, shipped=shipped, views=views)
+
+
+def _scores(
+    run: Path, model: PoseModel, spec: DataSpec, data: str, limit: int | None, *, shipped: bool, views: bool
+) -> tuple[dict[str, Any], People | None]:
     if shipped and spec.dataset.oks:
         boxes = score_boxes(model, spec, limit=limit, console=QUIET)[0]
         return {"metric": "OKS AP", "columns": _percent(boxes.columns())}, None

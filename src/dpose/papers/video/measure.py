@@ -37,6 +37,7 @@ def measure_videos(
     folder: Path,
     progress: Callable[[], None],
     witness: VideoSet | None = None,
+    public: tuple[bool, bool] = (False, False),
 ) -> dict[str, Any]:
     """Top-1 on raw and on released test videos; cMAP and F1 of the attributes on both.
 
@@ -54,12 +55,15 @@ def measure_videos(
         progress: Called `STEPS` times.
         witness: Pictures or videos of other data to learn the attributes from, shown by the method too; those of
             `train_set` where None.
+        public: Whether nobody needs protection: in the videos, and in `witness`.
 
     Raises:
         DposeError: the method's videos are not available.
     """
     began = time.perf_counter()
-    shown, shown_test = (released_videos(v, method, seed, external, folder) for v in (train_set, test_set))
+    shown, shown_test = (
+        released_videos(v, method, seed, external, folder, public=public[0]) for v in (train_set, test_set)
+    )
     for videos in (shown, shown_test):
         for video in videos.videos:
             video.source.count()
@@ -81,7 +85,9 @@ def measure_videos(
     progress()
     if method.kind != "train":
         found["top1_released"] = own.top1
-        known = shown if witness is None else released_videos(witness, method, seed, {}, folder)
+        known = shown
+        if witness is not None:
+            known = released_videos(witness, method, seed, {}, folder, public=public[1])
         if known.attributes:
             found |= _attributes(known, [test_set, shown_test], seed)
     progress()
@@ -125,7 +131,10 @@ def _plan(method: VideoMethod) -> TrainingPlan:
 
 
 def _learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingPlan, seed: int) -> list[Any]:
-    """Train from nothing in a folder that nobody keeps; the scores on each of `tests`."""
+    """Train from nothing in a folder that nobody keeps; the scores on each of `tests`.
+
+    Its state lies there too: what is learnt from private videos, and how well, is in the experiment's own charge.
+    """
     quiet = Console(quiet=True)
     model = fresh_model(units.config, seed).to("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory() as place:

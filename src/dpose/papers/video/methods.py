@@ -129,7 +129,13 @@ METHODS: Mapping[str, VideoMethod] = {method.key: method for method in _ALL}
 
 
 def released_videos(
-    videos: VideoSet, method: VideoMethod, seed: int, external: Mapping[str, Path], folder: Path
+    videos: VideoSet,
+    method: VideoMethod,
+    seed: int,
+    external: Mapping[str, Path],
+    folder: Path,
+    *,
+    public: bool = False,
 ) -> VideoSet:
     """The videos as `method` shows them; each is released once and kept: rendered ones in memory, files as files.
 
@@ -139,6 +145,7 @@ def released_videos(
         seed: Of all noise.
         external: Folders with videos that were made elsewhere, by row.
         folder: Where released files go; those that are there are taken.
+        public: Whether nobody in them needs protection: then no release is counted.
 
     Raises:
         DposeError: videos of a foreign method are not there, or a video cannot be read or written.
@@ -153,7 +160,7 @@ def released_videos(
             method.key,
             f"then give --external {method.key}:DIR",
         )
-    return videos.through(lambda video: _shown(video, method, _seed_of(video, seed), folder))
+    return videos.through(lambda video: _shown(video, method, _seed_of(video, seed), folder, public=public))
 
 
 def available(method: VideoMethod, external: Mapping[str, Path]) -> bool:
@@ -188,7 +195,7 @@ def _elsewhere(folder: Path, video: Video) -> VideoSource:
     return VideoFile(path)
 
 
-def _shown(video: Video, method: VideoMethod, seed: int, folder: Path) -> VideoSource:
+def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public: bool) -> VideoSource:
     source = video.source
     if isinstance(source, VideoFile):
         out = folder / Path(video.name).with_suffix(".mp4")
@@ -196,18 +203,18 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path) -> VideoS
             out.parent.mkdir(parents=True, exist_ok=True)
             info = probe(source.path)
             if method.kind == "obscure":
-                obfuscate_file(info, out, method.key, seed=seed, again=True)
+                obfuscate_file(info, out, method.key, seed=seed, public=public, again=True)
             else:
                 # every method shows every video: each is counted, as what nothing bounds
                 setting = _setting(method, info.height * info.width * 3)
-                release_file(info, out, setting, seed=seed, again=True)
+                release_file(info, out, setting, seed=seed, public=public, again=True)
         return VideoFile(out)
     if isinstance(source, StillFile):
         out = folder / Path(video.name).with_suffix(".png")
         if not out.exists():
-            write_image(out, _through(source, method, seed)[0])
+            write_image(out, _through(source, method, seed, public=public)[0])
         return StillFile(out)
-    return Held(partial(_through, source, method, seed))
+    return Held(partial(_through, source, method, seed, public=public))
 
 
 def _setting(method: VideoMethod, values: int) -> ReleaseConfig:
@@ -218,11 +225,12 @@ def _setting(method: VideoMethod, values: int) -> ReleaseConfig:
     return ReleaseConfig.of_grid(str(method.epsilon), str(DELTA))
 
 
-def _through(source: VideoSource, method: VideoMethod, seed: int) -> NDArray[np.uint8]:
+def _through(source: VideoSource, method: VideoMethod, seed: int, *, public: bool) -> NDArray[np.uint8]:
     frames = whole_clip(source)
     if method.kind == "obscure":
         return _obscured(frames, method.key, seed)
-    released = release_array(frames, _setting(method, frames[0].size), seed=seed, again=True)
+    setting = _setting(method, frames[0].size)
+    released = release_array(frames, setting, seed=seed, public=public, again=True)
     return np.asarray(released.picture)
 
 

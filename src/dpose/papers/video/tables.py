@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ class Study:
         folder: Where released files go.
         seed: Of everything; each run adds one.
         quick: Whether only `QUICK` is run.
+        public: Whether nobody needs protection: in the videos, and in `witness`.
     """
 
     table: str
@@ -91,6 +92,7 @@ class Study:
     folder: Path
     seed: int
     quick: bool
+    public: tuple[bool, bool] = (False, False)
 
     @classmethod
     def of(cls, table: str, request: Request) -> Study:
@@ -112,10 +114,31 @@ class Study:
         if not train.actions:
             raise DposeError("has no actions to learn", str(spec))
         witness = _witness(request, test)
-        external = parse_external(request.external)
+        specs = (spec, ActionSpec.parse(request.data[1]) if witness else spec)
         return cls(
-            table, spec, train, test, witness, external, request.folder, request.noise_seed, request.quick
+            table,
+            spec,
+            train,
+            test,
+            witness,
+            parse_external(request.external),
+            request.folder,
+            request.noise_seed,
+            request.quick,
+            (request.data_public or specs[0].public, request.data_public or specs[1].public),
         )
+
+    def hashes(self) -> Iterator[str]:
+        """Digests of all videos and pictures that need protection.
+
+        Raises:
+            DposeError: one of them cannot be read.
+        """
+        read = [] if self.public[0] else [*self.train.videos, *self.test.videos]
+        if self.witness is not None and not self.public[1]:
+            read += self.witness.videos
+        for video in read:
+            yield from video.source.hashes()
 
     @property
     def settings(self) -> Values:
@@ -154,7 +177,15 @@ class Study:
         method = METHODS[cell.settings["method"]]
         folder = self.folder / "released" / cell.key
         return measure_videos(
-            method, self.train, self.test, seed, self.external, folder, progress, witness=self.witness
+            method,
+            self.train,
+            self.test,
+            seed,
+            self.external,
+            folder,
+            progress,
+            witness=self.witness,
+            public=self.public,
         )
 
     def show(self, outcomes: Sequence[Outcome]) -> Findings:

@@ -89,6 +89,8 @@ class _Cache:
     held: OrderedDict[int, tuple[NDArray[np.uint8], tuple[Person, ...]]] = field(default_factory=OrderedDict)
     known: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """Of pictures read before: the hash of the pixels, and the digest of each person's labels."""
+    files: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of pictures that were asked for it: the digest of the file."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
@@ -211,8 +213,11 @@ class PoseUnits:
 
     def file_hashes(self, index: int) -> tuple[str, ...]:
         """SHA-256 of the picture's file, hex; nothing for one that is in none."""
-        path = self._pictures[self._units[index][0]].path
-        return () if path is None else (file_digest(path),)
+        picture, _ = self._units[index]
+        if picture not in self._cache.files:
+            path = self._pictures[picture].path
+            self._cache.files[picture] = () if path is None else (file_digest(path),)
+        return self._cache.files[picture]
 
     def label_digest(self, index: int) -> str:
         """Of the unit's people: joints, boxes and what else is known of them, and the skeleton they are told in."""

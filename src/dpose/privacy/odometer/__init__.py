@@ -24,7 +24,10 @@ from dpose.privacy.odometer.filters import (
     what_fits,
 )
 from dpose.privacy.odometer.records import (
+    ATTACK,
     EVALUATION,
+    EXPERIMENT,
+    PAGE,
     PIXEL,
     STRENGTH,
     UNKNOWN,
@@ -49,6 +52,7 @@ from dpose.privacy.odometer.reservations import (
     check_account,
     check_budgets,
     commit,
+    committing,
     composed_each,
     fail,
     finished_alike,
@@ -66,7 +70,10 @@ from dpose.privacy.odometer.reservations import (
 from dpose.privacy.odometer.store import Where, account_exists
 
 __all__ = [
+    "ATTACK",
     "EVALUATION",
+    "EXPERIMENT",
+    "PAGE",
     "PIXEL",
     "STRENGTH",
     "UNKNOWN",
@@ -92,6 +99,7 @@ __all__ = [
     "check_account",
     "check_budgets",
     "commit",
+    "committing",
     "composed",
     "composed_each",
     "fail",

@@ -39,6 +39,7 @@ from dpose.privacy.odometer.history import (
 from dpose.privacy.odometer.records import (
     EVALUATION,
     PIXEL,
+    SHOWN,
     Asked,
     Budget,
     Charge,
@@ -317,13 +318,12 @@ def _admit(
     taken = worst_case(entry) if public & _overlapping(account, kept.set_id) else entry
     if why := unbounded(taken, budget.unit):
         lift = f"dpose account {budget.data} --no-budget"
-        raise DposeError(
-            f"{limit} would be passed, because nothing bounds this: {why}",
-            budget.data,
-            f"lift the budget first ({lift}); it is then listed in dpose account"
-            if entry.what == EVALUATION
-            else f"protect {budget.asked} with noise, or lift the budget ({lift})",
-        )
+        fix = f"protect {budget.asked} with noise, or lift the budget ({lift})"
+        if entry.what == EVALUATION:
+            fix = f"lift the budget first ({lift}); it is then listed in dpose account"
+        elif entry.what in SHOWN:
+            fix = f"lift the budget first ({lift}), or {SHOWN[entry.what]}"
+        raise DposeError(f"{limit} would be passed, because nothing bounds this: {why}", budget.data, fix)
     order, _ = order_of_budget(budget.epsilon, budget.delta)
     cost = _cost([taken], budget.asked, order)
     stored = _read_bound(account, kept)

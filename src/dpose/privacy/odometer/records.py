@@ -29,6 +29,18 @@ if TYPE_CHECKING:
 
 EVALUATION = "evaluation"
 """A score without noise: no epsilon, and no part of what is composed."""
+ATTACK = "attack"
+"""Attackers try what they find in pictures, released with noise from a seed and raw: nothing bounds what that tells."""
+EXPERIMENT = "experiment"
+"""A paper's table or figure made from pictures, released with noise from a seed: nothing bounds what that tells."""
+PAGE = "page"
+"""A report that shows some pictures as they are."""
+SHOWN = {
+    ATTACK: "say --public of pictures that need no protection",
+    EXPERIMENT: "say --data-public of pictures that need no protection",
+    PAGE: "leave --show-pictures out",
+}
+"""What shows pictures as they are; and what else its user may do where a budget stands."""
 
 UNKNOWN = "unknown"
 """What stands as the first weights of a charge that was written before these were recorded."""
@@ -251,7 +263,7 @@ class Charge:
 
     Attributes:
         id: 32 hexadecimal digits; a second charge of that name adds to the first.
-        what: "training", "audit", "release", "tuning" or `EVALUATION`.
+        what: "training", "audit", "release", "tuning", `EVALUATION`, `ATTACK`, `EXPERIMENT` or `PAGE`.
         data: The data, for readers.
         folder: Where its results are.
         at: When, in ISO 8601; for readers: the order is the account's own.

@@ -1,8 +1,8 @@
 """Reservations: what is counted before anything is computed, and committed when its output is complete.
 
     charge_account(Charge(...))                    # reserved; refused where a budget would be passed
-    ...                                            # computed and written
-    commit(charge.id, outputs=(digest,))           # complete
+    with committing(charge.id):                       # committed at the end, or marked as failed
+        ...                                        # computed and written
 
 A reservation counts from the moment that `charge_account` returns, whatever becomes of it: a process that dies between
 may have shown what it computed. Reservations are serialisable transactions of the account, so that any number of
@@ -11,7 +11,8 @@ processes that race for the last of a budget never spend more than it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
@@ -201,6 +202,29 @@ def fail(name: str, where: Where = None) -> None:
         DposeError: the account knows no such charge, or cannot be written.
     """
     _settle(name, State.FAILED, (), where)
+
+
+@contextlib.contextmanager
+def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> Iterator[None]:
+    """Commit a charge at the end of the block; whatever ends it otherwise, record that the charge failed: it counts.
+
+    Args:
+        name: The charge's id; "" where nothing was charged, and nothing is done then.
+        outputs: SHA-256 of every file of the output: looked at when the block has ended.
+        where: The account.
+
+    Raises:
+        DposeError: as `commit`.
+    """
+    try:
+        yield
+    except BaseException:
+        if name:
+            with contextlib.suppress(DposeError):  # it is counted already; the first error is the one to tell
+                fail(name, where)
+        raise
+    if name:
+        commit(name, outputs, where)
 
 
 def _settle(name: str, state: State, outputs: tuple[str, ...], where: Where) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.release.photos.photo import Photo, Photos, folder_of, read_grey
+from dpose.release.photos.photo import Photo, Photos, folder_of
 
 PICTURES = ("img_align_celeba", "Img/img_align_celeba")
 LISTS = ("identity_CelebA.txt", "Anno/identity_CelebA.txt")
@@ -38,6 +38,6 @@ def open_celeba(root: Path) -> Photos:
         raise DposeError("lists nobody", str(path))
 
     def read(index: int) -> Photo:
-        return Photo(names[index], read_grey(folder / names[index]), None, identities[index])
+        return Photo.of_file(names[index], folder / names[index], identities[index])
 
     return Photos("CelebA", tuple(names), read, identities=tuple(identities))

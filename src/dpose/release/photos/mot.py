@@ -5,13 +5,14 @@ from __future__ import annotations
 import configparser
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.release.photos.photo import Photo, Photos, folder_of, read_grey
+from dpose.release.photos.photo import Photo, Photos, folder_of
 
 Box = tuple[float, float, float, float]
 
@@ -43,14 +44,15 @@ def open_mot(root: Path) -> Photos:
     size = (info.get("imheight", ""), info.get("imwidth", ""))
 
     def read(index: int) -> Photo:
-        pixels = read_grey(files[index])
-        shape = tuple(map(str, pixels.shape))
+        photo = Photo.of_file(files[index].stem, files[index])
+        shape = tuple(map(str, photo.pixels.shape))
         if all(size) and size != shape:
             raise DposeError(
                 f"is {shape[1]} x {shape[0]}, but seqinfo.ini says {size[1]} x {size[0]}", str(files[index])
             )
-        mask = None if boxes is None else _filled(boxes.get(int(files[index].stem), []), pixels.shape)
-        return Photo(files[index].stem, pixels, mask)
+        if boxes is None:
+            return photo
+        return replace(photo, mask=_filled(boxes.get(int(files[index].stem), []), photo.pixels.shape))
 
     return Photos(
         title=info.get("name", root.name),

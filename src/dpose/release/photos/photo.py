@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.media.identity import read_known
 from dpose.media.images import read_image
 
 KEPT = 1 << 29
@@ -26,12 +27,24 @@ class Photo:
         pixels: uint8, (H, W), grey, as seed 002 converts all its data.
         mask: bool, (H, W): where people are; None where nothing says so.
         identity: Who is shown; None where nothing says so.
+        hashes: Digests of the original (`dpose.media.identity`).
     """
 
     name: str
     pixels: NDArray[np.uint8]
     mask: NDArray[np.bool_] | None = None
     identity: int | None = None
+    hashes: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of_file(cls, name: str, path: Path, identity: int | None = None) -> Photo:
+        """A picture file, grey.
+
+        Raises:
+            DposeError: it cannot be read.
+        """
+        image, hashes = read_known(path)
+        return cls(name, grey(image), None, identity, hashes)
 
 
 @dataclass(frozen=True)
@@ -54,18 +67,21 @@ class Photos:
     identities: tuple[int, ...] = ()
     rendered: bool = False
     _kept: dict[int, Photo] = field(default_factory=dict, repr=False, compare=False)
+    _seen: dict[int, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def load(self, index: int) -> Photo:
-        """The picture of a number.
+        """The picture of a number: every time the same.
 
         Raises:
-            DposeError: its file cannot be read.
+            DposeError: its file cannot be read, or was changed since it was read first.
         """
         if index not in self._kept:
             photo = self.read(index)
+            if self._seen.setdefault(index, photo.hashes) != photo.hashes:
+                raise DposeError("was changed while it was in use", photo.name, "run the command again")
             if sum(one.pixels.size for one in self._kept.values()) + photo.pixels.size > KEPT:
                 return photo
             self._kept[index] = photo
@@ -82,6 +98,7 @@ class Photos:
             identities=tuple(self.identities[k] for k in chosen) if self.identities else (),
             read=lambda index: self.read(chosen[index]),
             _kept={},
+            _seen={},
         )
 
 
@@ -90,8 +107,8 @@ def grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.uint8)
 
 
-def read_grey(path: Path) -> NDArray[np.uint8]:
-    """A picture file, grey.
+def read_matte(path: Path) -> NDArray[np.uint8]:
+    """What a picture file says of another one, grey.
 
     Raises:
         DposeError: it cannot be read.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from dpose.errors import DposeError
 from dpose.media.images import IMAGE_SUFFIXES
-from dpose.release.photos.photo import Photo, Photos, folder_of, read_grey
+from dpose.release.photos.photo import Photo, Photos, folder_of, read_matte
 
 PICTURES = ("image", "fg", "val/fg", "val/image")
 MATTES = ("matte", "alpha", "val/alpha", "val/matte")
@@ -33,13 +34,14 @@ def open_ppm(root: Path) -> Photos:
 
     def read(index: int) -> Photo:
         stem = stems[index]
-        pixels, matte = read_grey(pictures[stem]), read_grey(mattes[stem])
-        if matte.shape != pixels.shape:
+        photo, matte = Photo.of_file(stem, pictures[stem]), read_matte(mattes[stem])
+        if matte.shape != photo.pixels.shape:
             raise DposeError(
-                f"is {matte.shape[1]} x {matte.shape[0]}, its picture {pixels.shape[1]} x {pixels.shape[0]}",
+                f"is {matte.shape[1]} x {matte.shape[0]}, its picture {photo.pixels.shape[1]} x "
+                f"{photo.pixels.shape[0]}",
                 str(mattes[stem]),
             )
-        return Photo(stem, pixels, matte >= 128)
+        return replace(photo, mask=matte >= 128)
 
     return Photos(title="PPM-100", names=stems, read=read, masks="mattes, where at least one half")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpose.media.identity import pixel_hash
 from dpose.release.photos.photo import Photo, Photos, grey
 
 
@@ -17,7 +18,8 @@ def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
 
     def read(index: int) -> Photo:
         scene = render_person(look, scene_seed(look, split, index), size)
-        return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity)
+        hashes = (pixel_hash(scene.image),)
+        return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes)
 
     return Photos(
         title=f"rendered people, {look}:{split}, {size[1]} x {size[0]}",

@@ -36,6 +36,7 @@ SOURCES: dict[str, PhotoDataset] = {
     "synthetic": PhotoDataset(
         root="look",
         roots=("studio", "ward"),
+        public_roots=("studio",),
         rendered=True,
         splits=("train", "val", "test", "public", "large"),
         default={"evaluate": "test"},

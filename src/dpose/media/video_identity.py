@@ -1,0 +1,74 @@
+"""What a video file is: digests of its bytes, of its decoded frames together, and of each of them.
+
+    file, whole, *frames = video_hashes(probe("clip.mp4"))
+
+To decode a video takes long and always gives the same. So the digests are kept in the user's cache folder by the digest
+of the file's bytes, and never by its name or times: a file that was changed is another one. They are functions of
+private frames without noise, by which a copy can be recognised: only the user can read them, and none are kept where
+that cannot be had. Deleting them is harmless.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import platformdirs
+
+from dpose.errors import DposeError
+from dpose.files import file_digest, private_folder, write_private
+from dpose.media.identity import LINKED_FRAMES, clip_hashes
+from dpose.media.video import VideoInfo, read_frames
+
+
+def video_hashes(info: VideoInfo) -> tuple[str, ...]:
+    """The digests of a video file (`dpose.media.identity`): its bytes', then those of `clip_hashes`.
+
+    One frame is in memory at a time.
+
+    Args:
+        info: The file, probed.
+
+    Raises:
+        DposeError: it cannot be read, or was changed meanwhile; or as `read_frames`.
+    """
+    digest = checked_digest(info.path)
+    recipe = f"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {digest}"
+    store = Path(platformdirs.user_cache_dir("dpose")) / "clips" / hashlib.sha256(recipe.encode()).hexdigest()
+    ours = private_folder(store.parent)
+    if ours and (known := _kept(store, digest)):
+        return known
+    shape = (info.frames, info.height, info.width)
+    hashes = (digest, *clip_hashes((frame.pixels for frame in read_frames(info)), shape))
+    if checked_digest(info.path) != digest:
+        raise DposeError("was changed while it was read", str(info.path), "run the command again")
+    # a cache that cannot be written only costs the next run its time
+    with contextlib.suppress(DposeError):
+        if ours:
+            write_private(store, "\n".join(hashes))
+    return hashes
+
+
+def checked_digest(path: Path) -> str:
+    """`dpose.files.file_digest`, its error in one line.
+
+    Raises:
+        DposeError: the file cannot be read.
+    """
+    try:
+        return file_digest(path)
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+
+
+def _kept(store: Path, digest: str) -> tuple[str, ...]:
+    """What the cache holds; () where it holds nothing usable."""
+    try:
+        found = tuple(store.read_text(encoding="ascii").split("\n"))
+    except (OSError, ValueError):
+        return ()
+    whole = len(found) > 1 and found[0] == digest and all(re.fullmatch("[0-9a-f]{64}", one) for one in found)
+    return found if whole else ()

@@ -1,0 +1,275 @@
+"""How large cells are where nobody fixed it: the least expected error under the public prior, for the noise they get.
+
+    config = choose_cells(ReleaseConfig.of(2, "pixels:16", "auto", colour=None), Shape.of(480, 640, 3))
+    config.block, config.chroma
+    choose_grid(ReleaseConfig.of_grid(8, "1e-5", colour="ycc"), Shape(280, 480, 640, 3)).grid
+
+Budget, neighbours, sizes and colour go in, all of them public. No picture does, so that the choice costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+from dpose.errors import DposeError
+from dpose.privacy.gaussian import largest_mu
+from dpose.privacy.statement import Neighbours
+from dpose.release import prior
+from dpose.release.colour import FACTORS, Colour, settle_colour
+from dpose.release.colour_planes import ERRORS, make_planes
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.prior import Channel, Spectrum
+from dpose.release.regions import PrivateRegions
+from dpose.release.restoration import PAINTED
+
+SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128)
+"""Blocks to choose from, pixels."""
+POOLS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Frames of a group to choose from."""
+FEWEST_CELLS = 8
+"""Of an operator's grid, along the shorter side, where it is not given."""
+BAR = 20
+"""Characters of the longest bar of a curve."""
+_PEAK = 255
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Cells that could be taken.
+
+    Attributes:
+        block: Side of luma's, pixels.
+        factor: How many times as wide chroma's are; 1 where there are none.
+        frames: How many frames they are long.
+        mse: The expected squared error of the best linear restoration, squared gray levels of 255.
+        painted: The same without restoration.
+        grid: An operator's rows, columns and groups.
+    """
+
+    block: float
+    factor: int
+    frames: int
+    mse: float
+    painted: float
+    grid: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def psnr(self) -> float:
+        """Of the restored picture, decibels."""
+        return decibels(self.mse)
+
+
+def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
+    """The config with colour, block and chroma's cells settled.
+
+    Args:
+        config: Of pixelization.
+        shape: The picture's or clip's sizes.
+
+    Raises:
+        DposeError: luma and chroma are asked for of a grey picture, or no block can be divided as asked for.
+    """
+    colour = settle_colour(config.colour, shape.channels)
+    asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
+    if asked.settled:
+        return asked
+    best = best_choice(cell_choices(asked, shape), restored=config.restoration != PAINTED)
+    return replace(asked, block=int(best.block), chroma=best.factor if colour == "ycc" else None, chosen=True)
+
+
+def best_choice(choices: Sequence[Choice], *, restored: bool = True) -> Choice:
+    """Of all choices the one with the least expected error.
+
+    Args:
+        choices: Not empty.
+        restored: Whether what is released will be restored; painted as it is otherwise, which asks for larger cells.
+    """
+    return min(choices, key=lambda choice: choice.mse if restored else choice.painted)
+
+
+def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+    """All blocks and chroma cells that could be taken, and what is expected of them.
+
+    Raises:
+        DposeError: as `choose_cells`.
+    """
+    share = config.regions.share if isinstance(config.regions, PrivateRegions) else Fraction(1)
+    bare = replace(
+        config,
+        epsilon=config.epsilon * share,
+        block=None,
+        regions=None,
+        subdivide=1,
+        colour=settle_colour(config.colour, shape.channels),
+        chosen=False,
+    )
+    least = min(shape.height, shape.width)
+    sides = [side for side in SIDES if side <= least and side % config.subdivide == 0]
+    if config.block is not None:
+        sides = [config.block]
+    if not sides:
+        raise DposeError(
+            f"no block of at most {least} pixels can be divided into {config.subdivide} parts", "subdivide"
+        )
+    return _cell_choices(bare, shape, tuple(sides))
+
+
+@lru_cache(maxsize=256)
+def _cell_choices(config: ReleaseConfig, shape: Shape, sides: tuple[int, ...]) -> tuple[Choice, ...]:
+    from dpose.release.pixelization import PixelizationPlan
+
+    found = []
+    for side in sides:
+        for factor in _factors(config):
+            plan = PixelizationPlan.of(
+                replace(config, block=side, chroma=factor if config.colour == "ycc" else None), shape
+            )
+            noise = math.sqrt(plan.stages[0].variance) * _PEAK / shape.peak
+            found.append(expected_choice(plan.colour, shape, side, factor, 1, noise))
+    return tuple(found)
+
+
+def choose_grid(config: ReleaseConfig, shape: Shape) -> Choice:
+    """An operator's grid and frames of a group: as asked for, and what is not, by the least expected error.
+
+    Args:
+        config: Of an operator, its colour settled.
+        shape: The clip's sizes.
+    """
+    return best_choice(grid_choices(config, shape))
+
+
+def grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+    """All grids that could be taken, and what is expected of block means over them.
+
+    Args:
+        config: Of an operator, its colour settled.
+        shape: The clip's sizes.
+    """
+    return _grid_choices(replace(config, operator="block", clip_norm=None, clip_segment=False), shape)
+
+
+@lru_cache(maxsize=256)
+def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
+    near = config.neighbours(shape)
+    near = Neighbours(near.relation, near.m, "clip") if shape.still else near
+    mu = largest_mu(float(config.epsilon), config.delta) if config.delta else 0.0
+    colour = Colour.of(config.colour or "rgb", shape.channels, gaussian=bool(config.delta))
+    found = {}
+    for grid, factor in _grids(config, shape, colour):
+        if (grid, factor) in found:
+            continue
+        bound = make_planes("block", shape, grid, colour, factor).bound_for(near)
+        noise = (
+            math.sqrt(bound.l2_squared) / mu if mu else math.sqrt(2) * float(bound.in_l1() / config.epsilon)
+        )
+        rows, columns, groups = grid
+        block = math.sqrt(shape.pixels / (rows * columns))
+        one = expected_choice(colour, shape, block, factor, max(1, round(shape.frames / groups)), noise)
+        found[grid, factor] = replace(one, grid=grid)
+    return tuple(found.values())
+
+
+def _grids(config: ReleaseConfig, shape: Shape, colour: Colour) -> Iterator[tuple[tuple[int, int, int], int]]:
+    largest = max(1, min(shape.height, shape.width) // FEWEST_CELLS)
+    sides = [side for side in SIDES if side <= largest] if config.k is None else [0]
+    pools = [pool for pool in POOLS if pool <= shape.frames] if config.pool is None else [config.pool]
+    for factor in _factors(config):
+        for side in sides:
+            if config.k is None:
+                rows, columns = (max(1, round(length / side)) for length in (shape.height, shape.width))
+            else:
+                values = Fraction(len(colour.luma)) + Fraction(len(colour.chroma), factor**2)
+                rows, columns = _grid_of(int(config.k / values), shape)
+            # each of chroma's cells is a union of luma's
+            rows, columns = rows - rows % factor, columns - columns % factor
+            if min(rows, columns) > 0:
+                for pool in pools:
+                    yield (rows, columns, max(1, round(shape.frames / pool))), factor
+
+
+def _grid_of(cells: int, shape: Shape) -> tuple[int, int]:
+    """Rows and columns of nearly square cells, at most so many."""
+    ideal = math.sqrt(cells * shape.height / shape.width)
+    choices: list[tuple[int, int]] = []
+    for rows in (math.floor(ideal), math.ceil(ideal)):
+        rows = min(max(1, rows), shape.height, max(1, cells))
+        choices.append((rows, min(shape.width, max(1, cells) // rows)))
+    return max(choices, key=lambda grid: grid[0] * grid[1])
+
+
+def _factors(config: ReleaseConfig) -> tuple[int, ...]:
+    return FACTORS if config.colour == "ycc" and config.chroma is None else (config.chroma or 1,)
+
+
+def expected_choice(
+    colour: Colour, shape: Shape, block: float, factor: int, frames: int, noise: float
+) -> Choice:
+    """What is expected of cells that get so much noise.
+
+    Args:
+        colour: What is summed.
+        shape: The picture's or clip's sizes.
+        block: Side of luma's cells, pixels.
+        factor: How many times as wide chroma's are.
+        frames: How many frames both are long.
+        noise: Standard deviation of the noise on a sum, for values to 255.
+    """
+    side, restored, painted = max(shape.height, shape.width), 0.0, 0.0
+    for spectrum, scale, width, weight in _channels(colour, block, factor):
+        deviation = noise / (scale * width**2 * frames)
+        channel = Channel(spectrum, width, deviation, frames)
+        restored += weight * channel.mse(side)
+        painted += weight * channel.mse(side, restored=False)
+    return Choice(block, factor, frames, restored, painted)
+
+
+def _channels(colour: Colour, block: float, factor: int) -> list[tuple[Spectrum, int, float, float]]:
+    """Each sum's spectrum, scale and cell, and what its error weighs in the mean of R's, G's and B's."""
+    spectra = (prior.LUMA, prior.ORANGE, prior.GREEN)
+    if colour.name == "rgb":
+        mixed = tuple(
+            (a * w, slope) for spectrum, w in zip(spectra, ERRORS, strict=True) for a, slope in spectrum
+        )
+        return [(mixed, 1, block, 1.0)]
+    cells = (block, block * factor, block * factor)
+    return list(zip(spectra, colour.scales, cells, ERRORS, strict=False))
+
+
+def decibels(mse: float) -> float:
+    """PSNR of a squared error, for values to 255."""
+    return 10 * math.log10(_PEAK**2 / max(mse, 1e-9))
+
+
+def curve_lines(choices: tuple[Choice, ...], taken: tuple[float, int, int]) -> list[str]:
+    """Expected PSNR by block, with chroma's best cells for each, and which was taken: a few lines with bars.
+
+    Args:
+        choices: All that could be taken.
+        taken: (block, factor, frames) of what was.
+    """
+    best: dict[int, Choice] = {}
+    for choice in sorted(choices, key=lambda c: (c.block, c.factor, c.frames) == taken):
+        side = round(choice.block)
+        known = best.get(side)
+        if known is None or choice.mse < known.mse or (choice.block, choice.factor, choice.frames) == taken:
+            best[side] = choice
+    shown = [best[side] for side in sorted(best)]
+    high, low = max(c.psnr for c in shown), min(c.psnr for c in shown)
+    lines = [
+        "expected PSNR in dB, by a public prior on pictures (no picture was looked at): restored; painted"
+    ]
+    for choice in shown:
+        bar = "#" * (1 + round((BAR - 1) * (choice.psnr - low) / max(high - low, 1e-9)))
+        long = f", {choice.frames:>2} frames" if max(c.frames for c in shown) > 1 else ""
+        mark = " <- taken" if (choice.block, choice.factor, choice.frames) == taken else ""
+        lines.append(
+            f"block {round(choice.block):>3}, chroma x{choice.factor}{long}: {choice.psnr:5.1f}; "
+            f"{decibels(choice.painted):5.1f} {bar}{mark}"
+        )
+    return lines

@@ -1,0 +1,151 @@
+"""Which restoration: none, total variation or the learned one, and how a statement names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.release.planes import Observed
+from dpose.release.restoration.grid import TO_RGB, Singles, enlarged
+from dpose.release.restoration.learned import by_network, restoration_digest
+from dpose.release.restoration.variation import by_variation
+
+METHODS = ("learned", "tv", "none")
+RECORD = "restoration"
+"""Its name in a release's record."""
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """A restoration, as it is recorded.
+
+    Attributes:
+        method: One of `METHODS`.
+        weights: SHA-256 of the learned one's weights; empty for the others.
+        note: Why it is another one than was asked for; empty otherwise.
+    """
+
+    method: str = "none"
+    weights: str = ""
+    note: str = ""
+
+    @classmethod
+    def chosen(cls, method: str) -> Restoration:
+        """The restoration of this name; total variation where the learned one's weights are missing or altered.
+
+        Raises:
+            DposeError: there is none of this name.
+        """
+        if method not in METHODS:
+            raise DposeError(f"must be {', '.join(METHODS)}, not {method!r}", "restore")
+        if method != "learned":
+            return cls(method)
+        try:
+            return cls(method, restoration_digest())
+        except DposeError as error:
+            return cls("tv", note=f"restored by total variation: {error.what}")
+
+    @classmethod
+    def recorded(cls, record: Mapping[str, str]) -> Restoration:
+        """What `record` wrote; a record without it is of painted cells.
+
+        Raises:
+            DposeError: it is no restoration.
+        """
+        text = record.get(RECORD, "")
+        found = re.fullmatch(r"tv|learned, weights ([0-9a-f]{64})|", text)
+        if found is None:
+            raise DposeError(f"its statement names an unknown restoration {text[:80]!r}")
+        return cls("learned", found[1]) if found[1] else cls(text or "none")
+
+    @property
+    def record(self) -> dict[str, str]:
+        """What a release's record has of it: nothing for none."""
+        if self.method == "none":
+            return {}
+        return {RECORD: f"{self.method}, weights {self.weights}" if self.weights else self.method}
+
+    def check_here(self) -> None:
+        """Refuse a restoration whose weights are not here.
+
+        Raises:
+            DposeError: they are missing, altered or others.
+        """
+        if self.weights and restoration_digest() != self.weights:
+            raise DposeError("it was restored by weights that are not here", fix="use the dpose that made it")
+
+    def apply(
+        self, observed: Observed, before: Observed | None = None, after: Observed | None = None
+    ) -> NDArray[Any]:
+        """The picture, as `restore` makes it.
+
+        Raises:
+            DposeError: the weights are missing, altered, or not those of this restoration.
+        """
+        return as_pixels(self.levels(observed, before, after), observed.peak)
+
+    def levels(
+        self, observed: Observed, before: Observed | None = None, after: Observed | None = None
+    ) -> Singles:
+        """As `apply`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
+        self.check_here()
+        return restored_levels(observed, self.method, before, after)
+
+
+PAINTED = Restoration()
+"""No restoration: each cell in one colour."""
+
+
+def restore(
+    observed: Observed, method: str, before: Observed | None = None, after: Observed | None = None
+) -> NDArray[Any]:
+    """The picture. Post-processing: a function of what was released.
+
+    Args:
+        observed: A picture, or a group of frames.
+        method: "none" paints the cells, "tv" flattens them as far as their noise asks for, "learned" is a network.
+        before: For the learned one: the group before, of the same sizes; None where there is none.
+        after: The group after.
+
+    Returns:
+        uint8, or uint16 where the peak is 65535; (H, W, 3), or (H, W, 1) of one plane.
+
+    Raises:
+        DposeError: there is no such method, or the learned one's weights are missing or altered.
+    """
+    return as_pixels(restored_levels(observed, method, before, after), observed.peak)
+
+
+def restored_levels(
+    observed: Observed, method: str, before: Observed | None = None, after: Observed | None = None
+) -> Singles:
+    """As `restore`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
+    if method not in METHODS:
+        raise DposeError(f"must be {', '.join(METHODS)}, not {method!r}", "restore")
+    if method == "learned":
+        return by_network(observed, before, after)
+    return by_variation(observed) if method == "tv" else _painted(observed)
+
+
+def as_pixels(levels: Singles, peak: int) -> NDArray[Any]:
+    """Gray levels rounded and cut off at black and white."""
+    kind = np.uint8 if peak == 255 else np.uint16
+    shown: NDArray[Any] = np.clip(np.floor(levels + 0.5), 0, peak).astype(kind)
+    return shown
+
+
+def _painted(observed: Observed) -> Singles:
+    planes = observed.planes
+    shown = [
+        enlarged(plane.levels, plane.levels.shape, observed, plane.block, cv2.INTER_NEAREST)[:, :, 0]
+        for plane in planes
+    ]
+    stacked: Singles = np.stack(shown, axis=2)
+    return stacked @ TO_RGB.T if observed.colour == "ycc" else stacked
