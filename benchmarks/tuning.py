@@ -20,7 +20,8 @@ from rich.table import Table
 
 from dpose.privacy.accounting import Accountant, Event, epsilon, noise_multiplier
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.tuning import TrialLaw, selection_epsilon
+from dpose.privacy.trial_law import TrialLaw
+from dpose.privacy.tuning import selection_epsilon
 
 FAMILIES = ("logarithmic", "negative-binomial:0.5", "geometric", "poisson")
 MEANS = (3, 10, 30, 100)

@@ -2,7 +2,7 @@
 
     python tests/kinds.py                 # every kind, as many at a time as there are processors
     python tests/kinds.py MKL_CBWR        # those whose name holds this
-    python tests/kinds.py --few           # of each variable the value that is farthest from the default, two at a time
+    python tests/kinds.py --few           # one: of each variable the value that is farthest from the default
 
 A kind is an environment by which kernels choose their instructions and their threads. One that a processor does not
 have is taken by it as the nearest one that it has; the tests must pass all the same.
@@ -18,12 +18,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-FEW = (
-    {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"},
-    {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "OMP_NUM_THREADS": "2"},
-)
+FARTHEST = {
+    "MKL_CBWR": "COMPATIBLE",
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    "OMP_NUM_THREADS": "2",
+}
 KINDS = (
-    *({name: value} for kind in FEW for name, value in kind.items()),
+    *({name: value} for name, value in FARTHEST.items()),
     {"MKL_CBWR": "AVX2"},
     {"ATEN_CPU_CAPABILITY": "avx2"},
     {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
@@ -31,13 +33,24 @@ KINDS = (
 )
 
 
-def tried(kind: dict[str, str], cache: str) -> tuple[int, str, float]:
+def tried(kind: dict[str, str], cache: str, processes: int = 0) -> tuple[int, str, float]:
     """The exit status, what was printed and the seconds of one run; calibrated noise is kept in `cache`."""
     chosen = {name for each in KINDS for name in each}
     environment = {name: value for name, value in os.environ.items() if name not in chosen}
     # each run keeps to one processor, for as many run at a time as there are
     environment |= {"OMP_NUM_THREADS": "1", "DPOSE_TEST_CACHE": cache, **kind}
-    command = [sys.executable, "-m", "pytest", "-m", "bits", "-p", "no:cacheprovider", *BITS]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "bits",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        str(processes),
+        *BITS,
+    ]
     started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     return done.returncode, done.stdout + done.stderr, time.perf_counter() - started
@@ -49,13 +62,14 @@ BITS = [f"tests/training/test_{name}.py" for name in ("arithmetic", "grid", "mix
 
 def main() -> int:
     if sys.argv[1:] == ["--few"]:
-        wanted = list(FEW)
+        wanted = [FARTHEST]
     else:
         wanted = [kind for kind in KINDS if not sys.argv[1:] or any(sys.argv[1] in name for name in kind)]
+    processes = (os.cpu_count() or 1) if len(wanted) == 1 else 0
     failed = 0
     with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for kind, (code, printed, seconds) in zip(
-            wanted, pool.map(partial(tried, cache=cache), wanted), strict=True
+            wanted, pool.map(partial(tried, cache=cache, processes=processes), wanted), strict=True
         ):
             name = " ".join(f"{key}={value}" for key, value in kind.items())
             print(f"{'failed' if code else 'passed'}  {name}  ({seconds:.0f} s)", flush=True)

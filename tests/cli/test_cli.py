@@ -124,9 +124,16 @@ class TestRun:
         assert "Without its noise the score lies between" in page
         assert "not covered by epsilon" not in page.lower()
         assert main(["compare", str(run)]) == 0
-        # a file that claims less than its noise costs is found
+        # a file that claims less than its noise costs is found, and so is any other change
         path = next((run / "evaluations").glob("*.json"))
         text = path.read_text()
+        path.write_text(text.replace('"Mean": ', '"Mean": 1'))
+        refused(capsys, ["verify", run], "not the noised score that the ledger records")
+        kept = path.rename(path.with_suffix(".kept"))
+        assert main(["verify", str(run)]) == 0
+        shown = "".join(capsys.readouterr().out.split())
+        assert f"notchecked:thenoisedscoreevaluations/{path.name}" in shown
+        kept.rename(path)
         path.write_text(text.replace('"epsilon": "0.5"', '"epsilon": "0.25"'))
         assert path.read_text() != text
         refused(capsys, ["verify", run], "does not add up")

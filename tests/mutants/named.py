@@ -110,12 +110,12 @@ NAMED = (
     ),
     Named(
         "choosing: a fixed number of trials",
-        "privacy/tuning.py",
+        "privacy/trial_law.py",
         (Edit("TrialLaw.draw", "_poisson(self.mean, stream)", "int(self.mean)"),),
     ),
     Named(
         "choosing: geometric whatever eta is",
-        "privacy/tuning.py",
+        "privacy/trial_law.py",
         (
             Edit(
                 "TrialLaw.draw",
@@ -159,7 +159,22 @@ NAMED = (
     Named(
         "choosing: nothing is charged",
         "runs/tune.py",
-        (Edit("tune_runs", "charge_account(entry, state_dir)", "None"),),
+        (Edit("tune_runs", "reserve_all(problem.charges(entry), state_dir)", "None"),),
+    ),
+    Named(
+        "choosing: one side is charged and the other not",
+        "runs/tune.py",
+        (Edit("tune_runs", "problem.charges(entry)", "problem.charges(entry)[:1]"),),
+    ),
+    Named(
+        "choosing: both sides pay what the cheaper one costs",
+        "privacy/tuning.py",
+        (Edit("Tuning.curve", "np.maximum", "np.minimum"),),
+    ),
+    Named(
+        "choosing: weights that the account knows of one side",
+        "privacy/odometer/reservations.py",
+        (Edit("note_weights", "names_of_run(run_id)", "names_of_run(run_id)[:1]"),),
     ),
     Named(
         "choosing: what lost stays",
@@ -278,6 +293,28 @@ NAMED = (
         (Edit("Asked.together", "('video', 'subject')", "('video',)"),),
     ),
     Named(
+        "an older copy of an account taken for the account",
+        "privacy/odometer/store.py",
+        (Edit("Transaction.head", "before.seq > found.seq", "False"),),
+    ),
+    Named(
+        "another history of an account taken for its own",
+        "privacy/odometer/store.py",
+        (
+            Edit(
+                "Transaction.head",
+                "before.seq and self.rows('SELECT mac FROM journal WHERE seq = :seq', seq=before.seq) != "
+                "[(before.mac,)]",
+                "False",
+            ),
+        ),
+    ),
+    Named(
+        "an account that is gone begun anew",
+        "privacy/odometer/store.py",
+        (Edit("Store._orphan", "self.seen.seq", "False"),),
+    ),
+    Named(
         "SQLite's transactions begin without the lock",
         "privacy/odometer/store.py",
         (Edit("Store._begun", "'BEGIN IMMEDIATE' if write else 'BEGIN'", "'BEGIN'"),),
@@ -323,6 +360,24 @@ NAMED = (
         "pooled joints noised as if a unit could only be left out",
         "privacy/noised_ratio.py",
         (Edit("ScoreQuery.l1", "(2 if self.relation is Relation.REPLACE else 1)", "1"),),
+    ),
+    Named(
+        "a noised score that is bound to nothing",
+        "privacy/scores.py",
+        (
+            Edit("check_scores", "recorded.score != query.score", "False"),
+            Edit("check_scores", "recorded == query", "recorded"),
+        ),
+    ),
+    Named(
+        "a noised score that no line is about",
+        "privacy/scores.py",
+        (Edit("check_scores", "ledger and not unnamed[before]", "False"),),
+    ),
+    Named(
+        "a noised score whose line names no file",
+        "runs/evaluate.py",
+        (Edit("record_score", "query_of(content, score_name(raw, file))", "query_of(content, '')"),),
     ),
     Named(
         "a score's interval without its noise",

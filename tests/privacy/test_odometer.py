@@ -13,7 +13,6 @@ from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.odometer import (
     EVALUATION,
     Budget,
-    Charge,
     budget_states,
     budgets,
     charge,
@@ -32,6 +31,7 @@ from dpose.privacy.odometer import (
     unbounded,
 )
 from dpose.privacy.odometer.composition import order_of_budget, renyi_cost
+from stored import run_charge
 
 EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
@@ -39,22 +39,7 @@ THERE = marks_of([f"other {i}" for i in range(20)])
 
 
 def entry(number=0, marks=HERE, **changes):
-    return replace(
-        Charge(
-            id=f"{number:032x}",
-            what="training",
-            data="ward",
-            folder="/runs/a",
-            at=f"2026-01-0{number + 1}T00:00:00+00:00",
-            unit="image",
-            relation=Relation.ZERO_OUT,
-            delta=1e-5,
-            events=(EVENT,),
-            beyond=False,
-            marks=marks,
-        ),
-        **changes,
-    )
+    return run_charge(number, marks, **{"events": (EVENT,), **changes})
 
 
 def test_what_is_charged_is_read_back(where):
@@ -147,7 +132,7 @@ def test_of_a_group_each_run_is_there_once(where):
     alike = [entry(k) for k in range(3)]
     for one in (alike[0], entry(3, THERE), *alike[1:]):
         charge(one, where)
-    charge(entry(1, np.union1d(HERE, marks_of(["later"]))), where)  # in two sets of one charge
+    charge(entry(1, np.union1d(HERE, marks_of(["later"])), units=20), where)  # in two sets of one charge
     assert groups(where) == [alike, [entry(3, THERE)]]
 
 
@@ -283,7 +268,7 @@ def test_a_budget_set_after_something_without_bound_was_read_says_so(where):
     """It would have said that nothing is spent."""
     charge(entry(0, events=(), what=EVALUATION), where)
     set_budget(Budget(1e6, 1e-5, "ward", HERE), where)
-    with pytest.raises(DposeError, match="nothing bounds what was read of them on 2026-01-01"):
+    with pytest.raises(DposeError, match="nothing bounds what was read of them on 2026-10-01"):
         check_budgets(entry(1), where)
 
 

@@ -23,7 +23,8 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
-from dpose.privacy.tuning import TrialLaw, Tuning, below, calibrated, selection_epsilon
+from dpose.privacy.trial_law import TrialLaw, below
+from dpose.privacy.tuning import Tuning, calibrated, selection_epsilon
 
 LAWS = (
     "geometric:3",

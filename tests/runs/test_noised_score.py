@@ -27,11 +27,13 @@ from dpose.privacy.odometer import (
     set_budget,
     spent_on,
 )
+from dpose.privacy.scores import check_scores
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs import noised_score, tasks
 from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task
 from dpose.runs.unit_scores import capped, counts_of, main_share, unit_joints, unit_scores
+from dpose.training.folder import read_statement
 from dpose.units import View, pad_views
 from quick import quick  # noqa: F401
 
@@ -269,6 +271,64 @@ def test_a_score_is_published_with_its_price_and_nothing_else(folder, asked):
     assert query["cost"].startswith("epsilon 5 at delta")
     assert "it costs epsilon 5" in (folder / "README.md").read_text()
     assert "NOT covered" not in (folder / "README.md").read_text()
+
+
+def test_a_score_is_bound_to_the_query_that_records_it(folder):
+    for asked in ASKED[:2]:
+        evaluate_noised(folder, "held-out", asked, console=QUIET)
+
+    def queries():
+        return PrivacyStatement.from_json((folder / "privacy.json").read_text()).queries
+
+    def checked(some=None, **how):
+        return check_scores(folder, queries() if some is None else some, **{"ledger": True, **how})
+
+    assert checked() == [
+        "2 noised scores cost their data what each of them says",
+        "2 of them are the files that were recorded when they were made",
+    ]
+    one, other = sorted((folder / "evaluations").iterdir())
+    text = one.read_text()
+    # its value, its data, its time, or all that makes it a noised score
+    content = json.loads(text)
+    for changed in (
+        text.replace('"Mean": ', '"Mean": 1'),
+        text.replace("held-out", "elsewhere"),
+        text.replace("T", "t", 1),
+        json.dumps({name: value for name, value in content.items() if name != "privacy"}),
+    ):
+        assert changed != text
+        one.write_text(changed)
+        with pytest.raises(DposeError, match="was altered"):
+            checked()
+    one.write_text(text)
+    one.with_name("another.json").write_text(text)
+    with pytest.raises(
+        DposeError, match=r"another\.json: is a noised score that no line of the ledger is about"
+    ):
+        checked()
+    assert (
+        "bound by no digest" in checked(ledger=False)[-1]
+    )  # a model folder without a ledger records nothing
+    one.with_name("another.json").unlink()
+    # a line that says another price, or of other data
+    for name in ("cost", "data"):
+        lied = [replace(query, **{name: "epsilon 0"}) for query in queries()]
+        with pytest.raises(DposeError, match="no line of the ledger"):
+            checked(lied)
+    other.unlink()
+    assert checked()[-1] == f"not here any more, and not checked: the noised score evaluations/{other.name}"
+
+
+def test_scores_from_before_they_were_bound_still_verify(folder):
+    evaluate_noised(folder, "held-out", ASKED[0], console=QUIET)
+    old = [replace(query, score="") for query in read_statement(folder).queries]
+    assert "score" not in old[0].to_dict()
+    assert "bound by no digest, as none were before" in check_scores(folder, old, ledger=True)[-1]
+    (path,) = (folder / "evaluations").iterdir()
+    path.with_name("again.json").write_text(path.read_text())
+    with pytest.raises(DposeError, match="no line of the ledger"):  # one line is of one score
+        check_scores(folder, old, ledger=True)
 
 
 def test_the_mean_divides_by_all_units_also_those_without_joints(folder):

@@ -21,19 +21,37 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.keys import keys_kept
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import Budget, RenyiLoss, State, charges, composed, set_budget
+from dpose.privacy.odometer import (
+    Asked,
+    Budget,
+    PureLoss,
+    RenyiLoss,
+    State,
+    budget_states,
+    charge_account,
+    charges,
+    composed,
+    groups,
+    readers,
+    set_budget,
+    spent_on,
+)
 from dpose.privacy.protected import protect
+from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides
-from dpose.privacy.tuning import TrialLaw
+from dpose.privacy.trial_law import TrialLaw
 from dpose.privacy.verify import verify_run
 from dpose.runs import trial_score, tune
+from dpose.runs.spending import datasets, lines_of
 from dpose.runs.trial_score import noised_trial_score
 from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
+from dpose.runs.tune_problem import priced_trials
 from dpose.runs.unit_scores import unit_scores
 from dpose.training import loop as loops
 from quick import quick  # noqa: F401
 from shades import Hits, Meter, Shades, ShadeTask, entered
+from stored import run_charge
 
 QUIET = Console(quiet=True)
 LAW = TrialLaw.parse("geometric:3")
@@ -91,13 +109,20 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     assert "private selection" in (out / "report.html").read_text()
     assert "/secret" not in (out / "config.json").read_text()
 
-    (entry,) = charges()
-    assert entry.what == "tuning"
-    assert entry.events == (RenyiLoss(statement.tuning.curve()),)
-    assert entry.state is State.COMMITTED
-    assert (
-        statement.epsilon <= composed([entry], DELTA) <= 1.05 * statement.epsilon
-    )  # the sides' curves cross
+    entry, scores = charges()
+    assert (entry.what, scores.what) == ("tuning", "scores of tuning")
+    assert (entry.state, scores.state) == (State.COMMITTED, State.COMMITTED)
+    assert [charge.events for charge in (entry, scores)] == [
+        (RenyiLoss(curve),) for curve in statement.tuning.curves()
+    ]
+    sides = split_sides(protect(Shades(600, 1)), 0.2)
+    for charge, side in ((entry, sides.training), (scores, sides.scored)):
+        assert [one.id for one in readers(side.identity.marks)] == [charge.id]
+        assert charge.units == side.identity.units
+    each = tuple(composed([charge], DELTA) for charge in (entry, scores))
+    assert each == pytest.approx(statement.tuning.by_side(DELTA), rel=1e-12)
+    assert spent_on(protect(Shades(600, 1)).identity.marks, Asked(), DELTA).epsilon == max(each)
+    assert f"{upper(each[0])} for each image that was learnt from" in found.lines[1]
     many = composed([entry] * 2, DELTA)
     assert statement.epsilon < many < 2 * statement.epsilon
     other = replace(entry, id="0" * 32, events=statement.events)
@@ -106,7 +131,13 @@ def test_the_best_trial_becomes_a_run_whose_statement_carries_the_price(tmp_path
     assert composed([entry, replace(other, events=())], DELTA) == math.inf
     assert both < composed([entry, replace(other, relation=Relation.REPLACE)], DELTA) < math.inf
     # a later run that starts from these weights is told where they are from
-    assert entry.weights == (hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),)
+    weights = (hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),)
+    assert entry.weights == scores.weights == weights
+    # and the account tells both sides as one
+    (told,) = datasets()
+    assert [line.entry.id for line in lines_of(told.entries)] == [entry.id, scores.id]
+    assert told.answers[0].epsilon == max(each)
+    assert [{one.id for one in group} for group in groups()] == [{entry.id, scores.id}]
 
 
 def test_the_better_setting_wins(tmp_path, monkeypatch):
@@ -131,7 +162,7 @@ def test_nothing_is_told_of_what_lost(tmp_path, monkeypatch, capsys):
         tune_runs(grid(), LAW, out, Console(force_terminal=False, width=200))
         said.append(capsys.readouterr().out)
         names = {path.name for path in (home / "dpose" / "tuning").rglob("*")}
-        (entry,) = charges()
+        entry, _ = charges()
         left.append(
             (
                 files_of(out),
@@ -173,7 +204,7 @@ def test_no_trial_returns_the_first_weights_under_the_same_price(tmp_path, monke
     statement = verify_run(out).statement
     assert statement.epsilon == statement.tuning.epsilon(DELTA)
     assert any("first weights, untrained" in caveat for caveat in done.statement.caveats)
-    assert len(charges()) == 1
+    assert len(charges()) == 2
     assert keys_kept() == []
 
 
@@ -215,7 +246,7 @@ def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, mo
                     tune_runs(config, LAW, out, QUIET)
         tune_runs(config, LAW, out, QUIET)
         assert keys_kept() == []
-        assert len(charges()) == 1
+        assert [entry.state for entry in charges()] == [State.COMMITTED] * 2
         assert not list((home / "dpose" / "tuning").rglob("trial-*"))
         assert verify_run(out).statement.tuning
         return (out / "model.safetensors").read_bytes()
@@ -250,14 +281,14 @@ def test_ctrl_c_stops_between_steps_and_the_same_command_goes_on(tmp_path, monke
         with pytest.raises(KeyboardInterrupt):
             tune_runs(grid(), LAW, out, QUIET)
     assert not out.exists()
-    (before,) = charges()
-    assert keys_kept() == [before.id]
+    before = [entry.id for entry in charges()]
+    assert keys_kept() == before[:1]
     with pytest.raises(DposeError, match="began with other settings or data"):
         tune_runs(grid(data={"private": "shades:600:2"}), LAW, out, QUIET)
     with pytest.raises(DposeError, match="began with other settings or data"):
         tune_runs(grid(), TrialLaw.parse("geometric:4"), out, QUIET)
     tune_runs(grid(), LAW, out, QUIET)
-    assert [entry.id for entry in charges()] == [before.id]
+    assert [entry.id for entry in charges()] == before
 
 
 def test_one_that_is_given_up_leaves_no_key_and_stays_charged(tmp_path, monkeypatch):
@@ -269,10 +300,10 @@ def test_one_that_is_given_up_leaves_no_key_and_stays_charged(tmp_path, monkeypa
             tune_runs(grid(), LAW, out, QUIET)
     assert "stays taken" in discard_tuning(out)
     assert keys_kept() == []
-    assert len(charges()) == 1
+    assert len(charges()) == 2
     fixed(monkeypatch, 1)
     tune_runs(grid(), LAW, out, QUIET)  # another number of trials is another choice, and is paid for
-    assert len(charges()) == 2
+    assert len(charges()) == 4
 
 
 def test_a_budget_refuses_before_anything_is_trained(tmp_path, monkeypatch):
@@ -282,6 +313,38 @@ def test_a_budget_refuses_before_anything_is_trained(tmp_path, monkeypatch):
     with pytest.raises(DposeError, match="would be passed"):
         tune_runs(grid(), LAW, tmp_path / "tuned", QUIET)
     assert charges() == []
+
+
+def test_a_budget_equal_to_the_claim_is_enough_and_one_below_is_not(tmp_path, monkeypatch):
+    """Of the filter: a first charge may fit by its own epsilon; both sides are first charges of their pictures."""
+    fixed(monkeypatch, 1)
+    out, marks = tmp_path / "tuned", protect(Shades(600, 1)).identity.marks
+    claim = priced_trials(grid(), LAW, 480, 120)[1].epsilon(DELTA)
+    set_budget(Budget(claim * (1 - 1e-3), DELTA, "shades", marks))
+    with pytest.raises(DposeError, match="would be passed"):
+        tune_runs(grid(), LAW, out, QUIET)
+    assert charges() == []  # neither side
+    discard_tuning(out)
+    set_budget(Budget(claim, DELTA, "shades", marks))
+    assert tune_runs(grid(), LAW, out, QUIET).statement.epsilon == claim
+    (state,) = budget_states()
+    assert state.fixed == pytest.approx(claim)
+    for picture in marks[::100]:  # nothing more is let in, on either side
+        with pytest.raises(DposeError, match="would be passed"):
+            charge_account(run_charge(9, marks[marks == picture], events=(PureLoss(1e-3),)))
+
+
+def test_units_of_several_pictures_are_charged_once_at_the_dearer_side(tmp_path, monkeypatch):
+    """The account would add both sides up for a person."""
+    monkeypatch.setattr(Shades, "unit", "subject")
+    monkeypatch.setattr(Shades, "subjects", lambda self, index: (f"{self.seed}-{index}",))
+    fixed(monkeypatch, 1)
+    config = grid(plan={"steps": 6, "expected_batch_size": 100, "clip_norm": 0.5, "unit": "subject"})
+    statement = tune_runs(config, LAW, tmp_path / "tuned", QUIET).statement
+    (entry,) = charges()
+    assert entry.events == (RenyiLoss(statement.tuning.curve()),)
+    # the sides' curves cross
+    assert statement.epsilon <= composed([entry], DELTA) <= 1.05 * statement.epsilon
 
 
 # --- the mechanism of one trial --------------------------------------------------------------------------------------

@@ -220,10 +220,13 @@ def test_runs_charged_before_weights_were_recorded_are_known_by_ledger_and_folde
     run("plain", "non-private")
     from dpose.privacy.keys import state_folder
     from dpose.privacy.odometer import marks_of
+    from dpose.privacy.odometer.store import close_connections, opened
     from old_accounts import write_old_charge
 
     (entry,) = charges()
-    for file in state_folder().glob("account.*"):
+    close_connections(opened().url)
+    opened().ready = opened().known = None  # as in a new process
+    for file in (*state_folder().glob("account.*"), *state_folder().glob("accounts-seen/*")):
         file.unlink()
     marks = marks_of(h for i in range(40) for h in dots.data(40).content_hashes(i))
     new = ("views", "start", "weights", "opened")

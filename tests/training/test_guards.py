@@ -100,6 +100,7 @@ def test_a_person_in_both_is_refused(images):
         check(public, private)
 
 
+@pytest.mark.slow
 def test_the_rendered_splits_pass_whole():
     from dpose.pose.data import open_data
 

@@ -269,6 +269,7 @@ PEAK = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the memory in use from /proc")
 def test_memory_stays_near_that_of_the_basis():
     """60 gradients of 0.5 M parameters take 120 MB, the basis 40: in bounds, only the basis and some slices."""

@@ -175,6 +175,21 @@ def lift(data: Data, owner: Owner = "", limit: Limit = None, account: Account = 
     _lift(data, owner, limit, account)
 
 
+@app.command(epilog="Example: dpose account accept --yes")
+def accept(
+    yes: Annotated[bool, typer.Option("--yes", help="Go on with what is there.")] = False,
+    account: Account = None,
+) -> None:
+    """Take an account that was set back to an older copy as it is.
+
+    What was recorded since that copy is gone: less stands as spent than was, and budgets let in as much more. The
+    account says so from then on. Bring back the newest copy instead where there is one.
+    """
+    from dpose.privacy.odometer import accept_account
+
+    plain_console().print(accept_account(account, yes=yes), soft_wrap=True)
+
+
 def _set(
     data: str,
     epsilon: float,

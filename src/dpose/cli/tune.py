@@ -60,7 +60,7 @@ def tune(
     of the data and gets a noised score on the rest. How many trials there are, which lost and by how much stay secret,
     so nothing counts them while it runs. Stopped, the same command goes on where it was, at no further cost.
     """
-    from dpose.privacy.tuning import TrialLaw
+    from dpose.privacy.trial_law import TrialLaw
     from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
     from dpose.runs.tune_config import TuningConfig
 

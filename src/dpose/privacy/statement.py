@@ -136,6 +136,7 @@ class Query:
             covered.
         cost: What noise of its own makes it cost those data, in words; empty where nothing bounds it, or epsilon covers
             it.
+        score: Of a noised score, SHA-256 and name of the file that holds it (`dpose.privacy.scores`).
     """
 
     what: str
@@ -143,11 +144,12 @@ class Query:
     purpose: str = "reported only"
     covered: bool = False
     cost: str = ""
+    score: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         told = {"what": self.what, "data": self.data, "purpose": self.purpose, "covered": self.covered}
-        return told | ({"cost": self.cost} if self.cost else {})
+        return told | {name: value for name in ("cost", "score") if (value := getattr(self, name))}
 
     @classmethod
     def from_dict(cls, values: Any, where: str = "query") -> Query:
@@ -156,14 +158,16 @@ class Query:
         Raises:
             DposeError: a field is missing, unknown or of the wrong type.
         """
-        known = {"what", "data", "purpose", "covered", "cost"}
-        values = _fields({"cost": ""} | values if isinstance(values, dict) else values, known, where)
+        known = {"what", "data", "purpose", "covered", "cost", "score"}
+        values = _fields(
+            {"cost": "", "score": ""} | values if isinstance(values, dict) else values, known, where
+        )
         if not isinstance(values["covered"], bool):
             raise DposeError("must be true or false", f"{where}.covered")
-        what, data, purpose, cost = (
-            _text(values[name], f"{where}.{name}") for name in ("what", "data", "purpose", "cost")
+        what, data, purpose, cost, score = (
+            _text(values[name], f"{where}.{name}") for name in ("what", "data", "purpose", "cost", "score")
         )
-        return cls(what, data, purpose, values["covered"], cost)
+        return cls(what, data, purpose, values["covered"], cost, score)
 
 
 def software_versions() -> dict[str, str]:

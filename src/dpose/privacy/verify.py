@@ -17,6 +17,7 @@ from dpose.errors import DposeError
 from dpose.privacy.entries import Entry, EntryType, spent
 from dpose.privacy.ledger import verify_ledger
 from dpose.privacy.rounding import upper
+from dpose.privacy.scores import check_scores
 from dpose.privacy.seal import RUN_FILES, last_seal, run_digests
 from dpose.privacy.statement import Kind, PrivacyStatement
 
@@ -75,11 +76,14 @@ def verify_run(
         lines.append(
             f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
         )
-    lines += _noised_scores(Path(folder))
-    if statement.tuning:
+    lines += check_scores(Path(folder), statement.queries, ledger=ledger.exists())
+    if statement.tuning and statement.delta is not None:
+        sides = statement.tuning.by_side(statement.delta)
         lines.append(
             f"chosen among {len(statement.tuning.settings)} settings from a secret number of trials "
-            f"({statement.tuning.law}): the cost is that of all trials and of the choice"
+            f"({statement.tuning.law}): the cost is that of all trials and of the choice, "
+            f"{upper(sides[0])} for each {statement.unit} that was learnt from and {upper(sides[1])} for each that was "
+            "scored, of which the larger is claimed"
         )
     if statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
@@ -104,20 +108,6 @@ def verify_run(
     if entries[-1].torn:
         lines.append("the ledger's last line is not complete; it was counted as one more reservation")
     return Verification(statement, cost, tuple(lines))
-
-
-def _noised_scores(folder: Path) -> list[str]:
-    """Refuse a noised score whose statement does not add up."""
-    count = 0
-    for path in sorted((folder / "evaluations").glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DposeError("is no readable score", str(path), "remove it") from error
-        if isinstance(content, dict) and "privacy" in content:
-            PrivacyStatement.from_json(json.dumps(content["privacy"]), str(path)).verify()
-            count += 1
-    return [f"{count} noised scores cost their data what each of them says"] if count else []
 
 
 def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[Entry]) -> list[str]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where
+from dpose.privacy.odometer import EVALUATION, PIXEL, Asked, Marks, State, Where, times_set_back
 from dpose.privacy.odometer.store import VARIABLE, opened
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.budget import budget_lines, identity_of_data
@@ -131,6 +131,17 @@ def check_there(where: Where = None) -> None:
         raise DposeError("there is no account here", store.name, "see that its name is right")
 
 
+def set_back_line(where: Where = None) -> str:
+    """That the account was once set back and taken as it was; "" if it never was.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    times = times_set_back(where)
+    how = "once" if times == 1 else f"{times} times"
+    return f"The account was set back {how}: more may have been spent than it says." if times else ""
+
+
 def _shown(one: DataSpending, where: Where) -> RenderableType:
     lines = lines_of(one.entries, where)
     said = [line for answer in one.answers for line in answer_lines(answer)] if one.entries else []
@@ -145,6 +156,7 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
         said.append("What is reserved counts from the moment that it was: it may have been computed.")
     for state in one.budgets:
         said += budget_lines(state)
+    said += filter(None, [set_back_line(where)])
     text = Text("\n".join(said) + "\n")
     if not one.entries:
         return Group(Text(f"{one.name}: nothing has been taken yet."), text)

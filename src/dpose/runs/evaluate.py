@@ -18,6 +18,7 @@ from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import committing
+from dpose.privacy.scores import query_of, score_name
 from dpose.privacy.statement import PrivacyStatement, Query
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
@@ -91,7 +92,6 @@ def record_score(
     statement: PrivacyStatement | None,
     console: Console,
     *,
-    query: Query | None = None,
     privacy: PrivacyStatement | None = None,
 ) -> None:
     """Write a score to `evaluations/`; one on private data is listed in ledger, statement and card first.
@@ -105,8 +105,8 @@ def record_score(
         beside: Other models' results on the same data, by name.
         statement: The model's.
         console: Where it is said if the score cannot be kept.
-        query: What the statement lists; by default a score without noise.
-        privacy: Of a score with noise, its own statement: such a score never takes the place of an earlier one.
+        privacy: Of a score with noise, its own statement: such a score never takes the place of an earlier one,
+            and ledger and statement list it by its file's digest.
 
     Raises:
         DposeError: the score must be recorded and cannot be.
@@ -117,8 +117,6 @@ def record_score(
     outside = statement is not None and not public and not fixed and not shipped
     found = result.to_dict()
     size = "" if units is None else f", {units:,} units"
-    if statement and outside:
-        record_query(folder, statement, query or Query(found["metric"], f"{name}{size}"))
     content = {
         "data": name,
         "units": units,
@@ -133,9 +131,14 @@ def record_score(
         *([] if units is None else [str(units)]),
         *([] if privacy is None else ["noised", token_hex(4)]),
     ]
-    file = re.sub(r"[^\w.-]+", "_", "-".join(parts))
+    file = re.sub(r"[^\w.-]+", "_", "-".join(parts)) + ".json"
+    raw = (json.dumps(content, indent=2) + "\n").encode()
+    if statement and outside:
+        plain = Query(found["metric"], f"{name}{size}")
+        query = plain if privacy is None else query_of(content, score_name(raw, file))
+        record_query(folder, statement, query)
     try:
-        write_atomic(folder / "evaluations" / f"{file}.json", json.dumps(content, indent=2) + "\n")
+        write_atomic(folder / "evaluations" / file, raw)
     except DposeError as error:
         if outside:
             raise

@@ -34,7 +34,7 @@ from dpose.privacy.noised_ratio import (
 from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
 from dpose.privacy.rounding import as_given, between, upper
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement, Query
+from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.runs.evaluate import record_score
 from dpose.runs.reporting import make_report
 from dpose.runs.scored import reserve_noised_score
@@ -181,7 +181,7 @@ def evaluate_noised(
         ratio = ratio_of(asked.query, sums, event, divided)
         result = _result(named, asked, ratio, protected.unit)
         privacy = score_statement(asked, event, protected, units, result.metric, seeded=source.seeded)
-        record_noised(folder, scored, units, result, privacy, statement, console)
+        record_score(folder, scored.name, False, units, result, {}, statement, console, privacy=privacy)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return result
@@ -293,46 +293,4 @@ def score_statement(
             "grid": f"1/{GRID}",
             "noise": f"{event.type}, exact",
         },
-    )
-
-
-def record_noised(
-    folder: Path,
-    scored: ScoredData,
-    units: int | None,
-    result: NoisedResult,
-    privacy: PrivacyStatement,
-    statement: PrivacyStatement | None,
-    console: Console,
-) -> None:
-    """Write a noised score with its statement to `evaluations/`; ledger, statement and card of the run list it first.
-
-    Args:
-        folder: A run or model folder.
-        scored: The data.
-        units: How many, where that is public.
-        result: What is released.
-        privacy: Its own statement.
-        statement: The model's.
-        console: Where it is said if the score cannot be kept.
-
-    Raises:
-        DposeError: the score must be recorded and cannot be.
-    """
-    size = "" if units is None else f", {units:,} units"
-    # noise from a seed bounds nothing: the score is then listed like one without noise
-    spent = f"epsilon {upper(privacy.epsilon or 0)} at delta {as_given(privacy.delta or 0)}"
-    cost = f"{spent} for each {privacy.unit} of those data" if privacy.kind is Kind.PRIVATE else ""
-    query = Query(result.metric, f"{scored.name}{size}", cost=cost)
-    record_score(
-        folder,
-        scored.name,
-        False,
-        units,
-        result,
-        {},
-        statement,
-        console,
-        query=query,
-        privacy=privacy,
     )

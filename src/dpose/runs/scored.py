@@ -30,6 +30,7 @@ from dpose.privacy.odometer import (
     charge_account,
     charges,
     lineage,
+    names_of_run,
     touching,
 )
 from dpose.privacy.protected import Protected, protect
@@ -184,7 +185,7 @@ def _protected(name: str, *, noised: bool = False) -> DposeError:
 def _protecting(folder: Path) -> Sequence[Charge]:
     """The run in `folder` and those with a guarantee that its weights come from, as far as the account knows them."""
     entries, run_id = charges(), run_name(folder)
-    own = [entry for entry in entries if entry.id == run_id]
+    own = [entry for entry in entries if run_id and entry.id in names_of_run(run_id)]
     before = lineage([entry.start for entry in own], entries)[0]
     return [*own, *(entry for entry in before if entry.events)]
 

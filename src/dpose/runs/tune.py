@@ -21,7 +21,6 @@ import math
 import secrets
 import shutil
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -38,30 +37,39 @@ from dpose.files import (
     private_folder,
     write_private,
 )
-from dpose.privacy.accounting import Event, check_delta
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.odometer import Charge, RenyiLoss, charge_account, charges, commit, marks_of, note_weights
-from dpose.privacy.protected import protect, unit_of
+from dpose.privacy.odometer import (
+    Charge,
+    charges,
+    commit,
+    names_of_run,
+    note_weights,
+    reserve_all,
+)
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.privacy.sides import Sides, split_sides
 from dpose.privacy.statement import PrivacyStatement
-from dpose.privacy.tuning import TrialLaw, Tuning, below, calibrated
-from dpose.runs.config import RunConfig
+from dpose.privacy.trial_law import TrialLaw, below
+from dpose.privacy.tuning import Tuning
 from dpose.runs.places import places_of, shown_settings
 from dpose.runs.reporting import make_report
-from dpose.runs.tasks import PreparedRun, task_entry
+from dpose.runs.tasks import task_entry
 from dpose.runs.trial_score import noised_trial_score
 from dpose.runs.tune_config import TuningConfig
+from dpose.runs.tune_problem import (
+    TuningProblem,
+    facts_of_tuning,
+    open_problem,
+    origin_of_tuning,
+    priced_trials,
+)
 from dpose.training.distributed import process_group
-from dpose.training.first_weights import Inherited, first_of, inherited
+from dpose.training.first_weights import Inherited
 from dpose.training.folder import model_card, read_statement, write_run_folder
-from dpose.training.guards import check_disjoint, check_not_watched
 from dpose.training.kept import keep_places, run_name
 from dpose.training.loop import TrainingDivergedError
 from dpose.training.options import RunOptions, TuningTrial
-from dpose.training.plan import BoundPlan
 from dpose.training.statement import StatementFacts, run_statement
 from dpose.training.trainer import describe_run, train
 
@@ -86,37 +94,12 @@ class TunedRun:
 
 
 @dataclass(frozen=True)
-class _Problem:
-    """What there is to choose from, with its data: the same for every trial."""
-
-    config: TuningConfig
-    found: PreparedRun
-    sides: Sides
-    runs: tuple[RunConfig, ...]
-    bounds: tuple[BoundPlan, ...]
-    tuning: Tuning
-    marks: Charge
-
-    @property
-    def digest(self) -> str:
-        """Of the settings."""
-        told = [run.to_dict() for run in self.runs], self.config.score_share, self.tuning.to_dict()
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def data(self) -> str:
-        """Of the units on both sides."""
-        both = self.sides.training.identity.digest + self.sides.scored.identity.digest
-        return hashlib.sha256(both).hexdigest()
-
-
-@dataclass(frozen=True)
 class _State:
     """How far a tuning is: a secret, and kept as one.
 
     Attributes:
         id: Of the charge, of the kept key and of the run that comes out.
-        settings: `_Problem.digest`.
+        settings: `TuningProblem.digest`.
         following: The trial to take next.
         best: The best trial so far; None where none came to an end.
         setting: The setting of that trial; the first one, whose plan a default carries, where there is none.
@@ -194,7 +177,7 @@ def tune_runs(
         check_free(out, may_be_empty=True)
         kept = kept_key(state.id, state_dir) if state else None
         key = kept.key if kept else Key.fresh()
-        problem = _opened(config, law, out, key, console)
+        problem = open_problem(config, law, out, key, console)
         if state is None or kept is None:
             _remove_trials(work)
             state = _State(secrets.token_hex(16), problem.digest, views_at_once=views_at_once)
@@ -204,14 +187,15 @@ def tune_runs(
                 str(out),
                 f"give those, or give it up: dpose tune --discard --out {out}",
             )
-        entry = replace(problem.marks, id=state.id)
-        known = _origin(problem, entry, state_dir)
+        entry = replace(problem.whole, id=state.id)
+        known = origin_of_tuning(problem, entry, state_dir)
         entry = replace(entry, start=known.digest)
         console.print(_price(problem.tuning, config.delta), highlight=False)
         if kept is None:
             keep_key(state.id, Kept(key, problem.data, {}), state_dir)
         state.write(work)
-        charge_account(entry, state_dir)  # of the same name again where it goes on: no second charge
+        # of the same names again where it goes on: no second charge
+        reserve_all(problem.charges(entry), state_dir)
         with console.status(CHOOSING):
             state = _trials(problem, state, entry, key, work, command, state_dir)
             _publish(problem, state, known, work, out, command, state_dir)
@@ -259,7 +243,7 @@ def explain_tuning(config: TuningConfig, law: TrialLaw, console: Console) -> Ren
             raise
         count = base.data.units
     scored = max(1, math.ceil(count * config.score_share))
-    bounds, tuning = _priced(config, law, count - scored, scored)
+    bounds, tuning = priced_trials(config, law, count - scored, scored)
     table = Table(title=f"{len(bounds)} settings, each as likely as any other", title_justify="left")
     for column in ("settings", "sampling rate", "steps", "noise multiplier"):
         table.add_column(column, justify="right")
@@ -291,106 +275,8 @@ def _price(tuning: Tuning, delta: float) -> str:
     )
 
 
-def _priced(
-    config: TuningConfig, law: TrialLaw, units: int, scored: int
-) -> tuple[tuple[BoundPlan, ...], Tuning]:
-    """The noise of every setting and of the score, so that everything together costs what was asked for."""
-    check_delta(config.delta, units + scored)
-    rough = [plan.bind(units) for plan in config.plans([1.0] * len(config.runs))]
-    kinds = [(bound.sampling_rate, bound.steps) for bound in rough]
-    sigmas = calibrated(law, config.epsilon, config.delta, kinds)
-    (noise,) = calibrated(law, config.epsilon, config.delta, [(1.0, 1)])
-    bounds = tuple(plan.bind(units) for plan in config.plans(sigmas))
-    events = tuple(bound.event for bound in bounds if bound.event)
-    tuning = Tuning(law, config.settings, events, Event(1.0, noise, 1, 1 / scored), scored)
-    # recomputed from what will be claimed
-    claimed = tuning.epsilon(config.delta)
-    if claimed > config.epsilon * (1 + 1e-6):
-        raise DposeError(f"calibration gave epsilon {upper(claimed, 6)} for {as_given(config.epsilon)}")
-    return bounds, tuning
-
-
-def _opened(config: TuningConfig, law: TrialLaw, out: Path, key: Key, console: Console) -> _Problem:
-    """Data, first weights and noise.
-
-    Raises:
-        DposeError: they are not possible.
-    """
-    base = config.runs[0]
-    # first weights that are drawn at random are those of every trial, and the same when it goes on
-    seed = int.from_bytes(AesNoise(key).stream(Purpose.INIT).bytes(4), "big")
-    found = task_entry(base.task).prepare(base.model_copy(update={"seed": seed}), console)
-    if found.watch and not found.watch.public:
-        raise DposeError(
-            "scores of private data while training would be outside the price",
-            "watch",
-            "watch public data, or none",
-        )
-    config.plan.check_unit(unit_of(found.units))
-    whole = protect(found.units, config.plan.relation, console=console)
-    sides = split_sides(whole, config.score_share, console=console)
-    if found.watch:
-        check_not_watched(found.watch.units, sides.scored, 2, console)
-    projects = any(run.plan.kind.projects and run.plan.subspace.kind == "public" for run in config.runs)
-    opened = marks_of(())
-    if projects and found.public is not None:
-        check_disjoint(found.public, sides.scored, 2, console)
-        opened = protect(found.public).identity.marks
-    with console.status("finding the noise that the budget asks for"):
-        bounds, tuning = _priced(config, law, sides.training.identity.units, sides.scored.identity.units)
-    unit = whole.unit.value
-    bounds = tuple(replace(bound.plan, unit=unit).bind_to(sides.training) for bound in bounds)
-    settled = found.config.model_copy(update={"seed": None})
-    runs = tuple(
-        settled.model_copy(update={"plan": bound.plan, "optimizer": run.optimizer})
-        for run, bound in zip(config.runs, bounds, strict=True)
-    )
-    marks = Charge(
-        id="",
-        what="tuning",
-        data=found.data_name,
-        folder=str(out.resolve()),
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
-        unit=unit,
-        relation=config.plan.relation,
-        delta=config.delta,
-        events=(RenyiLoss(tuning.curve()),),
-        beyond=False,
-        marks=whole.identity.marks,
-        opened=opened,
-    )
-    return _Problem(config, found, sides, runs, bounds, tuning, marks)
-
-
-def _facts(problem: _Problem) -> StatementFacts:
-    return StatementFacts(
-        public=(
-            f"the number of units that trials are scored on, {problem.tuning.scored:,}",
-            "the grid of settings, and the law of the number of trials",
-            "which units trials learn from and which they are scored on: a function of their names",
-        )
-    )
-
-
-def _origin(problem: _Problem, entry: Charge, state_dir: Path | None) -> Inherited:
-    """Where the first weights are from, for the units of both sides.
-
-    Raises:
-        DposeError: they have learnt from some of them.
-    """
-    found = problem.found
-    known = inherited(first_of(found.start, found.model), entry, problem.config.plan, charges(state_dir))
-    if known.events or known.beyond:
-        raise DposeError(
-            "a choice among trials has no price where the first weights learnt from the same units",
-            "--init",
-            "start from other weights",
-        )
-    return known
-
-
 def _trials(
-    problem: _Problem,
+    problem: TuningProblem,
     state: _State,
     entry: Charge,
     key: Key,
@@ -422,7 +308,7 @@ def _trials(
 
 
 def _trial(
-    problem: _Problem,
+    problem: TuningProblem,
     setting: int,
     state: _State,
     entry: Charge,
@@ -438,7 +324,7 @@ def _trial(
     options = RunOptions(
         start=found.start,
         watch=found.watch,
-        facts=found.facts + _facts(problem),
+        facts=found.facts + facts_of_tuning(problem),
         settings=shown_settings(run, command),
         data_name=found.data_name,
         state_dir=place / "state",
@@ -477,7 +363,7 @@ def _trial(
 
 
 def _publish(
-    problem: _Problem,
+    problem: TuningProblem,
     state: _State,
     known: Inherited,
     work: Path,
@@ -514,7 +400,12 @@ def _copy(source: Path, folder: Path) -> None:
 
 
 def _write_default(
-    problem: _Problem, state: _State, known: Inherited, folder: Path, command: str, state_dir: Path | None
+    problem: TuningProblem,
+    state: _State,
+    known: Inherited,
+    folder: Path,
+    command: str,
+    state_dir: Path | None,
 ) -> None:
     """A run of no trial: the first weights, which say nothing of the data, under the same statement."""
     found, bound, run = problem.found, problem.bounds[0], problem.runs[0]
@@ -531,7 +422,7 @@ def _write_default(
     )
     statement = run_statement(
         bound,
-        found.facts + _facts(problem) + DEFAULTED,
+        found.facts + facts_of_tuning(problem) + DEFAULTED,
         seeded=False,
         head="",
         counted=0,
@@ -552,7 +443,8 @@ def _write_default(
 
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
     """Delete the key and everything that was not chosen; then the report."""
-    commit(state.id, where=state_dir)
+    names = names_of_run(state.id)
+    commit([e.id for e in charges(state_dir) if e.id in names] or state.id, where=state_dir)
     forget_key(state.id, state_dir)
     _clear(work)
     make_report(out, console=console)

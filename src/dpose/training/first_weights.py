@@ -24,7 +24,7 @@ from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.entries import read_ledger
-from dpose.privacy.odometer import EVALUATION, UNKNOWN, Charge, lineage, touching
+from dpose.privacy.odometer import EVALUATION, TUNING, UNKNOWN, Charge, lineage, names_of_run, touching
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement
 from dpose.training.folder import read_statement, weights_file
@@ -195,7 +195,8 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
 
 def _origin(first: FirstWeights, entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
     """The runs that the weights come from, and the digests of those whose origin is not known."""
-    released = [e for e in entries if first.digest in e.weights or (first.run_id and e.id == first.run_id)]
+    named = names_of_run(first.run_id) if first.run_id else ()
+    released = [e for e in entries if first.digest in e.weights or e.id in named]
     if not released and first.folder:  # charged before weights were recorded
         released = [e for e in entries if e.folder == first.folder and not e.weights]
     if not released:
@@ -215,7 +216,7 @@ def _check(read: Sequence[Charge], entry: Charge, first: FirstWeights) -> None:
                 first.name,
                 "start from other weights, or train on other data",
             )
-        if run.what == "tuning":
+        if run.what in TUNING:
             raise DposeError(
                 f"the first weights were chosen among trials on some of these {entry.unit}s ({when}), and the price of "
                 "that does not add up with a run's events",

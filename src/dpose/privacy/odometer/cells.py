@@ -60,13 +60,12 @@ def register_set(account: Transaction, marks: Marks) -> int:
     numbers = _numbers(subjects)
     # new pictures are in no set yet (cell 0)
     account.run(
-        "WITH asked(one) AS ({each}) INSERT INTO subjects (subject, cell) SELECT one, 0 FROM asked "
-        "WHERE one NOT IN (SELECT subject FROM subjects WHERE subject IN (SELECT one FROM asked))",
+        "INSERT INTO subjects (subject, cell) SELECT one, 0 FROM ({each}) AS asked WHERE true ON CONFLICT DO NOTHING",
         numbers=numbers,
     )
     account.run(
-        "INSERT INTO cells (parent, set_id, members) SELECT cell, CAST(:set AS BIGINT), COUNT(*) FROM subjects "
-        "WHERE subject IN ({each}) GROUP BY cell",
+        "INSERT INTO cells (parent, set_id, members) SELECT cell, CAST(:set AS BIGINT), COUNT(*) "
+        "FROM ({each}) AS asked JOIN subjects ON subject = one GROUP BY cell",
         set=set_id,
         numbers=numbers,
     )
@@ -77,8 +76,8 @@ def register_set(account: Transaction, marks: Marks) -> int:
         set=set_id,
     )
     account.run(
-        "UPDATE subjects SET cell = (SELECT id FROM cells WHERE parent = subjects.cell AND set_id = :set) "
-        "WHERE subject IN ({each})",
+        "UPDATE subjects SET cell = cells.id FROM ({each}) AS asked, cells "
+        "WHERE subject = one AND parent = subjects.cell AND set_id = :set",
         set=set_id,
         numbers=numbers,
     )
@@ -110,8 +109,8 @@ def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:
         found = account.rows("SELECT other FROM meets WHERE one = :one", one=known)
     else:
         found = account.rows(
-            "WITH RECURSIVE above(id) AS (SELECT DISTINCT cell FROM subjects WHERE subject IN ({each}) UNION "
-            "SELECT cells.parent FROM cells JOIN above ON cells.id = above.id) "
+            "WITH RECURSIVE above(id) AS (SELECT DISTINCT cell FROM ({each}) AS asked JOIN subjects ON subject = one "
+            "UNION SELECT cells.parent FROM cells JOIN above ON cells.id = above.id) "
             "SELECT DISTINCT set_id FROM cells JOIN above ON cells.id = above.id",
             numbers=_numbers(subjects),
         )
@@ -141,7 +140,8 @@ def cells_of(account: Transaction, marks: Marks) -> frozenset[int]:
     if known is not None:
         return frozenset(cell.id for cell in cells_within(account, known) if cell.members)
     found = account.rows(
-        "SELECT cell, COUNT(*) FROM subjects WHERE subject IN ({each}) GROUP BY cell",
+        # joined, since each is asked for once: for IN, PostgreSQL looks up one after the other
+        "SELECT cell, COUNT(*) FROM ({each}) AS asked JOIN subjects ON subject = one GROUP BY cell",
         numbers=_numbers(subjects),
     )
     cells = {int(cell) for cell, _ in found}

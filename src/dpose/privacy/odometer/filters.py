@@ -27,6 +27,7 @@ from dpose.privacy.odometer.composition import (
     order_of_budget,
     renyi_cost,
 )
+from dpose.privacy.odometer.compositions import Compositions
 from dpose.privacy.odometer.history import (
     History,
     KeptBudget,
@@ -216,7 +217,7 @@ def budget_states(
         DposeError: the account cannot be read.
     """
     with opened(where).transaction(write=False) as account:
-        known = history(account)
+        known, computed = history(account), Compositions(account)
         kept = list(known.budgets.values())
         if marks is not None:
             touched = sets_of(account, marks)
@@ -224,10 +225,12 @@ def budget_states(
             if exactly:
                 same = known_set(account, marks)
                 kept = [one for one in kept if one.set_id == same]
-        return [_state(account, one, known) for one in kept]
+        states = [_state(account, one, known, computed) for one in kept]
+    computed.keep(where)
+    return states
 
 
-def _state(account: Transaction, kept: KeptBudget, known: History) -> BudgetState:
+def _state(account: Transaction, kept: KeptBudget, known: History, computed: Compositions) -> BudgetState:
     budget = kept.budget
     order, cap = order_of_budget(budget.epsilon, budget.delta)
     reasons, shares = _shares(account, kept, known)
@@ -236,7 +239,7 @@ def _state(account: Transaction, kept: KeptBudget, known: History) -> BudgetStat
         touched = _overlapping(account, kept.set_id)
         return BudgetState(budget, order, cap, none, none, none, counted, False, (), touched)
     worst = max(shares, key=lambda share: share.cost, default=Share(frozenset(), (), (0.0, 0.0)))
-    fixed = max((composed(s.charges, budget.delta, budget.asked) for s in _largest(shares)), default=0.0)
+    fixed = max((computed.of(s.charges, budget.delta, budget.asked) for s in _largest(shares)), default=0.0)
     closed = not _within(budget, worst.cost)
     return BudgetState(
         budget=budget,

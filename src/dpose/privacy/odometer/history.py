@@ -18,7 +18,7 @@ from dpose.privacy.odometer.records import (
     event_to_dict,
     marks_of,
 )
-from dpose.privacy.odometer.store import JournalRow, Transaction, Where
+from dpose.privacy.odometer.store import ACCEPTED, JournalRow, Transaction, Where
 
 NOBODY: Marks = marks_of(())
 _TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings")
@@ -55,12 +55,14 @@ class History:
         mac: Its MAC.
         charges: By their ids, oldest first, as they stand now.
         budgets: By their names.
+        accepted: How often the account was set back and taken as it was.
     """
 
     seq: int = 0
     mac: str = ""
     charges: Mapping[str, Charge] = field(default_factory=dict)
     budgets: Mapping[str, KeptBudget] = field(default_factory=dict)
+    accepted: int = 0
 
 
 def budget_name(set_id: int) -> str:
@@ -93,7 +95,8 @@ def history(account: Transaction) -> History:
             budgets[row.name] = budget_from(row)
         elif row.kind == "lift":
             budgets.pop(row.name, None)
-    made = History(rows[-1].seq, rows[-1].mac, charges, budgets)
+    accepted = before.accepted + sum(row.kind == ACCEPTED for row in rows)
+    made = History(rows[-1].seq, rows[-1].mac, charges, budgets, accepted)
     if not account.appended:  # what is not committed yet may never be
         account.store.known = made
     return made

@@ -46,6 +46,8 @@ UNKNOWN = "unknown"
 """What stands as the first weights of a charge that was written before these were recorded."""
 STRENGTH = ("crop", "image", "video", "subject")
 """Units, the weaker before the stronger: who hides a whole video hides each of its pictures."""
+TUNING = ("tuning", "scores of tuning")
+"""What a choice among trials takes, of the pictures that it learns from and of those that it scores: two charges."""
 PIXEL = "pixel"
 """The unit of releases: some pixels of one picture or clip."""
 
@@ -263,7 +265,7 @@ class Charge:
 
     Attributes:
         id: 32 hexadecimal digits; a second charge of that name adds to the first.
-        what: "training", "audit", "release", "tuning", `EVALUATION`, `ATTACK`, `EXPERIMENT` or `PAGE`.
+        what: "training", "audit", "release", one of `TUNING`, `EVALUATION`, `ATTACK`, `EXPERIMENT` or `PAGE`.
         data: The data, for readers.
         folder: Where its results are.
         at: When, in ISO 8601; for readers: the order is the account's own.
@@ -380,6 +382,11 @@ class Budget:
     def asked(self) -> Asked:
         """The neighbours that it is about."""
         return Asked(self.unit, self.relation, self.pixels)
+
+
+def names_of_run(run_id: str) -> tuple[str, str]:
+    """The names that the run `run_id` is charged under: its own, and the one for what a choice scores its trials on."""
+    return run_id, hashlib.sha256(f"scored {run_id}".encode()).hexdigest()[:32]
 
 
 def unbounded(entry: Charge, unit: str) -> str:

@@ -13,55 +13,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import replace
 
 from dpose.errors import DposeError
 from dpose.privacy.odometer.cells import (
-    cells_of,
-    cells_within,
-    chains_of,
-    check_sets,
     register_set,
     sets_of,
     without,
 )
-from dpose.privacy.odometer.composition import composed
 from dpose.privacy.odometer.filters import admit, forget_bounds
-from dpose.privacy.odometer.history import charge_from, charge_to_dict, history, worst_case
+from dpose.privacy.odometer.history import charge_from, charge_to_dict, history
+from dpose.privacy.odometer.questions import touching_sets
 from dpose.privacy.odometer.records import (
-    EVALUATION,
-    Asked,
     Charge,
-    Marks,
     State,
     Stored,
     joined,
-    restated,
-    unbounded,
+    names_of_run,
 )
 from dpose.privacy.odometer.store import Transaction, Where, opened
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What some pictures have been spent for, of the one that has spent the most.
-
-    Attributes:
-        epsilon: Of everything that read it, for a plan fixed beforehand; infinite where something has no bound.
-        delta: At which it is told.
-        asked: For which neighbours.
-        charges: That read any of them, oldest first; those that took some of them to be public without their events.
-        unbounded: Of the charges without a bound for these neighbours (scores apart), why.
-        scores: How many scores without noise there are besides.
-    """
-
-    epsilon: float
-    delta: float
-    asked: Asked
-    charges: tuple[Charge, ...]
-    unbounded: tuple[tuple[Charge, str], ...]
-    scores: int
 
 
 class _DryRunError(Exception):
@@ -105,7 +75,7 @@ def reserve_after(entry: Charge, known: Mapping[str, State], where: Where = None
         DposeError: as `charge_account`, or another process has read the pictures, or finished with them, meanwhile.
     """
     with opened(where).transaction() as account:
-        found = _touching_sets(history(account).charges.values(), sets_of(account, entry.marks))
+        found = touching_sets(history(account).charges.values(), sets_of(account, entry.marks))
         now = {other.id: other.state for other in found if other.what == entry.what}
         if now != dict(known):
             raise DposeError(
@@ -181,11 +151,11 @@ def _of_name(account: Transaction, name: str) -> Charge | None:
     return charge_from(row, account.store.where) if row else None
 
 
-def commit(name: str, outputs: Iterable[str] = (), where: Where = None) -> None:
-    """Record that the output of a charge is complete.
+def commit(name: str | Sequence[str], outputs: Iterable[str] = (), where: Where = None) -> None:
+    """Record that the output of a charge is complete, or of several in one transaction.
 
     Args:
-        name: Its id.
+        name: Its id, or theirs.
         outputs: SHA-256 of every file of the output.
         where: The account.
 
@@ -195,7 +165,7 @@ def commit(name: str, outputs: Iterable[str] = (), where: Where = None) -> None:
     _settle(name, State.COMMITTED, tuple(outputs), where)
 
 
-def fail(name: str, where: Where = None) -> None:
+def fail(name: str | Sequence[str], where: Where = None) -> None:
     """Record that a charge ended without output. It counts all the same: what it computed by then nobody knows.
 
     Raises:
@@ -227,17 +197,16 @@ def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> I
         commit(name, outputs, where)
 
 
-def _settle(name: str, state: State, outputs: tuple[str, ...], where: Where) -> None:
+def _settle(names: str | Sequence[str], state: State, outputs: tuple[str, ...], where: Where) -> None:
     with opened(where).transaction() as account:
-        entry = _of_name(account, name)
-        if entry is None or entry.stored is None:
-            raise DposeError("the account knows no such charge", name, "reserve it first")
-        if entry.state is State.COMMITTED and state is State.FAILED:
-            raise DposeError("is complete already, and cannot have failed", name)
-        outputs = tuple(dict.fromkeys((*entry.outputs, *outputs)))
-        _written(
-            account, replace(entry, state=state, outputs=outputs), entry.stored.sets, entry.stored.opened
-        )
+        for name in [names] if isinstance(names, str) else names:
+            entry = _of_name(account, name)
+            if entry is None:
+                raise DposeError("the account knows no such charge", name, "reserve it first")
+            if entry.state is State.COMMITTED and state is State.FAILED:
+                raise DposeError("is complete already, and cannot have failed", name)
+            every = tuple(dict.fromkeys((*entry.outputs, *outputs)))
+            _noted(account, replace(entry, state=state, outputs=every))
 
 
 def note_weights(run_id: str, digest: str, where: Where = None) -> None:
@@ -249,328 +218,13 @@ def note_weights(run_id: str, digest: str, where: Where = None) -> None:
         DposeError: the account cannot be read or written.
     """
     with opened(where).transaction() as account:
-        entry = _of_name(account, run_id)
-        if entry is not None and entry.stored is not None and digest not in entry.weights:
-            noted = replace(entry, weights=(*entry.weights, digest))
-            _written(account, noted, entry.stored.sets, entry.stored.opened)
+        for name in names_of_run(run_id):
+            entry = _of_name(account, name)
+            if entry is not None and digest not in entry.weights:
+                _noted(account, replace(entry, weights=(*entry.weights, digest)))
 
 
-def charges(where: Where = None) -> list[Charge]:
-    """All that is recorded, oldest first, by the account's own numbers and no clock.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
-    with opened(where).transaction(write=False) as account:
-        return list(history(account).charges.values())
-
-
-def readers(marks: Marks, where: Where = None) -> list[Charge]:
-    """The charges that read any of the pictures `marks`, oldest first.
-
-    One that took some of them to be public comes without its events: nothing bounds what it tells of those.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
-    with opened(where).transaction(write=False) as account:
-        return _touching_sets(history(account).charges.values(), sets_of(account, marks))
-
-
-def read_with(entry: Charge, where: Where = None) -> list[Charge]:
-    """The charges that read any picture that `entry`, of this account, read; itself among them, oldest first.
-
-    One that took some of them to be public comes without its events: nothing bounds what it tells of those.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
-    own = ",".join(map(str, sorted(entry.stored.sets))) if entry.stored else ""
-    with opened(where).transaction(write=False) as account:
-        met = account.rows("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=own)
-        return _touching_sets(history(account).charges.values(), frozenset(int(row[0]) for row in met))
-
-
-def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
-    """Those of `entries` that read any of the pictures `marks`: told by the account for those that it holds.
-
-    One that took some of them to be public comes without its events: nothing bounds what it tells of those.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
-    of_store: dict[Where, frozenset[int]] = {}
-    found = []
-    for entry in entries:
-        if entry.stored is None:
-            if _any(entry.opened, marks):
-                found.append(worst_case(entry))
-            elif _any(entry.marks, marks):
-                found.append(entry)
-            continue
-        where = entry.stored.where
-        if where not in of_store:
-            with opened(where).transaction(write=False) as account:
-                of_store[where] = sets_of(account, marks)
-        found += _touching_sets([entry], of_store[where])
-    return found
-
-
-def _touching_sets(entries: Iterable[Charge], sets: frozenset[int]) -> list[Charge]:
-    found = []
-    for entry in entries:
-        assert entry.stored is not None
-        if entry.stored.opened & sets:
-            found.append(worst_case(entry))
-        elif entry.stored.sets & sets:
-            found.append(entry)
-    return found
-
-
-def _any(some: Marks, marks: Marks) -> bool:
-    import numpy as np
-
-    return bool(np.isin(some, marks).any())
-
-
-def finished_alike(marks: Marks, settings: str, where: Where = None) -> list[Charge]:
-    """Committed charges of any of the pictures `marks` with these settings: their output need not be made again.
-
-    Args:
-        marks: A picture, by the digests of its file and of its pixels.
-        settings: Digest of all that decides the output.
-        where: The account.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
-    found = readers(marks, where)
-    return [entry for entry in found if settings == entry.settings != "" and entry.state is State.COMMITTED]
-
-
-def spent_on(
-    marks: Marks,
-    asked: Asked,
-    delta: float,
-    also: Sequence[Charge] = (),
-    where: Where = None,
-    *,
-    same: bool = False,
-) -> Spent:
-    """What has been spent on the pictures `marks`, for the neighbours asked about: of the one that has spent the most.
-
-    Charges that share no picture compose in parallel: which pictures they read was settled by lists and not by what is
-    in the pictures. For units of more than one picture (a video, a person) all are added up.
-
-    Args:
-        marks: Some pictures.
-        asked: For which neighbours.
-        delta: At which epsilon is told, in (0, 1).
-        also: Charges that are not made yet and read all of them: what they would cost together.
-        where: The account.
-        same: Whether all of `marks` are digests of one picture: whatever read it by one of them adds up with the rest.
-
-    Raises:
-        DposeError: the account cannot be read, or delta is out of range.
-    """
-    with opened(where).transaction(write=False) as account:
-        known = history(account).charges.values()
-        chains = set(chains_of(account, cells_of(account, marks)).values()) if len(marks) else set()
-        found = _touching_sets(known, frozenset().union(*chains))
-        spent, computed = _spent(
-            account, found, {frozenset().union(*chains)} if same else chains, asked, delta, also
-        )
-    computed.keep(where)
-    return spent
-
-
-def spent_among(entries: Sequence[Charge], asked: Asked, delta: float, where: Where = None) -> Spent:
-    """What stored charges have spent together, and nothing else: of the picture that has spent the most.
-
-    Args:
-        entries: Of the account.
-        asked: For which neighbours.
-        delta: At which epsilon is told, in (0, 1).
-        where: The account.
-
-    Raises:
-        DposeError: the account cannot be read, or delta is out of range.
-    """
-    read = frozenset(s for entry in entries if entry.stored for s in entry.stored.sets)
-    with opened(where).transaction(write=False) as account:
-        cells = {cell.id for set_id in read for cell in cells_within(account, set_id) if cell.members}
-        chains = set(chains_of(account, cells).values())
-        found = _touching_sets(entries, frozenset().union(*chains))
-        spent, computed = _spent(account, found, chains, asked, delta)
-    computed.keep(where)
-    return spent
-
-
-def composed_each(
-    questions: Sequence[tuple[Sequence[Charge], float, Asked]], where: Where = None
-) -> list[float]:
-    """`composed` for each (charges, delta, neighbours), remembered by the account.
-
-    Raises:
-        DposeError: the account cannot be read, or a delta is out of range.
-    """
-    with opened(where).transaction(write=False) as account:
-        computed = _Remembered(account)
-    found = [computed.of(entries, delta, asked) for entries, delta, asked in questions]
-    computed.keep(where)
-    return found
-
-
-def _spent(
-    account: Transaction,
-    found: Sequence[Charge],
-    chains: Iterable[frozenset[int]],
-    asked: Asked,
-    delta: float,
-    also: Sequence[Charge] = (),
-) -> tuple[Spent, _Remembered]:
-    """What `found` and `also` have spent on the picture of `chains` that has spent most; what was computed for it."""
-    computed = _Remembered(account)
-    reasons = tuple(
-        (entry, why)
-        for entry in (*found, *also)
-        if entry.what != EVALUATION and (why := unbounded(entry, asked.unit))
-    )
-    scores = sum(entry.what == EVALUATION for entry in (*found, *also))
-    if reasons:
-        return Spent(float("inf"), delta, asked, tuple(found), reasons, scores), computed
-    counted = [entry for entry in found if entry.what != EVALUATION]
-    parts = [tuple(counted)] if asked.together else _parts(counted, chains)
-    worst = max(computed.of([*part, *also], delta, asked) for part in (parts or [()]))
-    return Spent(worst, delta, asked, tuple(found), (), scores), computed
-
-
-class _Remembered:
-    """Compositions that the account has computed before: by their events, so that none can be out of date."""
-
-    def __init__(self, account: Transaction) -> None:
-        self._key = account.key
-        self._old: dict[str, float] = {}
-        for digest, value, mac in account.rows("SELECT digest, value, mac FROM compositions"):
-            if mac == self._key.mac(
-                "composition", digest, value
-            ):  # what somebody else wrote is computed anew
-                self._old[digest] = float(value)
-        self._new: dict[str, float] = {}
-
-    def of(self, entries: Sequence[Charge], delta: float, asked: Asked) -> float:
-        """`composed`, or what it was before."""
-        events = sorted(repr(event) for entry in entries for event in restated(entry, asked))
-        name = self._key.mac("question", version("dp-accounting"), repr(delta), str(asked.replaces), *events)
-        if name not in self._old:
-            self._old[name] = self._new[name] = composed(entries, delta, asked)
-        return self._old[name]
-
-    def keep(self, where: Where) -> None:
-        """Write what is new, where there is an account."""
-        if not self._new:
-            return
-        with opened(where).transaction(make=False) as account:
-            for digest, value in self._new.items():
-                account.run(
-                    "INSERT INTO compositions (digest, value, mac) VALUES (:digest, :value, :mac) "
-                    "ON CONFLICT DO NOTHING",
-                    digest=digest,
-                    value=repr(value),
-                    mac=self._key.mac("composition", digest, repr(value)),
-                )
-
-
-def _parts(found: Sequence[Charge], chains: Iterable[frozenset[int]]) -> list[tuple[Charge, ...]]:
-    """The charges of each picture, those alike once."""
-    of_set: dict[int, list[Charge]] = {}
-    for entry in found:
-        assert entry.stored is not None
-        for set_id in entry.stored.sets:
-            of_set.setdefault(set_id, []).append(entry)
-    parts: dict[tuple[object, ...], tuple[Charge, ...]] = {}
-    for chain in chains:
-        mine = {entry.id: entry for set_id in chain & of_set.keys() for entry in of_set[set_id]}
-        kinds = sorted((hash(e.events), e.area, e.unit, e.within) for e in mine.values())
-        parts.setdefault(tuple(kinds), tuple(mine.values()))
-    return list(parts.values())
-
-
-def lineage(digests: Iterable[str], entries: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
-    """The runs that weights come from: the one that released them, the one that released its first weights, and so on.
-
-    Args:
-        digests: SHA-256 of files of weights.
-        entries: Of the account.
-
-    Returns:
-        The runs, each once; and the digests (or `UNKNOWN`) that no run of the account released.
-    """
-    found: dict[str, Charge] = {}
-    left, seen, unknown = list(digests), set[str](), []
-    while left:
-        digest = left.pop()
-        if not digest or digest in seen:
-            continue
-        seen.add(digest)
-        by = [entry for entry in entries if digest in entry.weights]
-        if not by:
-            unknown.append(digest)
-        found |= {entry.id: entry for entry in by}
-        left += [entry.start for entry in by]
-    return list(found.values()), unknown
-
-
-def groups(where: Where = None) -> list[list[Charge]]:
-    """All charges, in groups that have pictures in common, directly or by way of others; order is kept.
-
-    Raises:
-        DposeError: the account cannot be read.
-    """
-    with opened(where).transaction(write=False) as account:
-        entries = list(history(account).charges.values())
-        near: dict[int, set[int]] = {}
-        for one, other in account.rows("SELECT one, other FROM meets"):
-            near.setdefault(int(one), set()).add(int(other))
-    group_of: dict[int, int] = {}
-    for start in near:
-        left = [start] if start not in group_of else []
-        while left:
-            here = left.pop()
-            if group_of.setdefault(here, start) == start:
-                left += [there for there in near[here] if there not in group_of]
-    found: dict[int, list[Charge]] = {}
-    for entry in entries:
-        assert entry.stored is not None
-        # a charge's own sets are joined by it
-        mine = sorted({group_of[s] for s in entry.stored.sets}) or [-entry.stored.seq]
-        first = mine[0]
-        for other in mine[1:]:
-            group_of = {s: first if g == other else g for s, g in group_of.items()}
-            found[first] = [*found.get(first, []), *found.pop(other, [])]
-        found.setdefault(first, []).append(entry)
-    ordered = [sorted(group, key=lambda e: e.stored.seq if e.stored else 0) for group in found.values()]
-    return sorted(ordered, key=lambda group: group[0].stored.seq if group[0].stored else 0)
-
-
-def check_account(where: Where = None) -> str:
-    """What is wrong with the account, read as a whole; "" for nothing.
-
-    The journal is checked row by row, and every set of pictures against the digest that charges name it by.
-
-    Raises:
-        DposeError: the account cannot be reached.
-    """
-    store = opened(where)
-    with store.transaction(write=False) as account:
-        store.known = None
-        try:
-            rows = list(account.journal())
-        except DposeError as error:
-            return error.what
-        digests = {str(name): digest for name, digest in account.rows("SELECT id, digest FROM sets")}
-        for row in rows:
-            named = {**row.body.get("sets", {}), **row.body.get("opened", {})}
-            if any(digests.get(name) != digest for name, digest in named.items()):
-                return f"row {row.seq} names a set of pictures that is another one"
-        return check_sets(account)
+def _noted(account: Transaction, entry: Charge) -> None:
+    """Write a charge that the account holds anew, of the pictures that it has read."""
+    assert entry.stored is not None
+    _written(account, entry, entry.stored.sets, entry.stored.opened)

@@ -9,8 +9,8 @@ key. One transaction at a time writes, on either engine: SQLite's `BEGIN IMMEDIA
 one reservation read is still true when it is written, whoever else is at work. Order is the journal's own number: no
 clock decides anything.
 
-**Guarantee.** A row that was changed, added or taken out by somebody without the key is found when it is next read. A
-whole database that is exchanged for an older copy of itself is not.
+**Guarantee.** A row that was changed, added or taken out by somebody without the key is found when it is next read; a
+whole database that is exchanged for an older copy of itself, by whoever has seen more of it (`high_water`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, private_folder
 from dpose.privacy.keys import state_folder
+from dpose.privacy.odometer.high_water import HighWater, SetBackError, any_seen, note_seen, seen
 from dpose.privacy.odometer.subjects import FILE, AccountKey, account_key
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 VARIABLE = "DPOSE_ACCOUNT"
 DATABASE = "account.sqlite"
+ACCEPTED = "accept"
+"""The kind of a journal's row that says that the account was set back and taken as it was."""
 PATIENCE_S = 120
 """How long a transaction waits for the one before it."""
 LOCK = 0x64706F7365
@@ -63,8 +66,9 @@ _TABLES = (
 )
 """Schema 1. `cells` is a tree of which pictures were read together: docs/proofs/odometer.md."""
 
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
-"""From a schema to the next one: statements that make it so."""
+MIGRATIONS: dict[int, Callable[[Transaction], None]] = {}
+"""From a schema to the next one, each in its turn, all in one transaction. The journal's rows stay as they are: their
+MACs are over what they say, and a new column is bound by none."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class JournalRow:
 
     Attributes:
         seq: 1, 2, 3, ...
-        kind: "charge", "budget", "lift" or "import".
+        kind: "charge", "budget", "lift" or `ACCEPTED`.
         name: What it is about.
         body: What it says.
         mac: Binds it to the row before it.
@@ -93,6 +97,8 @@ class Transaction:
         self.store, self.key = store, key
         self.appended = False
         """Whether it has added to the journal: what it has read is then not yet certain to stay."""
+        self.last: HighWater | None = None
+        """The journal's last row, once it was asked for."""
         self._connection = connection
 
     def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -108,11 +114,11 @@ class Transaction:
         return self._connection.execute(text(self._spoken(statement)), list(many) or values).rowcount
 
     def _spoken(self, statement: str) -> str:
-        """`statement` with {each}, the numbers of the parameter `numbers`, in the engine's words."""
+        """`statement` with {each}, the numbers of the parameter `numbers` as a column `one`, in the engine's words."""
         if "{each}" not in statement:
             return statement
-        lite = "SELECT value FROM json_each('[' || :numbers || ']')"
-        full = "SELECT unnest(CAST('{' || :numbers || '}' AS BIGINT[]))"
+        lite = "SELECT value AS one FROM json_each('[' || :numbers || ']')"
+        full = "SELECT one FROM unnest(CAST('{' || :numbers || '}' AS BIGINT[])) AS given(one)"
         return statement.replace("{each}", lite if self.store.lite else full)
 
     def meta(self, name: str) -> str | None:
@@ -126,34 +132,47 @@ class Transaction:
             self.run("INSERT INTO meta (name, value) VALUES (:name, :value)", name=name, value=value)
 
     @property
-    def head(self) -> tuple[int, str]:
-        """Number and MAC of the last row of the journal.
+    def head(self) -> HighWater:
+        """The last row of the journal.
 
         Raises:
-            DposeError: what stands there is not what was last written.
+            DposeError: what stands there is not what was last written, or this machine has seen more of it, or a newer
+                dpose has brought the account to another schema.
         """
-        seq, _, mac = (self.meta("head") or "0 ").partition(" ")
-        last = self.rows("SELECT seq, mac FROM journal ORDER BY seq DESC LIMIT 1")
-        if (int(last[0][0]) if last else 0, last[0][1] if last else "") != (int(seq), mac):
-            raise self.store.altered("rows are missing at the end of its journal, or were added")
-        return int(seq), mac
+        if self.last is None:
+            meta = dict(self.rows("SELECT name, value FROM meta WHERE name IN ('head', 'schema')"))
+            self.store.check_schema(int(meta["schema"]))
+            seq, _, mac = meta.get("head", "0 ").partition(" ")
+            found = HighWater(int(seq), mac)
+            rows = self.rows("SELECT seq, mac FROM journal ORDER BY seq DESC LIMIT 1")
+            if found != (HighWater(int(rows[0][0]), rows[0][1]) if rows else HighWater()):
+                raise self.store.altered("rows are missing at the end of its journal, or were added")
+            before = self.store.seen
+            if before.seq > found.seq:
+                raise self.store.set_back(f"it ends at row {found.seq}", before)
+            if before.seq and self.rows("SELECT mac FROM journal WHERE seq = :seq", seq=before.seq) != [
+                (before.mac,)
+            ]:
+                raise self.store.set_back("it has another one there", before)
+            self.last = found
+        return self.last
 
     def append(self, kind: str, name: str, body: dict[str, Any]) -> int:
         """Add a row to the journal; its number."""
-        seq, before = self.head
+        seq = self.head.seq + 1
         text = json.dumps(body, sort_keys=True)
-        mac = self.key.mac("journal", before, str(seq + 1), kind, name, text)
+        mac = self.key.mac("journal", self.head.mac, str(seq), kind, name, text)
         self.run(
             "INSERT INTO journal (seq, kind, name, body, mac) VALUES (:seq, :kind, :name, :body, :mac)",
-            seq=seq + 1,
+            seq=seq,
             kind=kind,
             name=name,
             body=text,
             mac=mac,
         )
-        self.set_meta("head", f"{seq + 1} {mac}")
-        self.appended = True
-        return seq + 1
+        self.set_meta("head", f"{seq} {mac}")
+        self.appended, self.last = True, HighWater(seq, mac)
+        return seq
 
     def journal(self, after: int = 0, mac: str = "") -> Iterator[JournalRow]:
         """The rows after number `after`, whose MAC is `mac`, each checked.
@@ -161,8 +180,7 @@ class Transaction:
         Raises:
             DposeError: a row is not as it was written.
         """
-        head, _ = self.head
-        last = after
+        head, last = self.head.seq, after
         found = self.rows(
             "SELECT seq, kind, name, body, mac FROM journal WHERE seq > :after ORDER BY seq", after=after
         )
@@ -219,6 +237,33 @@ class Store:
             "bring back a copy of it from before; what was spent since cannot be told",
         )
 
+    @property
+    def seen(self) -> HighWater:
+        """What this machine has seen of it."""
+        return seen(self.folder, self.name)
+
+    def set_back(self, what: str, before: HighWater) -> SetBackError:
+        """That the account holds less than this machine has seen."""
+        return SetBackError(
+            f"the account was set back: this machine has seen its row {before.seq:,}, and {what}",
+            self.name,
+            "bring back its newest copy; to go on without what is missing, which then counts as never spent: "
+            "dpose account accept",
+        )
+
+    def check_schema(self, version: int) -> None:
+        """Refuse an account of a newer dpose.
+
+        Raises:
+            DposeError: it is of one.
+        """
+        if version > SCHEMA:
+            raise DposeError(
+                f"the account is of a newer dpose (schema {version}, this one knows {SCHEMA})",
+                self.name,
+                "update dpose",
+            )
+
     @contextlib.contextmanager
     def transaction(self, *, write: bool = True, make: bool | None = None) -> Iterator[Transaction]:
         """A transaction: the only one that writes, or a view of one moment.
@@ -241,7 +286,10 @@ class Store:
                 return
             key = self.ready or self._prepared()
             with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write):
-                yield Transaction(self, connection, key)
+                account = Transaction(self, connection, key)
+                yield account
+            if account.last and account.last.seq > self.seen.seq:
+                note_seen(self.folder, self.name, account.last)
         except SQLAlchemyError as error:
             raise self._explained(error) from error
 
@@ -272,12 +320,9 @@ class Store:
         engine = _engine(self.url, os.getpid())
         with engine.connect() as connection, self._begun(connection, write=True):
             version = self._version(connection)
-            if version is not None and version > SCHEMA:
-                raise DposeError(
-                    f"the account is of a newer dpose (schema {version}, this one knows {SCHEMA})",
-                    self.name,
-                    "update dpose",
-                )
+            self.check_schema(version or SCHEMA)
+            if version is None and self.seen.seq:
+                raise self.set_back("it is empty", self.seen)
             key = account_key(self.folder, make=version is None)
             if key is None:
                 raise DposeError(
@@ -295,8 +340,7 @@ class Store:
                     f"bring back the key that {self.name} was made with",
                 )
             for old in range(version or SCHEMA, SCHEMA):
-                for statement in MIGRATIONS[old]:
-                    connection.exec_driver_sql(statement)
+                MIGRATIONS[old](account)
                 account.set_meta("schema", str(old + 1))
         self.ready = key
         try:
@@ -318,13 +362,20 @@ class Store:
         )
 
     def _orphan(self) -> bool:
-        """Whether there is a key without its account.
+        """Whether there was an account here, and there is none.
+
+        One key may serve several accounts, so that it stands for none of them alone: what was seen of this one does. A
+        key from before this was kept stands for the account beside it.
 
         Raises:
-            DposeError: there is: what was spent would be forgotten.
+            DposeError: there was: what was spent would be forgotten.
         """
+        if self.file is None or self.file.exists():
+            return False
+        if self.seen.seq:
+            raise self.set_back("it is not here any more", self.seen)
         key = self.folder / FILE
-        if self.file and key.exists() and not self.file.exists():
+        if key.exists() and not any_seen(self.folder) and not (self.folder / DATABASE).exists():
             raise DposeError(
                 "the key of an account is here, and its account is not",
                 str(self.file),
@@ -386,6 +437,43 @@ def opened(where: Where = None) -> Store:
     if not url:
         url = f"sqlite:///{(folder / DATABASE).absolute()}"
     return _store(url, folder, where, os.getpid())
+
+
+def accept_account(where: Where = None, *, yes: bool = False) -> str:
+    """Take an account that was set back as it is: what it lacks counts as never spent, and its journal says so.
+
+    Args:
+        where: The account.
+        yes: Whether that is wanted.
+
+    Returns:
+        What was done, for the user.
+
+    Raises:
+        DposeError: it was set back and `yes` is not set, or it cannot be read or written.
+    """
+    store = opened(where)
+    before = store.seen
+    try:
+        with store.transaction(write=False) as account:
+            return f"{store.name}: nothing is missing that this machine has seen ({account.head.seq:,} rows)."
+    except SetBackError as error:
+        if not yes:
+            raise DposeError(
+                error.what,
+                store.name,
+                "bring back its newest copy; to go on with less than was spent, say --yes",
+            ) from error
+    note_seen(store.folder, store.name, HighWater())
+    store.ready = store.known = None
+    if account_exists(where):
+        try:
+            with store.transaction() as account:
+                account.append(ACCEPTED, "account", {"seen": before.seq, "held": account.head.seq})
+        except BaseException:
+            note_seen(store.folder, store.name, before)
+            raise
+    return f"{store.name}: taken as it is. What is missing of {before.seq:,} rows counts as never spent."
 
 
 def account_exists(where: Where = None) -> bool:

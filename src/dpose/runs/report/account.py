@@ -19,6 +19,7 @@ from dpose.privacy.odometer import (
     Charge,
     Where,
     charges,
+    names_of_run,
     read_with,
     unbounded,
 )
@@ -26,7 +27,7 @@ from dpose.privacy.rounding import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
-from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of
+from dpose.runs.account import answer_lines, check_there, marks_of_file, row_of, set_back_line
 from dpose.runs.budget import budget_lines, identity_of_data
 from dpose.runs.report.record import RunRecord
 from dpose.runs.spending import (
@@ -115,7 +116,9 @@ def account_report(found: Sequence[DataSpending], where: Where = None) -> Report
         source="the account of private data",
         summary="Everything that read the same pictures adds up, whoever ran it and whatever was published.",
         facts={"Datasets": f"{len(found):,}", "Runs, releases and scores": f"{artefacts:,}"},
-        notes=(PARALLEL, FILTER) if found else ("Nothing has been charged to this account yet.",),
+        notes=(PARALLEL, FILTER, *filter(None, [set_back_line(where)]))
+        if found
+        else ("Nothing has been charged to this account yet.",),
         sections=sections,
     )
 
@@ -155,12 +158,12 @@ def account_section(run: RunRecord, folder: Path, where: Where = None) -> tuple[
         return ()
     try:
         name = run_name(folder)
-        own = next((entry for entry in charges(where) if name and entry.id == name), None)
-        if own is None:
+        own = [entry for entry in charges(where) if name and entry.id in names_of_run(name)]
+        if not own:
             return ("The account of the machine that wrote this page does not know this run.",)
         entries = tuple(read_with(own, where))
         answers = answered(entries, relations_of(entries), None, where=where)
-        others = len([entry for entry in entries if entry.id != own.id])
+        others = len(entries) - len(own)
         lead = (
             f"Besides this run, {others:,} {'other has' if others == 1 else 'others have'} read some of the same "
             "pictures: runs, audits, releases or scores. They add up."

@@ -1,0 +1,109 @@
+"""Noised scores in a run folder, each bound to the query that the run's ledger records of it.
+
+    query = query_of(content, score_name(raw, "lspet-2000-noised-1a2b3c4d.json"))      # what ledger and statement list
+    check_scores(folder, statement.queries, ledger=True)                               # what `verify` says of all
+
+A query names the SHA-256 of the file's bytes and the file. What a query says (metric, data, price) follows from what
+the file holds, so that neither can be changed without the other. Queries from before that name no file; such a file
+must still be the score of one of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.statement import Kind, PrivacyStatement, Query
+
+FOLDER = "evaluations"
+
+
+def score_name(raw: bytes, file: str) -> str:
+    """What a query names a score by: its file's SHA-256 and name, as sha256sum writes them."""
+    return f"{hashlib.sha256(raw).hexdigest()}  {file}"
+
+
+def query_of(content: Mapping[str, Any], score: str, where: str = "") -> Query:
+    """The query that a noised score is.
+
+    Args:
+        content: Of its file.
+        score: `score_name` of the file.
+        where: The file, for messages.
+
+    Raises:
+        DposeError: its statement cannot be read, or does not add up.
+    """
+    privacy = PrivacyStatement.from_json(json.dumps(content["privacy"]), where)
+    privacy.verify()
+    try:
+        size = "" if content["units"] is None else f", {content['units']:,} units"
+        metric, data = content["result"]["metric"], content["data"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError(f"is no score ({error})", where, "do not rely on it") from error
+    # noise from a seed bounds nothing: the score is then listed like one without noise
+    spent = f"epsilon {upper(privacy.epsilon or 0)} at delta {as_given(privacy.delta or 0)}"
+    cost = f"{spent} for each {privacy.unit} of those data" if privacy.kind is Kind.PRIVATE else ""
+    return Query(str(metric), f"{data}{size}", cost=cost, score=score)
+
+
+def check_scores(folder: Path, queries: Sequence[Query], *, ledger: bool) -> list[str]:
+    """Refuse a noised score whose statement does not add up, or that is not the one that its query was recorded for.
+
+    Args:
+        folder: The run folder.
+        queries: Those that its ledger records, or without one its statement.
+        ledger: Whether there is a ledger: without one a score may be in no query.
+
+    Returns:
+        What was found, ready to print; what could not be checked is among it.
+
+    Raises:
+        DposeError: a score was altered, or no line of the ledger is about it; names the file.
+    """
+    known = {query.score.partition("  ")[2]: query for query in queries if query.score}
+    unnamed = Counter((query.what, query.data, query.cost) for query in queries if not query.score)
+    count = loose = 0
+    for path in sorted((folder / FOLDER).glob("*.json")):
+        try:
+            raw = path.read_bytes()
+            content = json.loads(raw)
+        except (OSError, ValueError) as error:
+            raise DposeError("is no readable score", str(path), "remove it") from error
+        recorded = known.pop(path.name, None)
+        noised = isinstance(content, dict) and "privacy" in content
+        if not noised and not recorded:
+            continue
+        query = query_of(content, score_name(raw, path.name), str(path)) if noised else None
+        if query is None or (recorded and recorded.score != query.score):
+            raise DposeError(
+                "was altered: it is not the noised score that the ledger records",
+                str(path),
+                "do not rely on it",
+            )
+        count += 1
+        if recorded == query:
+            continue
+        before = (query.what, query.data, query.cost)
+        if recorded or (ledger and not unnamed[before]):
+            raise DposeError(
+                "is a noised score that no line of the ledger is about", str(path), "do not rely on it"
+            )
+        unnamed[before] -= 1
+        loose += 1
+    lines = [f"{count} noised scores cost their data what each of them says"] if count else []
+    if count - loose:
+        lines.append(f"{count - loose} of them are the files that were recorded when they were made")
+    if loose:
+        lines.append(
+            f"{loose} of them are bound by no digest, as none were before: not checked against alteration"
+        )
+    return lines + [
+        f"not here any more, and not checked: the noised score {FOLDER}/{name}" for name in sorted(known)
+    ]
