@@ -34,11 +34,13 @@ EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
     "release/test_api.py",
     "release/test_operators.py",
+    "release/test_boxes.py",
     "release/test_repeated.py",
     "mutants/test_release.py",
 )
 CLIPS = (
     "release/test_clips.py",
+    "release/test_boxes.py",
     "release/test_registry.py",
     "release/test_repeated.py",
     "mutants/test_video.py",
@@ -107,7 +109,8 @@ GUARDED = {
     "release/pixelization.py": Guarded((*PICTURES, "release/test_files.py")),
     "release/colour.py": Guarded(("release/test_colour.py",), ("Colour", "_moved")),
     "release/colour_planes.py": Guarded(
-        ("release/test_colour.py",), ("ColourPlanes.sensitivity", "make_planes", "_plane")
+        ("release/test_colour.py", "release/test_boxes.py"),
+        ("ColourPlanes.sensitivity", "ColourPlanes.box_sensitivity", "make_planes", "_plane"),
     ),
     "release/linear.py": Guarded(
         CLIPS,
@@ -121,15 +124,28 @@ GUARDED = {
         ),
     ),
     "release/projections.py": Guarded(
-        ("release/test_projections.py", "release/test_registry.py"),
-        ("BlockMeans.sensitivity", "Separable.change", "Separable.column_norm", "_sparse", "rounded_up"),
+        ("release/test_projections.py", "release/test_registry.py", "release/test_boxes.py"),
+        (
+            *(
+                "BlockMeans.sensitivity",
+                "BlockMeans.box_sensitivity",
+                "Separable.change",
+                "Separable.column_norm",
+            ),
+            *("Separable.box_sensitivity", "Separable._together", "_sparse", "rounded_up"),
+        ),
     ),
     "release/grid.py": Guarded(
         ("release/test_projections.py", "release/test_operators.py"),
         ("largest_fill", "count_lengths", "products", "squares_of"),
     ),
     "release/operators.py": Guarded(
-        ("release/test_operators.py",), ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides")
+        ("release/test_operators.py", "release/test_boxes.py"),
+        ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides"),
+    ),
+    "release/boxes.py": Guarded(
+        ("release/test_boxes.py",),
+        ("MovingBox.timed", "MovingBox.neighbours", "most_frames", "most_overlap", "most_weight"),
     ),
     "release/kernels.py": Guarded(("release/test_operators.py",), ("block_sums", "_sum_blocks")),
     "release/api.py": Guarded(

@@ -508,6 +508,59 @@ NAMED = (
         ),
     ),
     Named(
+        "a box is laid on the first cells alone, wherever it would do more",
+        "release/boxes.py",
+        (
+            Edit(
+                "most_overlap",
+                "np.clip(np.concatenate([edges, edges - length]), 0, edges[-1] - length)",
+                "np.zeros(1, np.int64)",
+            ),
+        ),
+    ),
+    Named(
+        "seconds become frames without the one that they begin with",
+        "release/boxes.py",
+        (Edit("most_frames", "last - first + 1", "last - first"),),
+    ),
+    Named(
+        "a box's frames are one stay: re-entry is forgotten where parts are clipped",
+        "release/linear.py",
+        (Edit("Clipping.changed", "neighbours.frames", "(neighbours.frames or 0) // 2"),),
+    ),
+    Named(
+        "a box's frames do not add up in one group",
+        "release/projections.py",
+        (
+            Edit(
+                "BlockMeans.box_sensitivity",
+                "largest_fill(self._times, neighbours.frames)",
+                "neighbours.frames",
+            ),
+        ),
+    ),
+    Named(
+        "a box shares no more of chroma's cells than of luma's",
+        "release/colour_planes.py",
+        (Edit("ColourPlanes.sensitivity", "far.bound_for(neighbours)", "near.bound_for(neighbours)"),),
+    ),
+    Named(
+        "a box's frames do not add up in one group of a projection",
+        "release/projections.py",
+        (
+            Edit(
+                "Separable._together",
+                "min(frames, frames ** 2 / min(self._times))",
+                "frames / min(self._times)",
+            ),
+        ),
+    ),
+    Named(
+        "a box in T frames is pixelized at the price of one",
+        "release/pixelization.py",
+        (Edit("PixelizationPlan.of", "neighbours.frames or 1", "1"),),
+    ),
+    Named(
         "a constant key for everything that is released from an array",
         "release/api.py",
         (Edit("release_array", "Key.fresh()", CONSTANT),),

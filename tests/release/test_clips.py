@@ -375,7 +375,7 @@ class TestWords:
             assert words in text
         assert "a face" in text
         assert "a whole frame has epsilon" in text
-        assert "WARNING" not in text
+        assert "mostly noise" not in text
         assert noise_psnr(255) == 0
 
     def test_mostly_noise_is_warned_of(self):
@@ -425,7 +425,7 @@ class ByHand:
     def __init__(self, whole=False):
         self.whole = whole
 
-    def sensitivity(self, neighbours):
+    def bound_for(self, neighbours):
         return Sensitivity(None, Fraction(100))
 
     def blur(self, frames):

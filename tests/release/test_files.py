@@ -450,4 +450,4 @@ class TestExplain:
         text = "\n".join(explain_release(PixelizationPlan.of(private, Shape.of(200, 300, 3, 255))))
         assert "stage one, all blocks of 32 x 32" in text
         assert "stage two, complex parts of 8 x 8" in text
-        assert "little but noise is left" in text
+        assert "nothing but noise is left" in text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,15 +15,21 @@ from dpose.cli.release_options import (
     Chroma,
     Colours,
     Explain,
+    ExplainPicture,
+    FaceSize,
     OutputOptions,
+    Protect,
     Public,
     Restore,
     Seed,
+    asked_neighbours,
+    draw_hidden,
     say_lines,
+    say_preset,
     say_sum,
     tell_each,
 )
-from dpose.errors import naming
+from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
@@ -55,9 +62,12 @@ def release_video(
         str | None,
         typer.Option(
             help="What is hidden: pixels:M of the whole video (default pixels:16), pixels:M/frame of every frame, one "
-            "frame, or the whole clip."
+            "frame, the whole clip, or box:WxH/frames:T (or /seconds:S): any T frames, in each of them inside one box, "
+            "wherever it lies."
         ),
     ] = None,
+    protect: Protect = None,
+    face_size: FaceSize = None,
     operator: Annotated[
         str,
         typer.Option(
@@ -89,21 +99,23 @@ def release_video(
     ] = None,
     restore: Restore = "learned",
     explain: Explain = False,
+    explain_picture: ExplainPicture = None,
     public: Public = False,
     again: Again = False,
     seed: Seed = None,
 ) -> None:
     """Release videos under differential privacy: few noisy numbers a frame, restored to a picture."""
     from dpose.privacy.noise import AesNoise, Key
-    from dpose.release.api import bind, release_file, shape_of
+    from dpose.release.api import bind_video, release_file
     from dpose.release.config import SPLIT, ReleaseConfig
     from dpose.release.explain import explain_release
     from dpose.release.files import find_videos
 
+    asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
     config = ReleaseConfig.of_grid(
         epsilon,
         delta,
-        neighbours,
+        asked,
         operator,
         colour=colour,
         chroma=chroma,
@@ -115,12 +127,16 @@ def release_video(
         split=SPLIT if split is None else split,
     ).restored(restore)
     console = Console()
+    explain = explain or (explain_picture is not None and output.out is None)
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names)
+    if explain_picture is not None:
+        draw_hidden([job for job, _ in found], config, explain_picture, face_size, released=False)
+    say_preset(protect, face_size, console)
     for job, info in found:
         with naming(info.path):
-            plan = bind(config, shape_of(info), AesNoise(Key.fresh()))
+            plan = bind_video(config, info, AesNoise(Key.fresh()))
         console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_release(plan, curve=explain):
+        for line in explain_release(plan, info.rate, curve=explain):
             console.print(f"  {line}", highlight=False)
     if explain:
         return
@@ -134,6 +150,20 @@ def obfuscate(
     seed: Annotated[
         int | None, typer.Option(min=0, help="isr: makes the random shift, scale and rotation repeatable.")
     ] = None,
+    detector: Annotated[
+        Path | None,
+        typer.Option(
+            help="face-blur: an ONNX face detector, YuNet's or BlazeFace's outputs. Default: a bundled cascade that "
+            "finds few faces."
+        ),
+    ] = None,
+    hold: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="face-blur: frames before and after a find where its face is blurred too. Default: 14.",
+        ),
+    ] = None,
     public: Public = False,
     again: Again = False,
 ) -> None:
@@ -141,14 +171,24 @@ def obfuscate(
 
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
+    from dpose.release.faces import face_finder
     from dpose.release.files import find_videos
-    from dpose.release.obfuscate import check_method, obfuscate_file
+    from dpose.release.obfuscate import HOLD, asked_of, check_method, obfuscate_file
 
     check_method(method)
+    if method != "face-blur" and (detector is not None or hold is not None):
+        raise DposeError(
+            "only --method face-blur looks for faces", "detector", "leave --detector and --hold out"
+        )
+    finder, hold = (face_finder(detector) if method == "face-blur" else None), HOLD if hold is None else hold
     console = Console()
 
+    def write(info: VideoInfo, target: Path, _: str, **others: Any) -> PrivacyStatement:
+        return obfuscate_file(info, target, method, finder=finder, hold=hold, **others)
+
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
-    _write_each(obfuscate_file, method, found, output, console, seed=seed, public=public, again=again)
+    asked = asked_of(method, finder, hold)
+    _write_each(write, asked, found, output, console, seed=seed, public=public, again=again)
 
 
 def _write_each(

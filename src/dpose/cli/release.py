@@ -14,11 +14,17 @@ from dpose.cli.release_options import (
     Chroma,
     Colours,
     Explain,
+    ExplainPicture,
+    FaceSize,
     OutputOptions,
+    Protect,
     Public,
     Restore,
     Seed,
+    asked_neighbours,
+    draw_hidden,
     say_lines,
+    say_preset,
     say_sum,
     tell_each,
 )
@@ -46,11 +52,14 @@ def pixelize(
     ],
     output: OutputOptions,
     neighbours: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What is hidden: pixels:M of a picture or whole clip; pixels:M/frame of every frame."
+            help="What is hidden: pixels:M of a picture or whole clip (default pixels:16); pixels:M/frame of every "
+            "frame; box:WxH/frames:T (or /seconds:S) of any T frames of a clip, wherever the box lies."
         ),
-    ] = "pixels:16",
+    ] = None,
+    protect: Protect = None,
+    face_size: FaceSize = None,
     block: Annotated[
         str,
         typer.Option(
@@ -87,6 +96,7 @@ def pixelize(
     ] = None,
     restore: Restore = "learned",
     explain: Explain = False,
+    explain_picture: ExplainPicture = None,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Pictures or frames in work at a time.")] = 1,
     public: Public = False,
@@ -106,7 +116,7 @@ def pixelize(
     console = Console()
     config = ReleaseConfig.of(
         epsilon,
-        neighbours,
+        asked_neighbours(neighbours, protect, face_size, explain_picture, "pixels:16"),
         _block(block),
         delta,
         subdivide,
@@ -115,13 +125,18 @@ def pixelize(
         colour,
         chroma,
     ).restored(restore)
+    explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
-    if explain:
+    if explain_picture is not None:
+        draw_hidden(jobs, config, explain_picture, face_size, released=False)
+    say_preset(protect, face_size, console)
+    if explain or protect is not None:
         for job in jobs:
             console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-            for line in explain_release(*plan_of(job.source, config)):
+            for line in explain_release(*plan_of(job.source, config), curve=explain):
                 console.print(f"  {line}", highlight=False)
+    if explain:
         return
     sifted = sift(
         jobs,
@@ -152,6 +167,8 @@ def pixelize(
         None if any(job.video for job in todo) else 0,
         console,
     )
+    if explain_picture is not None:
+        draw_hidden(todo, config, explain_picture, face_size, released=True)
     say_sum(len(todo), console)
     output.say_names(names, console)
 

@@ -14,7 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.privacy.statement import PrivacyStatement
+    from dpose.privacy.statement import Neighbours, PrivacyStatement
+    from dpose.release.boxes import MovingBox
+    from dpose.release.config import ReleaseConfig
     from dpose.release.files import Job
 
 Colours = Annotated[
@@ -29,6 +31,24 @@ Chroma = Annotated[
     typer.Option(help="1, 2 or 4: how many times as wide chroma's cells are. Default: chosen."),
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Say what the setting will do; release nothing.")]
+Protect = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of --neighbours: detail (16 pixels), face or person (as many pixels as one of --face-size has; "
+        "in a video a box of that size, for 10 seconds). Nothing is looked for: the size is what you say."
+    ),
+]
+FaceSize = Annotated[
+    str | None,
+    typer.Option(help="WxH pixels of a face, for --protect and --explain-picture. Default: 100x100."),
+]
+ExplainPicture = Annotated[
+    Path | None,
+    typer.Option(
+        help="A PNG file: draw to scale what is hidden beside a face and a person. Without --out on a blank canvas, "
+        "and nothing is released; with it on the released picture."
+    ),
+]
 Public = Annotated[
     bool,
     typer.Option("--public", help="Nobody in these files needs protection: the account does not count them."),
@@ -45,6 +65,53 @@ Restore = Annotated[
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Makes the noise repeatable and takes the guarantee away.")
 ]
+
+
+def asked_neighbours(
+    neighbours: str | None, protect: str | None, face_size: str | None, drawing: Path | None, default: str
+) -> str | int | Neighbours | MovingBox:
+    """What is to be hidden, by itself or by a preset.
+
+    Raises:
+        DposeError: both are given, or neither is understood.
+    """
+    from dpose.release.protect import either
+
+    return either(neighbours, protect, face_size, drawn=drawing is not None) or default
+
+
+def draw_hidden(
+    jobs: Sequence[Job], config: ReleaseConfig, file: Path, face_size: str | None, *, released: bool
+) -> None:
+    """Draw what the release of one file hides.
+
+    Args:
+        jobs: One.
+        config: How it is released.
+        file: The drawing.
+        face_size: A face's declared size.
+        released: Whether it has been released: a picture is drawn on then.
+
+    Raises:
+        DposeError: there are several, or the drawing would take the place of one of them.
+    """
+    from dpose.media.images import read_pixels
+    from dpose.release.explain_picture import draw_explanation
+    from dpose.release.files import plan_of
+    from dpose.release.protect import FACE_SIZE, parse_face
+
+    if len(jobs) != 1:
+        raise DposeError(f"one picture or video can be drawn, not {len(jobs)}", "explain-picture", "name one")
+    (job,) = jobs
+    if file.resolve() in {path.resolve() for path in (job.source, *job.outputs)}:
+        raise DposeError("would take the place of the picture itself", str(file), "choose another name")
+    plan, rate = plan_of(job.source, config)
+    shown = (
+        read_pixels(job.target)
+        if released and job.target.suffix.lower() in (".png", ".jpg", ".jpeg")
+        else None
+    )
+    draw_explanation(plan, file, rate=rate, face=parse_face(face_size or FACE_SIZE), released=shown)
 
 
 @dataclass(frozen=True)
@@ -127,6 +194,14 @@ def say_lines(lines: Sequence[str], console: Console) -> None:
     """Say what was found before anything is released."""
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_preset(protect: str | None, face_size: str | None, console: Console) -> None:
+    """Say what a preset protects and what it does not, where one was asked for."""
+    if protect is not None:
+        from dpose.release.protect import FACE_SIZE, preset_line
+
+        console.print(preset_line(protect, face_size or FACE_SIZE), highlight=False)
 
 
 def say_sum(files: int, console: Console) -> None:

@@ -140,6 +140,25 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
     )
 
 
+def frame_times(info: VideoInfo) -> list[Fraction]:
+    """When each frame that is shown is shown, in seconds, in order: the container's time stamps, which are public.
+
+    Raises:
+        DposeError: as `read_frames`, where packets do not say it.
+    """
+    if not info.stamped:
+        return [number / info.rate for number in range(info.frames)]
+    with _opened(info.path) as container:
+        stamps = [
+            packet.pts
+            for packet in container.demux(_stream(container, info.path))
+            if packet.size and not packet.is_discard and packet.pts is not None
+        ]
+    if len(stamps) != info.frames:
+        stamps = [frame.pts for frame in read_frames(info)]
+    return [stamp * info.time_base for stamp in sorted(stamps)]
+
+
 @dataclass
 class Damage:
     """What was passed over of a video that is not whole.

@@ -12,6 +12,7 @@ there ("4080/7"); where its guarantee is pure differential privacy, delta is 0 a
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -60,6 +61,8 @@ FLOATING_POINT_CAVEAT = (
 
 BEYOND = "beyond-public-view"
 """The scope of feature privacy: neighbours have the same public views and labels."""
+BOX = "box"
+"""The scope of a clip's neighbours that differ in some frames, in each of them inside one box that lies anywhere."""
 
 
 class Kind(StrEnum):
@@ -83,20 +86,42 @@ class Neighbours:
         relation: How one dataset becomes its neighbour.
         m: How many things may differ: 1 unit; pixels in a release.
         scope: What is counted by `m`: "unit"; "beyond-public-view", a unit less its public view and labels; or in a
-            release the whole picture, frame or clip that holds the pixels.
+            release the whole picture, frame or clip that holds the pixels, or `BOX`.
+        box: Of scope `BOX` alone: its width and height, pixels.
+        frames: Of scope `BOX` alone: in how many frames; `m` is the pixels of the box in all of them.
 
     Raises:
-        DposeError: a field is out of range.
+        DposeError: a field is out of range, or a box's fields contradict each other.
     """
 
     relation: Relation
     m: int = 1
     scope: str = "unit"
+    box: tuple[int, int] | None = None
+    frames: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "relation", _member(Relation, self.relation, "neighbours.relation"))
         if isinstance(self.m, bool) or not isinstance(self.m, int) or self.m < 1:
             raise DposeError(f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m")
+        sides = (*(self.box or ()), self.frames)
+        if self.scope == BOX:
+            if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
+                raise DposeError("a box has a width, a height and a number of frames", "neighbours.box")
+            if math.prod(sides) != self.m:
+                raise DposeError("m is not the pixels of the box in all its frames", "neighbours.m")
+        elif sides != (None,):
+            raise DposeError(f"neighbours of scope {self.scope!r} have no box", "neighbours.box")
+
+    @classmethod
+    def of_box(cls, width: int, height: int, frames: int) -> Neighbours:
+        """Clips that differ in any `frames` frames, in each of them inside a box at any place."""
+        return cls(Relation.REPLACE, width * height * frames, BOX, (width, height), frames)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        told = {"relation": self.relation.value, "m": self.m, "scope": self.scope}
+        return told if self.box is None else told | {"box": list(self.box), "frames": self.frames}
 
 
 @dataclass(frozen=True)
@@ -252,13 +277,7 @@ class PrivacyStatement:
             "schema": SCHEMA,
             "kind": self.kind.value,
             "unit": self.unit,
-            "neighbours": None
-            if self.neighbours is None
-            else {
-                "relation": self.neighbours.relation.value,
-                "m": self.neighbours.m,
-                "scope": self.neighbours.scope,
-            },
+            "neighbours": None if self.neighbours is None else self.neighbours.to_dict(),
             "epsilon": _decimal(self.epsilon),
             "delta": _decimal(self.delta),
             "accountant": None if self.accountant is None else self.accountant.value,
@@ -477,9 +496,12 @@ def _named_texts(value: Any, where: str) -> dict[str, str]:
 def _neighbours(value: Any) -> Neighbours | None:
     if value is None:
         return None
-    value = _fields(value, {"relation", "m", "scope"}, "neighbours")
+    boxed = isinstance(value, dict) and value.get("scope") == BOX
+    value = _fields(value, {"relation", "m", "scope", *(("box", "frames") if boxed else ())}, "neighbours")
     return Neighbours(
         _member(Relation, value["relation"], "neighbours.relation"),
         value["m"],
         _text(value["scope"], "neighbours.scope"),
+        tuple(_list(value["box"], "neighbours.box")) if boxed else None,
+        value.get("frames"),
     )

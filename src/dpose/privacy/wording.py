@@ -7,7 +7,7 @@ import math
 from dpose.privacy.accounting import Accountant, Relation
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.rounding import upper
-from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement, Query
+from dpose.privacy.statement import BEYOND, BOX, Kind, Neighbours, PrivacyStatement, Query
 
 FALSE_POSITIVES = 0.01
 
@@ -107,17 +107,35 @@ def _guarantee(statement: PrivacyStatement) -> str:
     )
 
 
+def protected_words(neighbours: Neighbours, unit: str = "pixel") -> str:
+    """What a release hides, in words.
+
+    >>> protected_words(Neighbours(Relation.REPLACE, 16, "clip"))
+    'any 16 pixels of the clip, counted over all its frames'
+    >>> protected_words(Neighbours.of_box(100, 80, 25))
+    'whatever one box of 100 x 80 pixels shows, which may lie anywhere in each frame, in any 25 frames of the clip'
+    """
+    if neighbours.scope == BOX:
+        assert neighbours.box is not None
+        width, height = neighbours.box
+        return (
+            f"whatever one box of {width:,} x {height:,} {unit}s shows, which may lie anywhere in each frame, in any "
+            f"{neighbours.frames:,} frames of the clip"
+        )
+    where = SCOPES.get(neighbours.scope, f"of the {neighbours.scope}")
+    return f"any {neighbours.m:,} {unit}{'s' if neighbours.m > 1 else ''} {where}"
+
+
 def _release_guarantee(statement: PrivacyStatement) -> str:
     assert statement.neighbours is not None
     assert statement.epsilon is not None
-    m, scope = statement.neighbours.m, statement.neighbours.scope
     verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
-    some = f"any {m:,} {statement.unit}{'s' if m > 1 else ''} {SCOPES.get(scope, f'of the {scope}')}"
+    some = protected_words(statement.neighbours, statement.unit)
     by = f" ({METHODS[statement.accountant]})" if statement.accountant else ""
     return (
         f"This {verb} {some}, with epsilon = {upper(statement.epsilon)} and delta = {upper(statement.delta or 0)}{by}. "
-        f"What can be learnt from it changes little if they take any other values. This holds against anyone "
-        f"who has the artefact, {LIMIT}. {_attack(statement)} "
+        f"What can be learnt from it changes little if these {statement.unit}s take any other values. This holds "
+        f"against anyone who has the artefact, {LIMIT}. {_attack(statement)} "
         f"Whatever covers more {statement.unit}s than that is protected less: the caveats say how much less."
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, write_atomic
-from dpose.media.video import WRITABLE, VideoInfo, open_writer, probe, read_frames, settle
+from dpose.media.video import WRITABLE, VideoInfo, frame_times, open_writer, probe, read_frames, settle
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.archive import pack_archive
@@ -42,6 +42,7 @@ from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.places import find_output
+from dpose.release.protect import DETAIL, either
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
@@ -91,9 +92,11 @@ class Release:
 def pixelize(
     image: NDArray[Any] | Tensor,
     epsilon: Number,
-    neighbours: str | int | Neighbours = "pixels:16",
+    neighbours: str | int | Neighbours | None = None,
     block: int | str = AUTO,
     *,
+    protect: str | None = None,
+    face_size: str | None = None,
     colour: str | None = None,
     regions: Regions | NDArray[Any] | str | None = None,
     restore: str = "learned",
@@ -114,20 +117,23 @@ def pixelize(
     True
 
     **Guarantee.** Neighbours: pictures of the same size that differ in at most m pixels, of any values (an RGB pixel
-    is three); for a clip, m pixels of all frames together, or with "/frame" m pixels in every frame. Sensitivity:
-    in L1 norm over the cells' sums, whatever the cells' sizes, 255 * m times what one pixel changes at most: 1 for
-    grey, 3 for rgb, and 12 for luma and chroma, which are summed 3, 2 and 1 times (`Colour`). Noise: exact discrete
-    Laplace of scale sensitivity / epsilon on each integer sum (with `delta`: exact discrete Gaussian). Post-processing:
-    division by the cell's area, restoration, rounding, clipping. Public: size, number of channels and frames, settings,
-    a mask given as array. Seed 002, corrected; proved in docs/proofs/pixelization.md.
+    is three); for a clip, m pixels of all frames together, or with "/frame" m pixels in every frame, or those of a
+    box at any place in each of any T frames. Sensitivity: in L1 norm over the cells' sums, whatever the cells'
+    sizes, 255 * m times what one pixel changes at most: 1 for grey, 3 for rgb, and 12 for luma and chroma, which
+    are summed 3, 2 and 1 times (`Colour`). Noise: exact discrete Laplace of scale sensitivity / epsilon on each
+    integer sum (with `delta`: exact discrete Gaussian). Post-processing: division by the cell's area, restoration,
+    rounding, clipping. Public: size, number of channels and frames, settings, a mask given as array. Seed 002,
+    corrected; proved in docs/proofs/pixelization.md.
 
     Args:
         image: uint8 or uint16; (H, W) grey or (H, W, 3) colour; (T, H, W, C) for a clip, C = 1 or 3. An array, or a
             tensor on any device.
         epsilon: Total for the picture or clip. Text ("0.5", "1/3") is taken exactly.
-        neighbours: "pixels:M" or "pixels:M/frame".
+        neighbours: "pixels:M" or "pixels:M/frame"; for a clip also "box:WxH/frames:T". Default: pixels:16.
         block: Side b of a block, pixels; "auto" for what a public prior on pictures expects most of, by epsilon, delta,
             neighbours, sizes and colour alone.
+        protect: "detail", "face" or "person" in place of neighbours (`dpose.release.protect`).
+        face_size: "WxH", pixels of a face, as declared for those. Default: 100x100.
         colour: "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or "grey" (luma alone, in all
             three). Default: ycc for colour pictures, and grey ones stay grey.
         regions: Which blocks are complex: "private" or `PrivateRegions` (decided from a first noisy release), or a
@@ -147,8 +153,14 @@ def pixelize(
         DposeError: the picture or a setting is out of range, it was released before, or a budget would be passed.
         RuntimeError: the source's key was used for a release before.
     """
+    asked = either(neighbours, protect, face_size)
     config = ReleaseConfig.of(
-        epsilon, neighbours, block, regions=as_regions(regions), colour=colour, **options
+        epsilon,
+        DETAIL if asked is None else asked,
+        block,
+        regions=as_regions(regions),
+        colour=colour,
+        **options,
     )
     return release_array(
         image, config.restored(restore), seed=seed, source=source, caveats=caveats, public=public, again=again
@@ -243,6 +255,8 @@ def release_video(
     neighbours: str | int | None = None,
     operator: str = "block",
     *,
+    protect: str | None = None,
+    face_size: str | None = None,
     restore: str = "learned",
     seed: int | None = None,
     keep_sound: bool = False,
@@ -255,7 +269,8 @@ def release_video(
 
     **Guarantee.** Neighbours: videos of the same size and length whose decoded frames differ in at most m pixels, of
     any values (an RGB pixel is three): of the whole video together ("pixels:16"), of every frame ("pixels:16/frame"),
-    of any one frame ("frame"), or all of them ("clip"). Sensitivity: the operator's; with `clip_norm` C at most 2 C
+    of any one frame ("frame"), all of them ("clip"), or those inside a box at any place in each of any T frames
+    ("box:WxH/frames:T"). Sensitivity: the operator's; with `clip_norm` C at most 2 C
     for each part that can change. Noise: exact discrete Gaussian, calibrated analytically. Post-processing:
     restoration, encoding. Public: size, number of frames, time stamps, operator. Sound is dropped unless asked for.
     Seed 004, corrected; proved in docs/proofs/video.md. Memory does not depend on the video's length.
@@ -266,6 +281,8 @@ def release_video(
         epsilon: Total for the video. Text ("0.5", "1/3") is taken exactly.
         delta: As epsilon, in (0, 1).
         neighbours: What is hidden; by default pixels:16.
+        protect: As for `pixelize`: a box of a face's or person's declared size, for 10 seconds by the time stamps.
+        face_size: As for `pixelize`.
         operator: "block" (means of cells in height, width and time), "low-pass" (cosines), "random" (the statistics
             of seed 004's random projection, with orthonormal rows), or another one of `OPERATORS`.
         restore: What is made of released cells, at no cost: "learned", "tv" or "none" (`restoration`).
@@ -289,7 +306,8 @@ def release_video(
             passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
     """
     options.setdefault("colour", None)
-    config = ReleaseConfig.of_grid(epsilon, delta, neighbours, operator, **options).restored(restore)
+    asked = either(neighbours, protect, face_size)
+    config = ReleaseConfig.of_grid(epsilon, delta, asked, operator, **options).restored(restore)
     return release_file(
         probe(path),
         Path(out),
@@ -343,7 +361,7 @@ def release_file(
     """
     source = AesNoise(Key.fresh() if seed is None else Key.from_seed(seed))
     with naming(info.path):
-        plan = bind(config, shape_of(info), source)
+        plan = bind_video(config, info, source)
         seeded, _ = spend(source)
         return write_video(
             info,
@@ -474,6 +492,17 @@ def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None)
         raise ValueError(f"the operator {config.operator} is drawn anew for every release: give a source")
     # published with the clip, and so from a stream that no noise is drawn from
     return LinearPlan.of(config, shape, source.stream(Purpose.INIT, 0, b"projection").bytes(16).hex())
+
+
+def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | None = None) -> AnyPlan:
+    """As `bind`, for a video: seconds become as many frames as its time stamps say.
+
+    Raises:
+        DposeError: as `bind`, and as `frame_times`.
+    """
+    if config.box is not None and config.box.seconds is not None:
+        config = replace(config, box=config.box.timed(frame_times(info)))
+    return bind(config, shape_of(info), source)
 
 
 def shape_of(info: VideoInfo) -> Shape:

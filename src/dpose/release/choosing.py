@@ -164,7 +164,7 @@ def _grid_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
     for grid, factor in _grids(config, shape, colour):
         if (grid, factor) in found:
             continue
-        bound = make_planes("block", shape, grid, colour, factor).sensitivity(near)
+        bound = make_planes("block", shape, grid, colour, factor).bound_for(near)
         noise = (
             math.sqrt(bound.l2_squared) / mu if mu else math.sqrt(2) * float(bound.in_l1() / config.epsilon)
         )

@@ -115,16 +115,16 @@ class ColourPlanes(GridOperator):
         """The most that all values of all combinations change between neighbours.
 
         **Guarantee.** Neighbours: as for the planes' operator. Sums over cells: `Colour.joint`, as each of luma's cells
-        lies in one of chroma's. Projections: N is the largest sum of squares of all combinations of a pixel, and n the
-        largest that one pixel gives after projection, over all changes of it; orthonormal rows make nothing larger, so
-        that N takes the place of 3 and n / N that of c^2 (docs/proofs/video.md).
+        lies in one of chroma's; also for scope `BOX`. Projections: N is the largest sum of squares of all combinations
+        of a pixel, and n the largest that one pixel gives after projection, over all changes of it; orthonormal rows
+        make nothing larger, so that N takes the place of 3 and n / N that of c^2 (docs/proofs/video.md).
 
         Raises:
             ValueError: nobody has bounded it for such an operator.
         """
         near, far = self.planes[0], self.planes[-1]
         if isinstance(near, BlockMeans) and isinstance(far, BlockMeans):
-            return self.colour.joint(near.sensitivity(neighbours), far.sensitivity(neighbours))
+            return self.colour.joint(near.bound_for(neighbours), far.bound_for(neighbours))
         if not (isinstance(near, Separable) and isinstance(far, Separable)):
             raise ValueError(f"no bound for luma and chroma of {type(near).__name__}")
         norms = [plane.column_norm for plane in self.planes if isinstance(plane, Separable)]
@@ -139,6 +139,10 @@ class ColourPlanes(GridOperator):
         return Sensitivity(
             None, rounded_up(PEAK**2 * whole * near.change(neighbours, math.sqrt(one / whole)))
         )
+
+    def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """As `sensitivity`, for neighbours of scope `BOX`."""
+        return self.sensitivity(neighbours)
 
     def _split(self, values: Values) -> list[Values]:
         ends = np.cumsum([plane.outputs for plane in self.planes])[:-1]

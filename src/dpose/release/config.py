@@ -13,8 +13,9 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
 from dpose.privacy.exact import parse_exact
 from dpose.privacy.rounding import as_given
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.statement import BOX, Neighbours
 from dpose.release import projections
+from dpose.release.boxes import FORM, MovingBox
 from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape
 from dpose.release.operators import ONE_FRAME, OPERATORS
@@ -79,9 +80,9 @@ class ReleaseConfig:
     Attributes:
         epsilon: The total for the whole picture or clip.
         delta: 0 for discrete Laplace noise and pure differential privacy; above 0 for discrete Gaussian noise.
-        m: How many pixels neighbours may differ in; None for all there are.
+        m: How many pixels neighbours may differ in; None for all there are, and where a box says it.
         scope: Of a clip: "clip" for m pixels of all frames together, "frame" for m pixels of every frame, `ONE_FRAME`
-            for m pixels of any one frame. A picture has one frame.
+            for m pixels of any one frame, `BOX` for those inside `box`. A picture has one frame.
         operator: `CELLS`, or one of `OPERATORS`.
         block: Cells: b, pixels; None to have it chosen.
         colour: One of `COLOURS`: "ycc" for luma and chroma apart, "rgb" for three values alike, "grey" for luma alone;
@@ -97,6 +98,7 @@ class ReleaseConfig:
         paper: The number of a published algorithm to run as printed, which guarantees nothing: with cells 1, 2 or 3 of
             seed 002, else 1 of seed 004. None for the mechanism that guarantees.
         split: b of seed 004's algorithm, the share of its budget that goes to the projection.
+        box: Of a clip: in which box, in how many frames; None for other scopes.
         restoration: How pictures are made of what was released; costs nothing.
 
     Raises:
@@ -120,6 +122,7 @@ class ReleaseConfig:
     clip_segment: bool = False
     paper: int | None = None
     split: float = SPLIT
+    box: MovingBox | None = None
     restoration: Restoration = PAINTED
 
     def __post_init__(self) -> None:
@@ -132,6 +135,8 @@ class ReleaseConfig:
             check_delta(self.delta)
         if self.m is not None and self.m < 1:
             raise DposeError(f"m must be at least 1 pixel, not {self.m}", "neighbours")
+        if (self.scope == BOX) != (self.box is not None) or (self.box is not None and self.m is not None):
+            raise ValueError("a box says itself how many pixels there are")
         if self.colour not in (None, *COLOURS):
             raise DposeError(f"must be {', '.join(COLOURS)}, not {self.colour!r}", "colour")
         if self.chroma is not None and (self.colour not in (None, "ycc") or self.chroma not in FACTORS):
@@ -145,7 +150,7 @@ class ReleaseConfig:
             self._check_grid()
 
     def _check_cells(self) -> None:
-        if self.m is None:
+        if self.m is None and self.box is None:
             raise DposeError("pixelization hides a number of pixels", "neighbours", "say pixels:16")
         if self.block is not None and self.block < 1:
             raise DposeError(f"the block must be at least 1 pixel, not {self.block}", "block")
@@ -170,6 +175,8 @@ class ReleaseConfig:
                 "paper",
                 "give paper 3 with regions paper:MASK, or neither",
             )
+        if self.paper is not None and self.box is not None:
+            raise DposeError("the paper's algorithms know no box", "neighbours", "say pixels:16")
         if self.paper is not None and (self.colour != "rgb" or self.block is None):
             raise DposeError(
                 "the paper's algorithms have a block, and three values alike", "colour", "say rgb"
@@ -207,7 +214,7 @@ class ReleaseConfig:
     def of(
         cls,
         epsilon: Number,
-        neighbours: str | int | Neighbours,
+        neighbours: str | int | Neighbours | MovingBox,
         block: int | str | None = 16,
         delta: Number = 0,
         subdivide: int = 1,
@@ -221,7 +228,7 @@ class ReleaseConfig:
         Args:
             epsilon: A number, or a string with a decimal or rational number ("0.5", "1/3"), which is taken exactly. A
                 float stands for the decimal that it prints as.
-            neighbours: "pixels:16", "pixels:16/frame", 16, or `Neighbours`.
+            neighbours: "pixels:16", "pixels:16/frame", 16, for a clip "box:100x200/frames:25", or `Neighbours`.
             block: b, pixels; "auto" or None to have it chosen.
             delta: As epsilon.
             subdivide: n.
@@ -233,7 +240,8 @@ class ReleaseConfig:
         Raises:
             DposeError: a value is out of range or not a number.
         """
-        scope, m = parse_neighbours(neighbours)
+        box = as_box(neighbours)
+        scope, m = (BOX, None) if box else parse_neighbours(neighbours)
         side = None if block in (None, AUTO) else block
         if paper is not None:
             side, colour = PAPER_BLOCK if side is None else side, colour or "rgb"
@@ -253,6 +261,7 @@ class ReleaseConfig:
             colour=colour,
             chroma=chroma,
             paper=paper,
+            box=box,
         )
 
     @classmethod
@@ -260,7 +269,7 @@ class ReleaseConfig:
         cls,
         epsilon: Number,
         delta: Number,
-        neighbours: str | int | Neighbours | None = None,
+        neighbours: str | int | Neighbours | MovingBox | None = None,
         operator: str = "block",
         *,
         colour: str | None = "rgb",
@@ -277,8 +286,9 @@ class ReleaseConfig:
         Args:
             epsilon: A number, or text with a decimal or rational number, which is taken exactly.
             delta: As epsilon. 0 for Laplace noise, which an operator must have bounded its L1 norm for.
-            neighbours: "pixels:16", "pixels:16/frame", 16, `Neighbours`, "frame" (any one) or "clip" (all of it).
-                Default: pixels:16, or for the paper's algorithm what it claims, a frame.
+            neighbours: "pixels:16", "pixels:16/frame", 16, "box:100x200/frames:25" (or "/seconds:4" of a video's
+                time stamps), `Neighbours`, "frame" (any one) or "clip" (all of it). Default: pixels:16, or for the
+                paper's algorithm what it claims, a frame.
             operator: One of `OPERATORS`.
             colour: One of `COLOURS`; None for ycc where there are colours, but rgb for what clips or is a paper's.
             chroma: How many times as wide the cells of chroma are; None to have it chosen.
@@ -292,7 +302,12 @@ class ReleaseConfig:
         Raises:
             DposeError: a value is out of range or not a number.
         """
-        scope, m = parse_neighbours(neighbours or ("frame" if paper else "pixels:16"), wholes=True)
+        box = as_box(neighbours)
+        scope, m = (
+            (BOX, None)
+            if box
+            else parse_neighbours(neighbours or ("frame" if paper else "pixels:16"), wholes=True)
+        )
         norm = None if clip_norm is None else float(exact(clip_norm, "clip-norm"))
         if colour is None and (paper or norm is not None):
             colour = "rgb"
@@ -311,6 +326,7 @@ class ReleaseConfig:
             clip_segment=clip_segment,
             paper=1 if paper else None,
             split=split,
+            box=box,
         )
 
     def restored(self, method: str) -> ReleaseConfig:
@@ -342,7 +358,7 @@ class ReleaseConfig:
 
     @property
     def pixels(self) -> int:
-        """m, where it is a number: always so with cells."""
+        """m, where it is a number: always so with cells but for a box."""
         assert self.m is not None
         return self.m
 
@@ -350,8 +366,10 @@ class ReleaseConfig:
         """The neighbouring relation for a picture or clip of this shape.
 
         Raises:
-            DposeError: m is larger than it.
+            DposeError: m is larger than it. A box that is larger is cut to it.
         """
+        if self.box is not None:
+            return self.box.neighbours(shape)
         most = shape.pixels * (shape.frames if self.scope == "clip" else 1)
         m = most if self.m is None else self.m
         if m > most:
@@ -392,7 +410,9 @@ class ReleaseConfig:
             raise DposeError(f"must be at least {shape.channels}, one value a channel, not {k}", "k")
 
 
-def parse_neighbours(value: str | int | Neighbours, *, wholes: bool = False) -> tuple[str, int | None]:
+def parse_neighbours(
+    value: str | int | Neighbours | MovingBox, *, wholes: bool = False
+) -> tuple[str, int | None]:
     """The scope, and m; None for all there are.
 
     Args:
@@ -414,9 +434,22 @@ def parse_neighbours(value: str | int | Neighbours, *, wholes: bool = False) -> 
         return ONE_FRAME if value == "frame" else "clip", None
     found = re.fullmatch(r"(?:pixels:)?(-?\d{1,12})(/frame)?", str(value))
     if not found or isinstance(value, bool):
-        forms = "pixels:M, pixels:M/frame, frame or clip" if wholes else "pixels:M or pixels:M/frame"
+        forms = f"pixels:M, pixels:M/frame, {'frame, clip, ' if wholes else ''}{FORM}"
         raise DposeError(f"{value!r} is not of the form {forms}", "neighbours")
     return "frame" if found[2] else "clip", int(found[1])
+
+
+def as_box(value: str | int | Neighbours | MovingBox | None) -> MovingBox | None:
+    """The box that neighbours name; None where they name pixels.
+
+    Raises:
+        DposeError: it is no such box.
+    """
+    if isinstance(value, MovingBox):
+        return value
+    if isinstance(value, Neighbours):
+        return None if value.box is None else MovingBox(*value.box, value.frames)
+    return MovingBox.parse(value) if isinstance(value, str) and value.startswith("box:") else None
 
 
 def exact(value: Number, name: str) -> Fraction:

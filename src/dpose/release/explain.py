@@ -8,16 +8,26 @@ from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.statement import Neighbours
+from dpose.privacy.wording import protected_words
 from dpose.release.choosing import cell_choices, curve_lines, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME, OPERATORS
+from dpose.release.objects import (
+    FACE,
+    face_in,
+    object_lines,
+    person_lines,
+    repeated_line,
+    warning_lines,
+)
+from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.projections import PEAK
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions
-from dpose.release.statements import FACE, AnyPlan, face_in, object_lines
+from dpose.release.statements import AnyPlan
 
 MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""
@@ -39,7 +49,7 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool 
             f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
             *plan.faults(),
         ]
-    lines = _operator_lines(plan) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
+    lines = _operator_lines(plan, rate) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
     return [*lines, *(_curve(plan) if curve else [])]
 
 
@@ -63,11 +73,10 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
     colour = _colour_words(plan.colour.name, blocks.channels)
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
-    each = " in every frame" if config.scope == "frame" and plan.frames else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
     lines = [
         f"{what}, {blocks.width} x {blocks.height}, {colour}, blocks of {blocks.block}: {cells}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for any {config.pixels:,} pixels{each}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {protected_words(config.neighbours(plan.shape))}",
     ]
     for stage in plan.stages:
         side = config.side if stage.name == b"coarse" else config.part
@@ -89,20 +98,18 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
         lines.append(f"epsilon for {thing} seen for {length}: {upper(plan.object_epsilon(face, minute))}")
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
-    return lines
+    return [*lines, *person_lines(plan), repeated_line(plan), *warning_lines(plan)]
 
 
-def _operator_lines(plan: LinearPlan) -> list[str]:
+def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
     config, shape, operator = plan.config, plan.shape, plan.operator
     colour = _colour_words(config.colour or "rgb", shape.channels)
-    m = config.neighbours(shape).m
-    where = {"clip": " of the clip", "frame": " of every frame at once", ONE_FRAME: " of any one frame"}
     what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
     groups = f" for {operator.groups:,} groups of {shape.frames / operator.groups:.3g} frames"
     lines = [
         f"{what}, {shape.width} x {shape.height}, {colour}",
-        f"epsilon {exact_text(config.epsilon)}{delta} for any {m:,} pixels{'' if shape.still else where[config.scope]}",
+        f"epsilon {exact_text(config.epsilon)}{delta} for {protected_words(config.neighbours(shape))}",
         f"operator: {OPERATORS[config.operator].about}; {operator.columns} x {operator.rows}"
         f"{'' if shape.still else groups}",
         f"noise: {lower(plan.noise, 3)} gray levels a pixel; from noise alone a PSNR of "
@@ -117,6 +124,13 @@ def _operator_lines(plan: LinearPlan) -> list[str]:
         lines.append(
             "WARNING: this will be mostly noise. A larger epsilon, fewer pixels m, a smaller k or a larger pool help"
         )
+    if rate and not shape.still:
+        minute = min(shape.frames, math.ceil(60 * rate))
+        length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
+        sides = min(FACE, shape.width), min(FACE, shape.height)
+        for what, wide, tall in (("a face seen for ", *sides), ("", shape.width, shape.height)):
+            cost = plan.epsilon_near(Neighbours.of_box(wide, tall, minute))
+            lines.append(f"epsilon for {what}{length}{'' if what else ' of the clip'}: {upper(cost)}")
     return [*lines, *object_lines(plan)]
 
 
@@ -134,7 +148,7 @@ def _noise_line(event: LaplaceEvent | GaussianEvent, side: int, peak: int, name:
         law = f"discrete Gaussian of sigma {lower(spread, 6)}"
     levels = spread / (side**2 * colour.scales[0])
     mean = "average luma" if colour.times else "average"
-    lost = "; little but noise is left" if levels > peak / 4 else ""
+    lost = f"; {'nothing' if levels > peak else 'little'} but noise is left" if levels > peak / 4 else ""
     return f"noise {name}: {law} on each sum, {lower(levels, 3)} gray levels on a cell's {mean}{lost}"
 
 

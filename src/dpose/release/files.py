@@ -18,7 +18,7 @@ from dpose.media.images import IMAGE_SUFFIXES, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import PEAKS, bind, noised, release_file, shape_of
+from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import CELLS, ReleaseConfig
 from dpose.release.counting import (
@@ -349,7 +349,7 @@ def plan_of(path: Path, config: ReleaseConfig) -> tuple[AnyPlan, Fraction | None
     """
     if path.suffix.lower() in VIDEO_SUFFIXES:
         info = probe(path)
-        return bind(config, shape_of(info)), info.rate
+        return bind_video(config, info), info.rate
     pixels = read_pixels(path)
     with naming(path):
         return bind(config, picture_shape(pixels)), None

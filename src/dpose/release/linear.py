@@ -24,14 +24,14 @@ from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, least_variance
 from dpose.privacy.noise import NoiseSource, Purpose
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.statement import BOX, Neighbours
 from dpose.release.choosing import choose_grid
 from dpose.release.colour import Colour, settle_colour
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import SEGMENT, ReleaseConfig
 from dpose.release.grid import Shape, blend, edge
 from dpose.release.mechanism import NoiseStage, Plan, too_small
-from dpose.release.operators import OPERATORS, GridOperator, Values
+from dpose.release.operators import ONE_FRAME, OPERATORS, GridOperator, Values
 from dpose.release.projections import rounded_up
 from dpose.release.restoration import PAINTED, Restoration, restored_clip
 from dpose.tensors import is_tensor
@@ -82,7 +82,8 @@ class Clipping:
     def changed(self, neighbours: Neighbours, groups: int) -> float:
         """The most that clipped values change between neighbours: 2 C times the root of the parts that can change."""
         parts = -(-groups // self.groups)
-        touched = {"clip": min(neighbours.m, parts), "frame": parts}.get(neighbours.scope, 1)
+        some = {"clip": neighbours.m, "frame": parts, ONE_FRAME: 1, BOX: neighbours.frames}[neighbours.scope]
+        touched = min(some or parts, parts)
         return 2 * self.norm * math.sqrt(touched)
 
     def apply(self, values: list[Values]) -> list[Values]:
@@ -116,7 +117,8 @@ class LinearPlan(Plan):
         """The plan for pictures or clips of this shape.
 
         **Guarantee.** Neighbours: clips of the same size and length that differ in at most m pixels of all frames
-        together, of every frame, or of any one frame, by any amount; pictures are clips of one frame. Sensitivity: the
+        together, of every frame, or of any one frame, or inside a box at any place in each of any T frames, by any
+        amount; pictures are clips of one frame. Sensitivity: the
         operator's; with a clipping norm C at most 2 C times the root of how many parts can change; and sqrt(outputs)
         grid steps for rounding. Noise: exact discrete Gaussian on whole numbers, the same for every group of frames,
         calibrated to the Gaussian mechanism's own curve; on a picture's whole values with delta 0 exact discrete
@@ -202,14 +204,18 @@ class LinearPlan(Plan):
         """Gray levels of noise a pixel, root mean square, before values are cut off at black and white."""
         return self.operator.noise(self.sigma)
 
-    def epsilon_for(self, m: int, scope: str) -> float:
-        """Epsilon, at the same delta and noise, for neighbours that differ in m pixels."""
-        event, near = self.event, Neighbours(Relation.REPLACE, m, scope)
+    def epsilon_for(self, m: int, scope: str, times: int = 1) -> float:
+        """Epsilon, at the same delta and noise, for neighbours that differ in m pixels, in each of so many clips."""
+        return self.epsilon_near(Neighbours(Relation.REPLACE, m, scope), times)
+
+    def epsilon_near(self, neighbours: Neighbours, times: int = 1) -> float:
+        """As `epsilon_for`, for neighbours of any scope."""
+        event = self.event
         if isinstance(event, LaplaceEvent):
-            bound = self.operator.sensitivity(near).in_l1()
-            return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps)]))
-        squared = squared_change(self.operator, self.clipping, self.grid, near)
-        return discrete_epsilon(discrete_mu([(squared, event.variance, 1)]), self.config.delta)
+            bound = self.operator.bound_for(neighbours).in_l1()
+            return float(pure_epsilon([LaplaceEvent(event.scale, bound, event.steps * times)]))
+        squared = squared_change(self.operator, self.clipping, self.grid, neighbours)
+        return discrete_epsilon(discrete_mu([(squared, event.variance, times)]), self.config.delta)
 
     def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource) -> ReleasedValues:
         """Release one picture.
@@ -405,7 +411,7 @@ def squared_change(
     their true distance plus one step plus twice that, and n of them by sqrt(n) times as much.
     """
     if operator.whole and clipping is None:
-        return operator.sensitivity(neighbours).l2_squared / grid**2
+        return operator.bound_for(neighbours).l2_squared / grid**2
     count = operator.outputs * operator.groups
     longest = -(-operator.shape.frames // operator.groups)
     off = operator.blur(longest)
@@ -432,7 +438,7 @@ def as_levels(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def _change(operator: GridOperator, clipping: Clipping | None, neighbours: Neighbours) -> float:
-    free = math.sqrt(operator.sensitivity(neighbours).l2_squared) / (operator.unit if clipping else 1.0)
+    free = math.sqrt(operator.bound_for(neighbours).l2_squared) / (operator.unit if clipping else 1.0)
     return free if clipping is None else min(free, clipping.changed(neighbours, operator.groups))
 
 
@@ -446,7 +452,7 @@ def _event(
     if not config.delta:
         if clipping is not None or not operator.whole:
             raise DposeError("this takes Gaussian noise alone", "delta", "give a delta above 0")
-        bound = operator.sensitivity(neighbours).in_l1()
+        bound = operator.bound_for(neighbours).in_l1()
         scale = bound / config.epsilon
         if scale > MAX_SCALE:
             raise too_small(config, "numbers")

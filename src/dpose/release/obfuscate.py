@@ -8,9 +8,10 @@ pixelation. A reader may recover from such a video much of what it was to hide; 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dpose.media.video import VideoInfo
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.api import Asking, shape_of, video_settings, write_video
 from dpose.release.counting import Original
+from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
@@ -34,34 +36,41 @@ BLOCK = 16
 """Side of the pixelation's blocks, pixels."""
 SHIFT, SCALE, TURN = 0.1, 0.1, 10.0
 """How far a video is shifted (of its sides), scaled (relative to 1) and turned (degrees) at most."""
-SMALLEST_FACE = 24
-"""Pixels; the detector's own window."""
 FACE_MARGIN = 0.1
 """Of a found face's side: how much more is blurred on each side."""
-
-Picture = NDArray[np.uint8]
+HOLD = 14
+"""Frames before and after a find where its face is blurred too."""
 
 
 class Obfuscator:
     """One of `METHODS`, for the frames of one video.
 
     isr-WxH: means over cells, W x H of them, then a shift, a scale and a rotation drawn once for the video, then
-    enlarged to the video's own size without smoothing. face-blur: every face that a cascade of local binary patterns
-    finds is blurred. blur: all of the frame. pixelate: means of blocks.
+    enlarged to the video's own size without smoothing. face-blur: every face that a detector finds is blurred, in the
+    frames around it too. blur: all of the frame. pixelate: means of blocks.
 
     Args:
         method: One of `METHODS`.
         shape: The video's sizes.
         seed: For isr's transformation; None draws one.
+        finder: For face-blur; the bundled cascade where it is left out.
+        hold: For face-blur: for how many frames before and after a find its face is blurred where none is found.
 
     Raises:
         DposeError: unknown method, a video smaller than isr's grid, or scikit-image is missing.
     """
 
-    def __init__(self, method: str, shape: Shape, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        method: str,
+        shape: Shape,
+        seed: int | None = None,
+        finder: FaceFinder | None = None,
+        hold: int = HOLD,
+    ) -> None:
         check_method(method)
-        self.method, self.shape = method, shape
-        self.faces = 0
+        self.method, self.shape, self.hold = method, shape, hold
+        self.faces = self.without = self.open = 0
         if method.startswith("isr-"):
             columns, rows = (int(n) for n in method.removeprefix("isr-").split("x"))
             if columns > shape.width or rows > shape.height:
@@ -71,7 +80,24 @@ class Obfuscator:
             self._grid = (columns, rows)
             self._matrix = random_motion(columns, rows, np.random.default_rng(seed))
         if method == "face-blur":
-            face_cascade()
+            self.finder = finder or face_finder()
+
+    def run(self, frames: Iterable[Picture]) -> Iterator[Picture]:
+        """Frames, obscured; of face-blur each is held back for `hold` frames.
+
+        Args:
+            frames: uint8, (H, W, C), in order.
+
+        Yields:
+            uint8, (H, W, C), as many.
+        """
+        if self.method != "face-blur":
+            yield from map(self.apply, frames)
+            return
+        frames, seen = itertools.tee(frames)
+        for places, frame in zip(held(map(self._found, seen), self.hold), frames, strict=True):
+            self.open += not places
+            yield self._blurred(frame, places)
 
     def apply(self, frame: Picture) -> Picture:
         """One frame, obscured.
@@ -85,7 +111,7 @@ class Obfuscator:
         if self.method.startswith("isr-"):
             return self._inverse_super_resolution(frame)
         if self.method == "face-blur":
-            return self._without_faces(frame)
+            return self._blurred(frame, self._found(frame))
         if self.method == "blur":
             return _like(cv2.GaussianBlur(frame, (0, 0), PLAIN_SIGMA), frame)
         return self._pixelated(frame)
@@ -95,9 +121,27 @@ class Obfuscator:
         if self.method != "face-blur":
             return ()
         return (
-            f"{self.faces:,} faces were found in {self.shape.frames:,} frames; faces that the detector missed are "
-            "shown as they were, and bodies, clothes and places always are",
+            f"{self.faces:,} faces were found in {self.shape.frames:,} frames by {self.finder.about}; it found none in "
+            f"{self.without:,} frames, and in {self.open:,} nothing is blurred, where no find was within {self.hold} "
+            "frames",
+            "faces that the detector missed are shown as they were, what it took for faces is blurred, and bodies, "
+            "clothes and places are always shown",
         )
+
+    def record(self) -> dict[str, str]:
+        """What was found and how, by name, for the statement."""
+        if self.method != "face-blur":
+            return {}
+        finds = {
+            "finds": self.faces,
+            "frames without a find": self.without,
+            "frames without a blur": self.open,
+        }
+        return {
+            "detector": self.finder.about,
+            "hold": f"{self.hold} frames",
+            **{name: str(count) for name, count in finds.items()},
+        }
 
     def _inverse_super_resolution(self, frame: Picture) -> Picture:
         small = cv2.resize(frame, self._grid, interpolation=cv2.INTER_AREA)
@@ -108,15 +152,23 @@ class Obfuscator:
             cv2.resize(moved, (self.shape.width, self.shape.height), interpolation=cv2.INTER_NEAREST), frame
         )
 
-    def _without_faces(self, frame: Picture) -> Picture:
-        found = find_faces(frame)
+    def _found(self, frame: Picture) -> list[Place]:
+        found = self.finder.find(frame)
         self.faces += len(found)
-        if not found:
+        self.without += not found
+        return found
+
+    def _blurred(self, frame: Picture, places: Sequence[Place]) -> Picture:
+        if not places:
             return frame
+        height, width = frame.shape[:2]
         blurred = _like(cv2.GaussianBlur(frame, (KERNEL, KERNEL), SIGMA), frame)
         shown = frame.copy()
-        for top, left, bottom, right in found:
-            shown[top:bottom, left:right] = blurred[top:bottom, left:right]
+        for top, left, bottom, right in places:
+            more = math.ceil(FACE_MARGIN * (right - left))
+            rows = slice(max(0, math.floor(top) - more), max(0, min(height, math.ceil(bottom) + more)))
+            columns = slice(max(0, math.floor(left) - more), max(0, min(width, math.ceil(right) + more)))
+            shown[rows, columns] = blurred[rows, columns]
         return shown
 
     @cached_property
@@ -128,6 +180,11 @@ class Obfuscator:
         return _like(
             cv2.resize(small, (self.shape.width, self.shape.height), interpolation=cv2.INTER_NEAREST), frame
         )
+
+
+def asked_of(method: str, finder: FaceFinder | None = None, hold: int = HOLD) -> str:
+    """All that decides an obscured video beside its seed, for telling what was done before."""
+    return method if method != "face-blur" else f"{method} {finder.digest if finder else ''} {hold}"
 
 
 def check_method(method: str) -> None:
@@ -146,6 +203,8 @@ def obfuscate_file(
     method: str,
     *,
     seed: int | None = None,
+    finder: FaceFinder | None = None,
+    hold: int = HOLD,
     keep_sound: bool = False,
     progress: Callable[[], None] | None = None,
     public: bool = False,
@@ -161,6 +220,8 @@ def obfuscate_file(
         out: The new video.
         method: One of `METHODS`.
         seed: For isr's transformation.
+        finder: For face-blur; the bundled cascade where it is left out.
+        hold: For face-blur, frames: as for `Obfuscator`.
         keep_sound: Copy the original's sound.
         progress: Called after each frame.
         public: Whether nobody in it needs protection: then it is not counted.
@@ -174,15 +235,11 @@ def obfuscate_file(
         DposeError: the method does not fit, or the video cannot be read or written; then nothing is left under `out`.
     """
     with naming(info.path):
-        work = Obfuscator(method, shape_of(info), seed)
-
-        def run(frames: Iterator[Picture]) -> Iterator[Picture]:
-            return map(work.apply, frames)
-
+        work = Obfuscator(method, shape_of(info), seed, finder, hold)
         return write_video(
             info,
             out,
-            run,
+            work.run,
             lambda caveats, given: PrivacyStatement(
                 kind=Kind.NONE,
                 unit="pixel",
@@ -191,10 +248,11 @@ def obfuscate_file(
                     "mechanism": f"obfuscation: {method}",
                     "size": f"{info.width}x{info.height}",
                     "frames": str(info.frames),
+                    **work.record(),
                 },
             ),
             Asking(
-                video_settings(method, seed, keep_sound=keep_sound),
+                video_settings(asked_of(method, finder, hold), seed, keep_sound=keep_sound),
                 public=public,
                 again=again,
                 original=original,
@@ -212,50 +270,6 @@ def random_motion(width: int, height: int, rng: np.random.Generator) -> NDArray[
     )
     matrix[:, 2] += rng.uniform(-SHIFT, SHIFT, 2) * (width, height)
     return matrix
-
-
-def find_faces(frame: Picture) -> list[tuple[int, int, int, int]]:
-    """Frontal faces, as (top, left, bottom, right), with a margin, cut to the frame.
-
-    Args:
-        frame: uint8, (H, W, C).
-    """
-    height, width = frame.shape[:2]
-    if min(height, width) <= SMALLEST_FACE:
-        return []
-    colour = np.ascontiguousarray(frame.repeat(3, 2) if frame.shape[2] == 1 else frame)
-    side = min(height, width)
-    found = face_cascade().detect_multi_scale(
-        img=colour,
-        scale_factor=1.2,
-        step_ratio=1,
-        min_size=(SMALLEST_FACE, SMALLEST_FACE),
-        max_size=(side, side),
-    )
-    boxes = []
-    for face in found:
-        more = math.ceil(FACE_MARGIN * face["width"])
-        top, left = max(0, face["r"] - more), max(0, face["c"] - more)
-        bottom, right = face["r"] + face["height"] + more, face["c"] + face["width"] + more
-        boxes.append((top, left, min(height, bottom), min(width, right)))
-    return boxes
-
-
-@lru_cache(maxsize=1)
-def face_cascade() -> Any:
-    """scikit-image's cascade of local binary patterns for frontal faces.
-
-    Raises:
-        DposeError: scikit-image is not installed.
-    """
-    try:
-        from skimage.data import lbp_frontal_face_cascade_filename
-        from skimage.feature import Cascade
-    except ImportError as error:
-        raise DposeError(
-            "finding faces needs scikit-image", "face-blur", "pip install 'dpose[faces]'"
-        ) from error
-    return Cascade(lbp_frontal_face_cascade_filename())
 
 
 def _like(changed: Any, frame: Picture) -> Picture:

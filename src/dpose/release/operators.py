@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.statement import BOX, Neighbours
+from dpose.release.boxes import most_overlap
 from dpose.release.grid import Shape, largest_fill, products
 from dpose.release.kernels import block_sums, paint_blocks
 from dpose.release.planes import Observed
@@ -122,6 +123,14 @@ class GridOperator(ABC):
         Their scope is "clip" (m pixels of all frames together; also a picture's), "frame" (of every frame) or
         `ONE_FRAME` (of any one frame).
         """
+
+    def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """As `sensitivity`, for neighbours of scope `BOX`: here as many pixels, wherever in the clip they lie."""
+        return self.sensitivity(Neighbours(neighbours.relation, neighbours.m, "clip"))
+
+    def bound_for(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all groups' values together change between neighbours of any scope of a clip."""
+        return (self.box_sensitivity if neighbours.scope == BOX else self.sensitivity)(neighbours)
 
     @property
     def outputs(self) -> int:
@@ -351,8 +360,25 @@ class BlockSums:
         "frame", one frame of a clip in which every frame may differ in m pixels. Sensitivity: each of the m pixels
         lies in one cell and moves each of its C sums by at most `peak`, so m * C * peak in L1 norm. In L2 norm the
         worst neighbour fills the largest cells first: C * peak^2 * (m_1^2 + m_2^2 + ...), m_i pixels in the i-th
-        largest cell.
+        largest cell. With scope `BOX`, one frame of a clip in which a box at any place may differ: peak * C * W * H in
+        L1 norm, and in L2 norm the place where the box fills cells most; the row and the column of it can be chosen
+        apart, since what it has in common with a cell is a product.
         """
+        if neighbours.scope == BOX:
+            assert neighbours.box is not None
+            wide = (
+                min(neighbours.box[0], self.width),
+                np.append(np.arange(self.columns) * self.block, self.width),
+            )
+            tall = (
+                min(neighbours.box[1], self.height),
+                np.append(np.arange(self.rows) * self.block, self.height),
+            )
+            squares = most_overlap(wide[1], wide[0]) * most_overlap(tall[1], tall[0])
+            return Sensitivity(
+                Fraction(self.peak * self.channels * wide[0] * tall[0]),
+                Fraction(self.peak**2 * self.channels * squares),
+            )
         rows, columns = (Counter(_sides(length, self.block).tolist()) for length in (self.height, self.width))
         return _fill(products(rows, columns), neighbours, self.channels, self.peak)
 
@@ -467,8 +493,11 @@ class RegionSums:
         """The most that `apply` changes between neighbours.
 
         **Guarantee.** As for `BlockSums.sensitivity`: whole blocks and parts of the other blocks are one partition, so
-        a pixel still lies in exactly one cell, however large.
+        a pixel still lies in exactly one cell, however large. With scope `BOX` it is that of undivided blocks, from
+        above: dividing a cell divides what a box has in common with it, and squares of parts add up to less.
         """
+        if neighbours.scope == BOX:
+            return self.coarse.sensitivity(neighbours)
         return _fill(Counter(self.areas.tolist()), neighbours, self.channels, self.peak)
 
 

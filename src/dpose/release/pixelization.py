@@ -33,7 +33,7 @@ from dpose.privacy.exact import (
     zcdp_rho,
 )
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.statement import BOX, Neighbours
 from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
@@ -81,8 +81,8 @@ class PixelizationPlan(Plan):
         it. With a private mask, stage one takes `share` of the budget for all blocks; stage two takes the rest for the
         parts of those blocks that stage one's output marks; its noise is calibrated to the partition in which every
         block is divided, which no mask exceeds. With m pixels in every frame, the budget is divided by the number of
-        frames. Post-processing: division by the cell's area, rounding, clipping, tiling, the choice of regions, and how
-        much of the parts' differences from their blocks is shown (`shrunk`).
+        frames; with a box in any T frames, by T. Post-processing: division by the cell's area, rounding, clipping,
+        tiling, the choice of regions, and how much of the parts' differences from their blocks is shown (`shrunk`).
 
         Args:
             config: What was asked for.
@@ -105,8 +105,8 @@ class PixelizationPlan(Plan):
         elif isinstance(config.regions, PublicRegions):
             mask = config.regions.blocks(shape.height, shape.width, config.side)
         bare = cls(config, shape, (), colour, mask)
-        steps = 1 if shape.still or config.scope != "frame" else shape.frames
         neighbours = config.neighbours(shape)
+        steps = {"frame": shape.frames, BOX: neighbours.frames or 1}.get(neighbours.scope, 1)
         stages = tuple(
             NoiseStage(_event(config, bare.sensitivity(name, neighbours), share, steps), name)
             for name, share in shares

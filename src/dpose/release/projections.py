@@ -21,7 +21,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.statement import BOX, Neighbours
+from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.grid import (
     Shape,
     blend_gain,
@@ -155,8 +156,11 @@ class BlockMeans(GridOperator):
 
         **Guarantee.** Neighbours: clips of the same size that differ in m pixels of all frames together (scope "clip"),
         in m pixels of every frame ("frame"), or in m pixels of one frame ("one frame"). A pixel lies in one cell and
-        moves each of its C sums by at most 255. The worst neighbour fills the largest cells first.
+        moves each of its C sums by at most 255. The worst neighbour fills the largest cells first. Scope `BOX`: see
+        `box_sensitivity`.
         """
+        if neighbours.scope == BOX:
+            return self.box_sensitivity(neighbours)
         scope, m, shape = neighbours.scope, neighbours.m, self.shape
         if scope == "clip":
             squares, moved = (
@@ -174,6 +178,21 @@ class BlockMeans(GridOperator):
         return Sensitivity(
             Fraction(PEAK * shape.channels * moved), Fraction(PEAK**2 * shape.channels * squares)
         )
+
+    def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all sums change between neighbours of scope `BOX`, exactly.
+
+        **Guarantee.** Neighbours: clips that differ in any T frames, in each of them inside a box of W x H pixels at
+        any place. The worst has its box at the same place of all T frames, where it fills cells most, and the frames in
+        as few groups as hold them, the longest ones: their changes add up in one sum.
+        """
+        assert neighbours.box is not None
+        assert neighbours.frames is not None
+        width, height = neighbours.box
+        squares = most_overlap(self._columns, width) * most_overlap(self._rows, height)
+        squares *= largest_fill(self._times, neighbours.frames)
+        moved, channels = neighbours.m, self.shape.channels
+        return Sensitivity(Fraction(PEAK * channels * moved), Fraction(PEAK**2 * channels * squares))
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""
@@ -296,8 +315,10 @@ class Separable(GridOperator):
         never grows, and c is the largest norm of a column. m pixels of a frame, changed by at most 255 in each of C
         channels that do not mix, move the values by at most 255 sqrt(C) min(sqrt(m), m c). A group of t frames divides
         a change of one frame by sqrt(t), and adds up to sqrt(t) times a change of all of them. Pixels spread over
-        groups do no more than pixels in one.
+        groups do no more than pixels in one. Scope `BOX`: see `box_sensitivity`.
         """
+        if neighbours.scope == BOX:
+            return self.box_sensitivity(neighbours)
         change = self.shape.channels * self.change(neighbours, self.column_norm)
         return Sensitivity(None, rounded_up(PEAK**2 * change))
 
@@ -308,6 +329,10 @@ class Separable(GridOperator):
             neighbours: As for `sensitivity`.
             column_norm: What a pixel of one frame gives at most.
         """
+        if neighbours.scope == BOX:
+            assert neighbours.box is not None
+            assert neighbours.frames is not None
+            return _sparse(math.prod(neighbours.box), column_norm) * self._together(neighbours.frames)
         scope, m, shape = neighbours.scope, neighbours.m, self.shape
         if scope == "clip":
             # a pixel of a shorter group weighs more
@@ -318,6 +343,26 @@ class Separable(GridOperator):
         if scope == ONE_FRAME:
             return _sparse(min(m, shape.pixels), column_norm) / min(self._times)
         raise ValueError(f"no neighbours of a clip: {neighbours}")
+
+    def box_sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """The most that all values change between neighbours of scope `BOX`, from above, in L2 norm.
+
+        **Guarantee.** Neighbours: as for `BlockMeans.box_sensitivity`. A box of one frame moves the values by at most
+        255 sqrt(C) times the smaller of sqrt(W H) and the sum of the norms of its columns, which is a product of one
+        sum down and one across it. Frames of a group of t add up, over sqrt(t); T frames do at most min(T, T^2 / t)
+        times as much, in squares, as one that stands alone.
+        """
+        assert neighbours.box is not None
+        assert neighbours.frames is not None
+        width, height = neighbours.box
+        down = most_weight(np.linalg.norm(self.down, axis=0), height)
+        across = most_weight(np.linalg.norm(self.across, axis=0), width)
+        change = min(float(width * height), (down * across) ** 2) * self._together(neighbours.frames)
+        return Sensitivity(None, rounded_up(PEAK**2 * self.shape.channels * change))
+
+    def _together(self, frames: int) -> float:
+        """How many times what one frame does that stands alone so many do, in squares: frames of a group add up."""
+        return min(frames, frames**2 / min(self._times))
 
     def noise(self, sigma: float) -> float:
         """Gray levels a pixel, before values are cut off at black and white."""

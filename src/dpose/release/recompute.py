@@ -18,10 +18,10 @@ import numpy as np
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
-from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
+from dpose.privacy.statement import BOX, SLACK, Kind, PrivacyStatement
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import CELLS, Regions, ReleaseConfig
+from dpose.release.config import CELLS, Regions, ReleaseConfig, as_box
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
 from dpose.release.operators import ONE_FRAME, OPERATORS, Mask
@@ -103,7 +103,13 @@ def _shape(statement: PrivacyStatement, where: str) -> Shape:
     frames = whole_numbers(r"(\d{1,9})", record["frames"])[0] if "frames" in record else None
     if min(width, height, 1 if frames is None else frames) < 1:
         raise ValueError("out of range")
-    if neighbours is None or neighbours.scope not in ("picture", "clip", "frame", *((ONE_FRAME,) * linear)):
+    if neighbours is None or neighbours.scope not in (
+        "picture",
+        "clip",
+        "frame",
+        BOX,
+        *((ONE_FRAME,) * linear),
+    ):
         what = "a released clip" if linear else "a release"
         raise DposeError(f"its statement has no neighbours of {what}", where)
     if (neighbours.scope == "picture") != (frames is None):
@@ -111,14 +117,14 @@ def _shape(statement: PrivacyStatement, where: str) -> Shape:
     return Shape.of(height, width, channels, peak, frames)
 
 
-def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, int, str]:
+def _budget(statement: PrivacyStatement) -> tuple[Fraction, float, int | None, str]:
     """Epsilon, delta, m and scope, as `ReleaseConfig` has them."""
     near = statement.neighbours
     assert near is not None
     assert statement.epsilon is not None
     assert statement.delta is not None
     scope = "clip" if near.scope == "picture" else near.scope
-    return Fraction(statement.epsilon), statement.delta, near.m, scope
+    return Fraction(statement.epsilon), statement.delta, None if near.scope == BOX else near.m, scope
 
 
 def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> PixelizationPlan:
@@ -135,6 +141,7 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
         block=block,
         subdivide=n,
         regions=_regions(record, where),
+        box=as_box(statement.neighbours),
         colour=colour.name,
         chroma=_factor(record, colour),
         chosen="chosen" in record,
@@ -177,6 +184,7 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
         chroma=factor,
         clip_norm=norm,
         clip_segment=together != 1,
+        box=as_box(statement.neighbours),
         restoration=Restoration.recorded(record),
     )
     grid = (rows, columns, groups)

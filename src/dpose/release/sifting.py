@@ -20,7 +20,7 @@ from dpose.errors import DposeError, naming
 from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Charge
-from dpose.release.api import bind, shape_of, video_settings
+from dpose.release.api import bind, bind_video, video_settings
 from dpose.release.config import ReleaseConfig
 from dpose.release.counting import (
     Original,
@@ -187,7 +187,7 @@ def _read(job: Job, what: ReleaseConfig | str) -> tuple[Original, AnyPlan | None
                 original, pixels, _ = picture_original(job.source)
                 return original, bind(what, picture_shape(pixels), source)
             info = probe(job.source)
-            plan = None if isinstance(what, str) else bind(what, shape_of(info), source)
+            plan = None if isinstance(what, str) else bind_video(what, info, source)
             return video_original(info), plan
     except DposeError:
         return None

@@ -7,26 +7,23 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.exact import ReleaseAccountant, exact_text
-from dpose.privacy.rounding import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import ColourPlanes
 from dpose.release.config import CELLS
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import ONE_FRAME
+from dpose.release.objects import SoundPlan, object_lines
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.sealing import mask_digest
 
-AnyPlan = PixelizationPlan | LinearPlan | PaperPlan | DensePlan
+AnyPlan = SoundPlan | PaperPlan | DensePlan
 
 PROJECTION = "projection"
 """The recorded mechanism of every `GridOperator`; the record names the operator beside it."""
-FACE = 100
-"""Side of the square that stands for a face wherever a cost is explained, pixels."""
 HEADER = (
     "what the original's header says besides: format, bits, orientation; the size is that of what is shown"
 )
@@ -38,9 +35,6 @@ DECODED_VIDEO = (
 CHOSEN = "cells from epsilon, delta, neighbours, sizes and colour alone, by a public prior"
 """How cells were chosen that nobody fixed."""
 SOUND = "the sound was copied unchanged and is not protected at all"
-DETAILS_ONLY = (
-    "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
-)
 
 
 def release_statement(
@@ -59,6 +53,8 @@ def release_statement(
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
     config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE
     given = list(conditional_on)
+    notes = config.box.notes(plan.shape) if config.box else ()
+    restored = (config.restoration.note,) if config.restoration.note else ()
     if isinstance(config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
     return PrivacyStatement(
@@ -71,12 +67,12 @@ def release_statement(
         public=public_facts(plan),
         conditional_on=tuple(given),
         events=plan.events,
-        caveats=(*object_lines(plan), *(note for note in (config.restoration.note,) if note), *caveats),
+        caveats=(*object_lines(plan), *notes, *restored, *caveats),
         release=description(plan),
     )
 
 
-def public_facts(plan: PixelizationPlan | LinearPlan) -> tuple[str, ...]:
+def public_facts(plan: SoundPlan) -> tuple[str, ...]:
     """What the guarantee does not hide."""
     shape, regions = plan.shape, plan.config.regions
     told = [f"the size, {shape.width} x {shape.height} pixels, and the number of channels, {shape.channels}"]
@@ -90,7 +86,7 @@ def public_facts(plan: PixelizationPlan | LinearPlan) -> tuple[str, ...]:
     return tuple(told)
 
 
-def description(plan: PixelizationPlan | LinearPlan) -> dict[str, str]:
+def description(plan: SoundPlan) -> dict[str, str]:
     """How the picture or clip was released, by name: what `dpose verify` computes sensitivities from."""
     found = _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
     restoration = plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
@@ -143,49 +139,6 @@ def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
             "stage one": f"{_share(regions.share)} of the budget",
         }
     return found
-
-
-def object_lines(plan: PixelizationPlan | LinearPlan) -> tuple[str, ...]:
-    """What the guarantee means for things larger than m pixels. Never left out of a statement."""
-    shape, m = plan.shape, plan.config.m
-    face, size = face_in(shape.height, shape.width)
-    name = f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
-    lines = (
-        _larger_cells(plan, name, face) if isinstance(plan, PixelizationPlan) else _larger(plan, name, face)
-    )
-    return (*lines, DETAILS_ONLY) if m is not None and m * 4 < face else tuple(lines)
-
-
-def _larger_cells(plan: PixelizationPlan, name: str, face: int) -> list[str]:
-    shape, clip = plan.shape, not plan.shape.still
-    where = " for each frame it appears in" if clip else ""
-    grows = "; frames add up" if clip and not plan.config.delta else ""
-    lines = [f"{name} is protected with epsilon {upper(plan.object_epsilon(face))}{where}{grows}"]
-    if clip:
-        cost = upper(plan.object_epsilon(face, shape.frames))
-        lines.append(f"in all {shape.frames} frames that object has epsilon {cost}")
-    whole = upper(plan.object_epsilon(shape.pixels, shape.frames))
-    lines.append(f"the {'clip' if clip else 'picture'} as a whole has epsilon {whole}")
-    return lines
-
-
-def _larger(plan: LinearPlan, name: str, face: int) -> list[str]:
-    shape = plan.shape
-    one = upper(plan.epsilon_for(face, ONE_FRAME))
-    whole = upper(plan.epsilon_for(shape.pixels * shape.frames, "clip"))
-    if shape.still:
-        return [f"{name} is protected with epsilon {one}", f"the picture as a whole has epsilon {whole}"]
-    return [
-        f"{name} is protected with epsilon {one} in one frame, and with "
-        f"{upper(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
-        f"a whole frame has epsilon {upper(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole {whole}",
-    ]
-
-
-def face_in(height: int, width: int) -> tuple[int, str]:
-    """What stands for a face in a picture of this size, cut to it: its pixels, and its size in words."""
-    tall, wide = min(FACE, height), min(FACE, width)
-    return tall * wide, f"{wide} x {tall}"
 
 
 def _share(share: Fraction) -> str:

@@ -239,9 +239,7 @@ def _obscured(frames: NDArray[np.uint8], method: str, seed: int) -> NDArray[np.u
     scale = max(1, round(ROWS_OF_OBFUSCATION / height))
     large = (width * scale, height * scale)
     work = Obfuscator(method, Shape(count, large[1], large[0], channels), seed)
-    shown = [
-        work.apply(cv2.resize(f, large, interpolation=cv2.INTER_LINEAR).astype(np.uint8)) for f in frames
-    ]
+    shown = work.run(cv2.resize(f, large, interpolation=cv2.INTER_LINEAR).astype(np.uint8) for f in frames)
     small = [cv2.resize(f, (width, height), interpolation=cv2.INTER_AREA) for f in shown]
     return np.stack(small).astype(np.uint8)
 

@@ -1,0 +1,166 @@
+"""What a release means for things larger than its neighbours: a face, a person, all of it; in several pictures.
+
+Sizes are declared, never found in a picture: a face is a square of `FACE` pixels unless its size is given, a person as
+many faces wide and high as `PERSON` says. Both are cut to the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
+from dpose.privacy.rounding import upper
+from dpose.privacy.wording import protected_words
+from dpose.release.boxes import OUTSIDE
+from dpose.release.grid import Shape
+from dpose.release.linear import LinearPlan
+from dpose.release.operators import ONE_FRAME
+from dpose.release.pixelization import PixelizationPlan
+
+SoundPlan: TypeAlias = PixelizationPlan | LinearPlan
+
+FACE = 100
+"""Side of the square that stands for a face wherever a cost is explained, pixels."""
+PERSON = (3, 8)
+"""Width and height of who stands upright, in faces."""
+RECOGNISABLE = 20
+"""Above this epsilon for a face nothing worth a word is guaranteed about it: an attacker's odds may grow e^20 times."""
+TIMES = 10
+"""Of how many pictures of one person a statement tells what they cost together."""
+DETAILS_ONLY = (
+    "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
+)
+LATER = ("WARNING: ", "a person of ", f"{TIMES} pictures of ", f"{TIMES} clips of ")
+"""How sentences begin that statements of before did not have."""
+
+COSTS: Mapping[ReleaseAccountant, Callable[[Any, float], float | Fraction]] = {
+    ReleaseAccountant.PURE: lambda events, delta: pure_epsilon(events),
+    ReleaseAccountant.ZCDP: lambda events, delta: zcdp_epsilon(zcdp_rho(events), delta),
+    ReleaseAccountant.GAUSSIAN: gaussian_cost,
+}
+
+
+def object_lines(plan: SoundPlan) -> tuple[str, ...]:
+    """What the guarantee means for things larger than m pixels. Never left out of a statement."""
+    shape, box = plan.shape, plan.config.box
+    m = plan.config.m if box is None else box.area
+    face, _ = face_in(shape.height, shape.width)
+    lines = _of_cells(plan) if isinstance(plan, PixelizationPlan) else _of_operator(plan)
+    outside = () if box is None or shape.still else (OUTSIDE,)
+    return (
+        *lines,
+        *((DETAILS_ONLY,) if m is not None and m * 4 < face else ()),
+        *outside,
+        *person_lines(plan),
+        repeated_line(plan),
+        *warning_lines(plan),
+    )
+
+
+def _of_cells(plan: PixelizationPlan) -> list[str]:
+    shape, clip = plan.shape, not plan.shape.still
+    face, name = _named_face(shape)
+    where = " for each frame it appears in" if clip else ""
+    grows = "; frames add up" if clip and not plan.config.delta else ""
+    lines = [f"{name} is protected with epsilon {upper(plan.object_epsilon(face))}{where}{grows}"]
+    if clip:
+        cost = upper(plan.object_epsilon(face, shape.frames))
+        lines.append(f"in all {shape.frames} frames that object has epsilon {cost}")
+    whole = upper(plan.object_epsilon(shape.pixels, shape.frames))
+    lines.append(f"the {'clip' if clip else 'picture'} as a whole has epsilon {whole}")
+    return lines
+
+
+def _of_operator(plan: LinearPlan) -> list[str]:
+    shape = plan.shape
+    face, name = _named_face(shape)
+    one = upper(plan.epsilon_for(face, ONE_FRAME))
+    whole = upper(plan.epsilon_for(shape.pixels * shape.frames, "clip"))
+    if shape.still:
+        return [f"{name} is protected with epsilon {one}", f"the picture as a whole has epsilon {whole}"]
+    return [
+        f"{name} is protected with epsilon {one} in one frame, and with "
+        f"{upper(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
+        f"a whole frame has epsilon {upper(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole {whole}",
+    ]
+
+
+def person_lines(plan: SoundPlan) -> tuple[str, ...]:
+    """What a person keeps; nothing where the picture is too small to tell one from a face."""
+    shape = plan.shape
+    wide, tall = person_in(shape)
+    if wide * tall == face_in(shape.height, shape.width)[0]:
+        return ()
+    told = f"a person of {wide} x {tall} pixels keeps epsilon {upper(area_epsilon(plan, wide * tall))}"
+    if not shape.still:
+        always = upper(area_epsilon(plan, wide * tall, always=True))
+        told += f" in one frame, and {always} in all {shape.frames:,}"
+    return (told,)
+
+
+def repeated_line(plan: SoundPlan) -> str:
+    """What several pictures or clips of one person, each released like this one, cost together."""
+    shape = plan.shape
+    face, name = _named_face(shape)
+    own = upper(repeated_epsilon(plan))
+    kind, always = ("pictures", "") if shape.still else ("clips", ", in all its frames")
+    of_face = upper(area_epsilon(plan, face, always=not shape.still, times=TIMES))
+    what = protected_words(plan.config.neighbours(shape))
+    return (
+        f"{TIMES} {kind} of one person, each released like this, add up: epsilon {own} for {what}, in each of them; "
+        f"{of_face} for {name} in each{always}"
+    )
+
+
+def repeated_epsilon(plan: SoundPlan) -> float:
+    """Epsilon of `TIMES` releases like this one together, for what each of them hides; at the same delta."""
+    events = [replace(event, steps=event.steps * TIMES) for event in plan.events]
+    return float(COSTS[plan.accountant](events, plan.config.delta))
+
+
+def warning_lines(plan: SoundPlan) -> tuple[str, ...]:
+    """That epsilon says nothing of a face any more, where it does not; told on the terminal and in the statement."""
+    shape = plan.shape
+    face, name = _named_face(shape)
+    cost, where = area_epsilon(plan, face), "" if shape.still else " in one frame"
+    if cost <= RECOGNISABLE and not shape.still:
+        cost, where = area_epsilon(plan, face, always=True), f" in all {shape.frames:,} frames"
+    if cost <= RECOGNISABLE:
+        return ()
+    return (
+        f"{LATER[0]}{name} keeps epsilon {upper(cost)}{where}: epsilon no longer limits recognition of a face",
+    )
+
+
+def area_epsilon(plan: SoundPlan, area: int, *, always: bool = False, times: int = 1) -> float:
+    """Epsilon, at the same delta, for whatever covers so many pixels.
+
+    Args:
+        plan: How pictures or clips are released.
+        area: Pixels of one frame.
+        always: Whether it is there in all frames; in one otherwise.
+        times: In how many pictures or clips, each released by such a plan with noise of its own.
+    """
+    frames = plan.shape.frames if always else 1
+    if isinstance(plan, PixelizationPlan):
+        return plan.object_epsilon(area, frames * times)
+    return plan.epsilon_for(area, "frame" if always else ONE_FRAME, times)
+
+
+def face_in(height: int, width: int) -> tuple[int, str]:
+    """What stands for a face in a picture of this size, cut to it: its pixels, and its size in words."""
+    tall, wide = min(FACE, height), min(FACE, width)
+    return tall * wide, f"{wide} x {tall}"
+
+
+def person_in(shape: Shape, face: tuple[int, int] = (FACE, FACE)) -> tuple[int, int]:
+    """Width and height of what stands for a person whose face is of this size, cut to the picture, pixels."""
+    return min(PERSON[0] * face[0], shape.width), min(PERSON[1] * face[1], shape.height)
+
+
+def _named_face(shape: Shape) -> tuple[int, str]:
+    face, size = face_in(shape.height, shape.width)
+    return face, f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
