@@ -93,6 +93,7 @@ class TestMeasure:
         }
         assert found["block"] == max(each, key=each.get)
         assert found["psnr"] == pytest.approx(max(each.values()))
+        assert found["by_block"] == pytest.approx({str(side): level for side, level in each.items()})
 
     def test_what_each_way_is(self):
         configs = {
@@ -140,9 +141,10 @@ class TestStudy:
         cells = bound.cells
         outcomes = [study.Outcome(cell) for cell in cells]
         values = {"psnr": 20.0, "psnr_sd": 0.1, "mse": 650.0, "ssim": 0.5, "block": 16, "chroma": 1}
+        values["by_block"] = {"16": 18.0, "20": 18.25}
         outcomes[0] = study.Outcome(cells[0], "done", values)
         findings = bound.show(outcomes)
-        assert findings.tables[0].rows[0][1:] == ("-",) * 7
+        assert findings.tables[0].rows[0][1:] == ("-",) * 9
         assert findings.tables[2].rows[0][2] == "20.00 (16)"
         assert not findings.files
         gains = [study.Outcome(cell, "done", {**values, "psnr": 18.4}) for cell in cells]
@@ -151,7 +153,13 @@ class TestStudy:
             for o in gains
         ]
         row = study._Scores(study.ShownOutcomes(gains), 0, 2).gains("x").rows[0]
-        assert row[5:] == ("+1.60, above the floor", "+1.6 to +1.6", "+1.60")
+        assert row[5:] == (
+            "18.25 (20)",
+            "+1.60, above the floor",
+            "+1.6 to +1.6",
+            "+1.75, above the floor",
+            "+1.60",
+        )
 
     @pytest.mark.parametrize(
         ("gain", "told"), [(2.0, "reached"), (1.998, "reached"), (1.5, "above the floor"), (1.49, "missed")]

@@ -67,7 +67,7 @@ def shown_picture(
     return shown
 
 
-def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int) -> dict[str, float]:
+def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int) -> dict[str, Any]:
     """Means over `DRAWS` releases of one picture.
 
     Args:
@@ -79,7 +79,7 @@ def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int)
 
     Returns:
         mse (over R, G, B), psnr and psnr_sd (over draws), ssim (of luma), block (of luma or rgb), chroma (how many
-        times as wide chroma's are).
+        times as wide chroma's are), by_block (psnr of every block that was tried).
 
     Raises:
         DposeError: the picture is too small.
@@ -92,7 +92,8 @@ def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int)
         found = [shown_picture(way, epsilon, side, name, image, seed, draw) for draw in range(DRAWS)]
         return statistics.mean(decibels(mse(image, shown)) for shown in found), found
 
-    block = max(sides, key=lambda side: drawn(side)[0]) if len(sides) > 1 else sides[0]
+    tried = {side: drawn(side)[0] for side in sides}
+    block = max(tried, key=lambda side: tried[side])
     pictures = drawn(block)[1]
     config = way_plan(way, epsilon, shape, block).config
     errors = [mse(image, shown) for shown in pictures]
@@ -105,6 +106,7 @@ def measured_picture(way: str, epsilon: str, name: str, image: Image, seed: int)
         "ssim": statistics.mean(grey_ssim(luma, grey(shown)) for shown in pictures),
         "block": config.side,
         "chroma": config.chroma or 1,
+        "by_block": {str(side): level for side, level in tried.items()},
     }
 
 
