@@ -1,13 +1,11 @@
-"""How close released pictures come to their originals: today's blocks, and luma and chroma restored, by epsilon.
+"""What a restoration invents, and what it costs. How close it comes is `dpose reproduce release-quality`.
 
-    python benchmarks/restoration.py               # astronaut, coffee, chelsea, rocket; m = 16; one table
     python benchmarks/restoration.py --invents     # how much of what is shown is not there, by size of detail
     python benchmarks/restoration.py --speed       # frames a second at 640x480 on one core, by block
 
-Neither the restoration nor the prior by which cells are chosen has seen these photographs. Blocks are chosen with
-hindsight in every column, for all pictures together (`oracle`: for each picture). Noise is what the mechanism draws:
-Laplace of scale 255 * 3 * m / epsilon on sums of R, G and B; of scale 1020 m / epsilon on sums of Y4, and twice that on
-sums of Co and Cg2.
+The restoration has not seen these photographs (astronaut, coffee, chelsea, rocket; m = 16). Noise is what the mechanism
+draws: Laplace of scale 255 * 3 * m / epsilon on sums of R, G and B; of scale 1020 m / epsilon on sums of Y4, and twice
+that on sums of Co and Cg2.
 """
 
 from __future__ import annotations
@@ -28,10 +26,7 @@ from dpose.release.planes import Observed, Plane
 from dpose.release.restoration import restore
 from dpose.release.restoration.grid import FROM_RGB
 
-EPSILONS = (0.5, 1.0, 2.0, 5.0, 8.0)
 PICTURES = ("astronaut", "coffee", "chelsea", "rocket")
-BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)
-FACTORS = (1, 2, 4)
 M = 16
 
 
@@ -71,91 +66,6 @@ def observe(picture: NDArray[np.uint8], how: Cell, epsilon: float, rng: np.rando
         levels = (total + rng.laplace(0, noise, total.shape)) / area
         planes.append(Plane(levels.astype(np.float32), (2**0.5 * noise / area).astype(np.float32), block))
     return Observed(tuple(planes), how.colour, *picture.shape[:2])
-
-
-def error(picture: NDArray[np.uint8], shown: NDArray[np.uint8]) -> float:
-    """PSNR, decibels."""
-    return float(20 * np.log10(255 / np.sqrt(np.mean((picture.astype(np.float64) - shown) ** 2))))
-
-
-def measure(
-    pictures: list[NDArray[np.uint8]], ways: list[Cell], epsilon: float, draws: int
-) -> NDArray[np.float64]:
-    """Mean PSNR over draws, (ways, pictures)."""
-    found = np.zeros((len(ways), len(pictures)))
-    for row, how in enumerate(ways):
-        for column, picture in enumerate(pictures):
-            for draw in range(draws):
-                seen = observe(
-                    picture, how, epsilon, np.random.default_rng([draw, column, how.block, how.factor])
-                )
-                found[row, column] += error(picture, restore(seen, how.method)) / draws
-    return found
-
-
-def fits(how: Cell, epsilon: float) -> bool:
-    """Whether a way is worth trying: noise of luma between 3 and 400 gray levels."""
-    deviation = 2**0.5 * (765 if how.colour == "rgb" else 255) * M / epsilon / how.block**2
-    return 3 < deviation < 400
-
-
-def table(draws: int, factors: tuple[int, ...], console: Console) -> None:
-    """PSNR by epsilon."""
-    pictures = [np.asarray(getattr(skimage.data, name)())[..., :3] for name in PICTURES]
-    shown = Table(title=f"PSNR, dB, mean of {', '.join(PICTURES)}; m = {M}, {draws} draws")
-    columns = (
-        "epsilon",
-        "rgb 16",
-        "rgb best",
-        "oracle",
-        "ycc tv",
-        "ycc learned",
-        "gain",
-        "over rgb 16",
-        "by picture",
-    )
-    for column in columns:
-        shown.add_column(column, justify="right")
-    for epsilon in EPSILONS:
-        best = {}
-        for name, colour, method in (
-            ("rgb", "rgb", "none"),
-            ("tv", "ycc", "tv"),
-            ("learned", "ycc", "learned"),
-        ):
-            ways = [
-                Cell(colour, block, factor, method)
-                for block in BLOCKS
-                for factor in ((1,) if colour == "rgb" else factors)
-            ]
-            ways = [how for how in ways if fits(how, epsilon)]
-            found = measure(pictures, ways, epsilon, draws)
-            top = int(found.mean(1).argmax())
-            best[name] = (ways[top], found[top], found.max(0))
-            if method == "learned":
-                near = sorted(zip(found.mean(1), ways, strict=True), key=lambda pair: -pair[0])[:6]
-                console.print(
-                    f"  epsilon {epsilon:g}: " + ", ".join(f"{w.block}x{w.factor} {v:.2f}" for v, w in near)
-                )
-        default = measure(pictures, [Cell("rgb", 16, 1, "none")], epsilon, draws)[0].mean()
-
-        told = {
-            name: f"{values.mean():.2f} ({how.block}{f' x {how.factor}' if how.colour == 'ycc' else ''})"
-            for name, (how, values, _) in best.items()
-        }
-        rgb, learned = best["rgb"][1], best["learned"][1]
-        shown.add_row(
-            f"{epsilon:g}",
-            f"{default:.2f}",
-            told["rgb"],
-            f"{best['rgb'][2].mean():.2f}",
-            told["tv"],
-            told["learned"],
-            f"{learned.mean() - rgb.mean():+.2f}",
-            f"{learned.mean() - default:+.2f}",
-            " ".join(f"{v:+.1f}" for v in learned - rgb),
-        )
-    console.print(shown)
 
 
 BANDS = ((8.0, 1e9), (4.0, 8.0), (2.0, 4.0), (0.0, 2.0))
@@ -228,16 +138,15 @@ def main() -> None:
     options.add_argument("--speed", action="store_true")
     options.add_argument("--invents", action="store_true")
     options.add_argument("--draws", type=int, default=2)
-    options.add_argument("--factors", type=int, nargs="+", default=list(FACTORS))
     given = options.parse_args()
     cv2.setNumThreads(1)
     console = Console(width=160)
     if given.speed:
         speed(console)
-    elif given.invents:
+    if given.invents:
         invents(given.draws, console)
-    else:
-        table(given.draws, tuple(given.factors), console)
+    if not (given.speed or given.invents):
+        options.print_help()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from dpose.privacy.statement import Neighbours  # noqa: E402
 from dpose.release.config import ReleaseConfig  # noqa: E402
 from dpose.release.grid import Shape  # noqa: E402
 from dpose.release.linear import LinearPlan  # noqa: E402
-from dpose.release.projections import make_operator  # noqa: E402
+from dpose.release.operators import make_operator  # noqa: E402
 from dpose.release.published_dprp import DensePlan  # noqa: E402
 
 FRAMES, HEIGHT, WIDTH, K, SIDE = 64, 240, 320, 3072, 32

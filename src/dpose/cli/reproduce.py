@@ -14,7 +14,7 @@ from dpose.cli.run_options import METHODS
 from dpose.errors import DposeError
 
 TRAINING = "Private training: 000, 003, lspet-dp, ward-dp and their ablations"
-SHOWING = "Released pictures and videos: 002, 004"
+SHOWING = "Released pictures and videos: 002, 004, release-quality"
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,9 @@ def reproduce(
         list[str] | None,
         option(
             "For 000, 003 and benchmarks one NAME[:ROOT][:SPLIT] to train on, as in dpose train. For 002 "
-            "synthetic:LOOK[:SPLIT], mot:ROOT, ppm100:ROOT or celeba:ROOT; may be given again. For 004 "
-            "synthetic-clips[:LOOK], ucf101:ROOT, hmdb51:ROOT or pahmdb:ROOT. Default: rendered people."
+            "and release-quality synthetic:LOOK[:SPLIT], skimage[:NAME], mot:ROOT, ppm100:ROOT or celeba:ROOT; may be "
+            "given again. For 004 synthetic-clips[:LOOK], ucf101:ROOT, hmdb51:ROOT or pahmdb:ROOT. Default: "
+            "rendered people."
         ),
     ] = None,
     limit: Annotated[
@@ -142,8 +143,9 @@ def reproduce(
 ) -> None:
     """Run a paper's table or figure again, the paper's numbers or way and dpose's side by side.
 
-    The account counts what it reads of private data: each training as dpose train does; 002 and 004, which show
-    numbers without noise and pictures with noise from a seed, as what nothing bounds, which a budget refuses.
+    The account counts what it reads of private data: each training as dpose train does; 002, 004 and release-quality,
+    which show numbers without noise and pictures with noise from a seed, as what nothing bounds, which a budget
+    refuses.
 
     Stopped or killed, the same command goes on: cells that are done are kept. Exit code 1: some cells failed; the same
     command tries them again.

@@ -138,12 +138,14 @@ class Findings:
         figures: Where enough cells are done to draw.
         notes: What the reader must know: what the data are, who segmented, what the paper says.
         values: What was computed of several cells together, as JSON by name; none of the names of results.json.
+        files: Further files, by name.
     """
 
     tables: tuple[Table, ...]
     figures: tuple[Figure, ...]
     notes: tuple[str, ...]
     values: Values = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 class Bound(Protocol):

@@ -41,6 +41,7 @@ def results_report(
         notes=findings.notes,
         tables=findings.tables,
         figures=findings.figures,
+        files=findings.files,
         values={
             "experiment": experiment.name,
             "settings": settings,

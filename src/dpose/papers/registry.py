@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpose.papers import pixelization, pose, video
+from dpose.papers import pixelization, pose, quality, video
 from dpose.papers.experiment import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    experiment.name: experiment for paper in (pose, pixelization, video) for experiment in paper.EXPERIMENTS
+    experiment.name: experiment
+    for paper in (pose, pixelization, video, quality)
+    for experiment in paper.EXPERIMENTS
 }

@@ -1,4 +1,4 @@
-"""What every source of photos gives: grey pictures by number, with whatever labels there are."""
+"""What every source of photos gives: pictures by number, grey and in colour, with whatever labels there are."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Photo:
         mask: bool, (H, W): where people are; None where nothing says so.
         identity: Who is shown; None where nothing says so.
         hashes: Digests of the original (`dpose.media.identity`).
+        colours: uint8, (H, W, 3), the picture as it was read; None where it was made grey.
     """
 
     name: str
@@ -35,16 +36,22 @@ class Photo:
     mask: NDArray[np.bool_] | None = None
     identity: int | None = None
     hashes: tuple[str, ...] = field(default=(), repr=False)
+    colours: NDArray[np.uint8] | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its pictures."""
+        return self.pixels.size + (0 if self.colours is None else self.colours.size)
 
     @classmethod
     def of_file(cls, name: str, path: Path, identity: int | None = None) -> Photo:
-        """A picture file, grey.
+        """A picture file.
 
         Raises:
             DposeError: it cannot be read.
         """
         image, hashes = read_known(path)
-        return cls(name, grey(image), None, identity, hashes)
+        return cls(name, grey(image), None, identity, hashes, image)
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class Photos:
             photo = self.read(index)
             if self._seen.setdefault(index, photo.hashes) != photo.hashes:
                 raise DposeError("was changed while it was in use", photo.name, "run the command again")
-            if sum(one.pixels.size for one in self._kept.values()) + photo.pixels.size > KEPT:
+            if sum(one.size for one in self._kept.values()) + photo.size > KEPT:
                 return photo
             self._kept[index] = photo
         return self._kept[index]

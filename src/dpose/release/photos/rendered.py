@@ -19,7 +19,7 @@ def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
     def read(index: int) -> Photo:
         scene = render_person(look, scene_seed(look, split, index), size)
         hashes = (pixel_hash(scene.image),)
-        return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes)
+        return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes, scene.image)
 
     return Photos(
         title=f"rendered people, {look}:{split}, {size[1]} x {size[0]}",

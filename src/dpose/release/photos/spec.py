@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
+from dpose.release.photos.bundled import ALL, FILES, open_bundled
 from dpose.release.photos.celeba import open_celeba
 from dpose.release.photos.mot import open_mot
 from dpose.release.photos.photo import Photos
@@ -42,6 +43,13 @@ SOURCES: dict[str, PhotoDataset] = {
         default={"evaluate": "test"},
         open=open_rendered,
     ),
+    "skimage": PhotoDataset(
+        root="photograph",
+        roots=(*FILES, ALL),
+        public_roots=(*FILES, ALL),
+        default_root=ALL,
+        open=lambda root, split, size: open_bundled(root),
+    ),
     "mot": _files(open_mot),
     "ppm100": _files(open_ppm),
     "celeba": _files(open_celeba),
@@ -65,7 +73,7 @@ def open_photos(spec: str, size: tuple[int, int], limit: int | None = None) -> P
     """The photos that `spec` names.
 
     Args:
-        spec: `synthetic:LOOK[:SPLIT]`, `mot:ROOT`, `ppm100:ROOT` or `celeba:ROOT`.
+        spec: `synthetic:LOOK[:SPLIT]`, `skimage[:NAME]`, `mot:ROOT`, `ppm100:ROOT` or `celeba:ROOT`.
         size: (height, width) that rendered people get; files keep their own.
         limit: At most so many, evenly spaced.
 
