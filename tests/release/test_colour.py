@@ -416,7 +416,9 @@ class TestChoice:
         dark, busy = np.zeros((64, 64, 3), np.uint8), RNG.integers(0, 256, (64, 64, 3)).astype(np.uint8)
         one, other = (pixelize(picture, 2, 4).statement.release for picture in (dark, busy))
         assert one == other
-        assert one["chosen"].startswith("cells from epsilon, delta, neighbours, sizes and colour alone")
+        assert one["chosen"].startswith(
+            "cells from epsilon, delta, neighbours, sizes, colour and restoration alone"
+        )
         assert "chosen" not in pixelize(dark, 2, 4, 8, colour="rgb").statement.release
 
     def test_more_budget_gives_smaller_blocks(self):

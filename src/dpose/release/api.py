@@ -131,7 +131,7 @@ def pixelize(
         epsilon: Total for the picture or clip. Text ("0.5", "1/3") is taken exactly.
         neighbours: "pixels:M" or "pixels:M/frame"; for a clip also "box:WxH/frames:T". Default: pixels:16.
         block: Side b of a block, pixels; "auto" for what a public prior on pictures expects most of, by epsilon, delta,
-            neighbours, sizes and colour alone.
+            neighbours, sizes, colour and restoration alone.
         protect: "detail", "face" or "person" in place of neighbours (`dpose.release.protect`).
         face_size: "WxH", pixels of a face, as declared for those. Default: 100x100.
         colour: "ycc" (luma, and chroma over larger blocks), "rgb" (three values alike) or "grey" (luma alone, in all

@@ -32,7 +32,7 @@ DECODED_VIDEO = (
     "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "
     "from, may touch more of them"
 )
-CHOSEN = "cells from epsilon, delta, neighbours, sizes and colour alone, by a public prior"
+CHOSEN = "cells from epsilon, delta, neighbours, sizes, colour and restoration alone, by a public prior"
 """How cells were chosen that nobody fixed."""
 SOUND = "the sound was copied unchanged and is not protected at all"
 
