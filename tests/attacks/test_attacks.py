@@ -1,5 +1,7 @@
 """Attacks on rendered people: what is recognised raw, released and obscured; and that files work too."""
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 import pytest
@@ -96,8 +98,8 @@ def test_rooms_differ_and_frames_of_one_room_do_not(bench):
 
 def test_releases_are_those_that_users_make(bench):
     picture = bench[1].pictures[0]
-    for block, parts in ((16, 1), (16, 4)):
-        own = private("0.5", "pixels:1", block, parts).apply(picture, 7)
+    for block, parts, restore in ((16, 1, "none"), (16, 4, "none"), (16, 1, "tv"), (16, 1, "learned")):
+        own = private("0.5", "pixels:1", block, parts, restore).apply(picture, 7)
         regions = "private" if parts > 1 else None
         theirs = pixelize(
             picture,
@@ -106,7 +108,7 @@ def test_releases_are_those_that_users_make(bench):
             block,
             subdivide=parts,
             regions=regions,
-            restore="none",
+            restore=restore,
             seed=7,
             public=True,
         ).picture
@@ -128,6 +130,34 @@ def test_noise_differs_by_picture_and_purpose_and_repeats_by_seed(bench):
     twins = queries.instead([queries.pictures[0]] * len(queries))
     first, second, *_ = shown.album(twins, 0, "query").pictures
     assert (first != second).any()
+
+
+def test_restorations_of_one_release_share_its_noise_and_say_which_they_are(bench):
+    queries, settings = bench[2], {"blocks": [8], "subdivisions": [1], "epsilons": ["5"]}
+    _, painted, learned = all_transforms(
+        ["dp"], **settings, neighbours="pixels:1", restorations=["none", "learned"]
+    )
+    assert painted.title == "dpose pixelize, b 8, painted, epsilon 5"
+    assert learned.title == "dpose pixelize, b 8, learned, epsilon 5"
+    assert learned.key == f"{painted.key}-learned"
+    (_, default) = all_transforms(["dp"], **settings, neighbours="pixels:1")
+    assert default.key == learned.key
+    seen, theirs = painted.album(queries, 0, "query"), learned.album(queries, 0, "query")
+    raw = np.stack(queries.pictures).astype(int)
+    error, other = (np.abs(np.stack(one.pictures) - raw).mean() for one in (seen, theirs))
+    assert other < error
+    again = replace(learned, noise="").album(queries, 0, "query").pictures
+    assert any((one != two).any() for one, two in zip(again, theirs.pictures, strict=True))
+    seeds = []
+    shared = replace(painted, apply=lambda picture, seed: seeds.append(seed) or picture)
+    shared.album(queries, 0, "query")
+    replace(learned, apply=shared.apply).album(queries, 0, "query")
+    assert seeds[: len(queries)] == seeds[len(queries) :]
+
+
+def test_an_unknown_restoration_is_refused(bench):
+    with pytest.raises(DposeError, match="must be learned, tv, none"):
+        private("5", "pixels:1", 16, restore="magic")
 
 
 def test_every_attribute_is_true_of_some_and_not_of_all():

@@ -44,7 +44,7 @@ def results(name):
 
 
 def test_reid_by_both_attackers_over_a_grid(capsys, tmp_path):
-    grid = ["--block", "8,16", "--epsilon", "0.5", "--epsilon", "5", "--subdivide", "1,2"]
+    grid = ["--block", "8,16", "--epsilon", "0.5", "--epsilon", "5", "--restore", "none,learned"]
     assert main(["attack", "reid", *SMALL, *grid, "--out", "r"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "An attack that fails proves nothing" in told
@@ -56,6 +56,9 @@ def test_reid_by_both_attackers_over_a_grid(capsys, tmp_path):
     rows = [(row["key"], row["attacker"]) for row in found["results"]["rows"]]
     assert len(rows) == 1 + 2 * 8
     assert rows[0] == ("raw", "plain")
+    assert sum(key.endswith("-learned") for key, _ in rows) == 8
+    assert found["settings"]["restorations"] == ["none", "learned"]
+    assert "restored as their names say" in told
     assert found["results"]["chance"]["rank1"] == 0.25
     assert found["software"]["dpose"]
     page = (tmp_path / "r" / "index.html").read_text()
@@ -124,12 +127,22 @@ def test_stopped_in_a_grid_what_is_done_is_kept(monkeypatch, capsys):
 
     monkeypatch.setattr(reid_module, "searched", searched)
     assert main(["attack", "reid", *SMALL, "--block", "4,8,16", "--attacker", "plain", "--out", "s"]) == 130
-    assert "Not attacked: dpose pixelize, b 16, epsilon 5 (stopped)" in " ".join(
+    assert "Not attacked: dpose pixelize, b 16, learned, epsilon 5 (stopped)" in " ".join(
         capsys.readouterr().out.split()
     )
     found = results("s")
     assert [row["key"] for row in found["results"]["rows"]] == attacked
     assert [one["why"] for one in found["not_attacked"]] == ["stopped"]
+
+
+def test_an_unknown_restoration_is_one_line(capsys):
+    refused(
+        capsys,
+        ["attack", "reid", *SMALL, "--restore", "magic", "--out", "u"],
+        "restore",
+        "learned, tv, none",
+    )
+    assert not Path("u").exists()
 
 
 @pytest.mark.parametrize("attack", ["reid", "reconstruct", "attributes", "linkage"])

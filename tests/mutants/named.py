@@ -581,6 +581,17 @@ NAMED = (
         (Edit("_reserved", "charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id", "''"),),
     ),
     Named(
+        "releases attacked as painted whatever their name says",
+        "attacks/transforms.py",
+        (
+            Edit(
+                "private",
+                "ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions, colour=None).restored(restore)",
+                "ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions, colour=None)",
+            ),
+        ),
+    ),
+    Named(
         "an attack on pictures that are read again after they were counted",
         "attacks/identities.py",
         (Edit("Identities.read", "held.taken([place[pair] for pair in asked])", "load(asked, progress)"),),

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dpose.attacks.adversary import AttackerEffort, AttackerTraining
 from dpose.attacks.attack import ReleaseAttack
 from dpose.attacks.identities import Identities, IdentitySpec, PersonPictures, open_identities
-from dpose.attacks.transforms import RAW, Transform, all_transforms, epsilon_of_all
+from dpose.attacks.transforms import LEARNED, RAW, Transform, all_transforms, epsilon_of_all
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
@@ -27,6 +27,10 @@ ATTACKERS = ("plain", "adaptive")
 NO_PROOF = (
     "An attack that fails proves nothing: a better one may succeed tomorrow. What holds is the guarantee, epsilon for "
     "its neighbours, and only that."
+)
+RESTORED = (
+    "Private releases are attacked as their readers see them, restored as their names say, and the adaptive attacker "
+    "learns from releases restored alike. Whoever has the archive may restore it another way."
 )
 COUNTED = (
     "The account of these pictures has this attack as something that nothing bounds: its scores are functions of raw "
@@ -46,6 +50,7 @@ class AttackConfig:
         subdivisions: Parts along a side of a complex block.
         epsilons: As text.
         neighbours: "pixels:M".
+        restorations: Of `restoration.METHODS`: how private releases are shown, also where an attacker learns.
         attackers: Of `ATTACKERS`.
         identities: How many people are attacked.
         size: (height, width) of rendered pictures.
@@ -61,6 +66,7 @@ class AttackConfig:
     subdivisions: tuple[int, ...] = (1,)
     epsilons: tuple[str, ...] = ("5",)
     neighbours: str = "pixels:1"
+    restorations: tuple[str, ...] = (LEARNED,)
     attackers: tuple[str, ...] = ATTACKERS
     identities: int = 100
     size: tuple[int, int] = (128, 96)
@@ -101,6 +107,7 @@ class AttackConfig:
             subdivisions=self.subdivisions,
             epsilons=self.epsilons,
             neighbours=self.neighbours,
+            restorations=self.restorations,
         )
 
     def attackers_of(self, release: Transform) -> tuple[str, ...]:
@@ -118,6 +125,7 @@ class AttackConfig:
             "subdivisions": list(self.subdivisions),
             "epsilons": list(self.epsilons),
             "neighbours": self.neighbours,
+            "restorations": list(self.restorations),
             "identities": self.identities,
             "size": list(self.size),
             "grey": self.in_grey,
@@ -150,6 +158,7 @@ class AttackConfig:
                 f"Neighbours {self.neighbours} hide {value}. They do not promise that a person is not recognised: for "
                 f"pictures of {self.size[0]} x {self.size[1]} that differ everywhere, {whole}."
             )
+            said.append(RESTORED)
         said.append(
             f"All noise came from seed {self.seed}, so that the figures can be repeated. Pictures made so protect "
             "nobody; dpose pixelize draws its noise from the operating system."

@@ -179,7 +179,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
         # m pixels in every frame: the frames' epsilons add up to the clip's
         shares = [str(Fraction(epsilon) / frames) for epsilon in config.epsilons]
         whole, each = (
-            private_grid(epsilons, config.neighbours, config.blocks, config.subdivisions)
+            private_grid(epsilons, config.neighbours, config.blocks, config.subdivisions, config.restorations)
             for epsilons in (config.epsilons, shares)
         )
         for one, other in zip(whole, each, strict=True):

@@ -20,6 +20,7 @@ from dpose.release.grid import Shape
 from dpose.release.obfuscate import PLAIN_SIGMA
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions
+from dpose.release.restoration import PAINTED, Restoration
 from dpose.training.public_view import PublicView
 
 REFERENCE_HEIGHT = 256
@@ -27,6 +28,8 @@ REFERENCE_HEIGHT = 256
 VIEWS = {"view:gaussian-blur": "blur", "view:pixelization": "pixelize"}
 RELEASES = ("none", "gaussian-blur", "pixelate", "dp", *VIEWS)
 NOTHING = "none"
+LEARNED = "learned"
+"""How releases are restored unless one asks for another way: what their readers see."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,14 @@ class Transform:
         title: For tables.
         guarantee: What is guaranteed, to which neighbours.
         apply: From a picture and a seed to what is shown, of the same shape.
+        noise: Names its noise. One release that is restored in two ways has one noise; "" for the key.
     """
 
     key: str
     title: str
     guarantee: str
     apply: Callable[[Picture, int], Picture] = field(repr=False)
+    noise: str = ""
 
     @property
     def short_title(self) -> str:
@@ -64,7 +69,7 @@ class Transform:
         """
         pictures = []
         for picture, name in zip(album.pictures, album.names, strict=True):
-            pictures.append(self.apply(picture, _seed(f"{seed} {self.key} {purpose} {name}")))
+            pictures.append(self.apply(picture, _seed(f"{seed} {self.noise or self.key} {purpose} {name}")))
             progress()
         return album.instead(pictures)
 
@@ -79,6 +84,7 @@ def all_transforms(
     subdivisions: Sequence[int],
     epsilons: Sequence[str],
     neighbours: str,
+    restorations: Sequence[str] = (LEARNED,),
 ) -> list[Transform]:
     """Everything that is attacked, raw pictures first: they are the ceiling.
 
@@ -88,6 +94,7 @@ def all_transforms(
         subdivisions: Parts along a side of a complex block; above 1 the regions are private (two stages).
         epsilons: Total for a picture, as text.
         neighbours: "pixels:M".
+        restorations: Of `restoration.METHODS`; for dp.
 
     Raises:
         DposeError: an unknown name, a number that is out of range, or no private release that can be made.
@@ -102,14 +109,18 @@ def all_transforms(
         elif name == "pixelate":
             found += [pixelated(block) for block in blocks]
         elif name == "dp":
-            found += private_grid(epsilons, neighbours, blocks, subdivisions)
+            found += private_grid(epsilons, neighbours, blocks, subdivisions, restorations)
         elif name in VIEWS:
             found.append(public_view(name))
     return list({shown.key: shown for shown in found}.values())
 
 
 def private_grid(
-    epsilons: Sequence[str], neighbours: str, blocks: Sequence[int], subdivisions: Sequence[int]
+    epsilons: Sequence[str],
+    neighbours: str,
+    blocks: Sequence[int],
+    subdivisions: Sequence[int],
+    restorations: Sequence[str] = (LEARNED,),
 ) -> list[Transform]:
     """`private` at every combination; one that cannot be made says so when it is applied.
 
@@ -118,26 +129,28 @@ def private_grid(
     """
     for epsilon, block in product(epsilons, blocks):
         ReleaseConfig.of(epsilon, neighbours, block)
+    for method in restorations:
+        Restoration.chosen(method)
     found, refused = list[Transform](), list[DposeError]()
-    for block, parts, epsilon in product(blocks, subdivisions, epsilons):
+    for block, parts, epsilon, method in product(blocks, subdivisions, epsilons, restorations):
         try:
-            found.append(private(epsilon, neighbours, block, parts))
+            found.append(private(epsilon, neighbours, block, parts, method))
         except DposeError as error:
             refused.append(error)
-            found.append(_impossible(epsilon, neighbours, block, parts, error))
+            found.append(_impossible(epsilon, neighbours, block, parts, method, error))
     if len(refused) == len(found):
         raise refused[0]
     return found
 
 
-def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Transform:
-    """`dpose pixelize`, from a seed.
+def private(epsilon: str, neighbours: str, block: int, parts: int = 1, restore: str = LEARNED) -> Transform:
+    """`dpose pixelize`, from a seed, as its reader sees it: restored, unless it is to be painted ("none").
 
     Raises:
         DposeError: a setting is out of range.
     """
     regions = PrivateRegions() if parts > 1 else None
-    config = ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions, colour=None)
+    config = ReleaseConfig.of(epsilon, neighbours, block, 0, parts, regions, colour=None).restored(restore)
 
     @lru_cache(maxsize=8)
     def plan(height: int, width: int, channels: int) -> PixelizationPlan:
@@ -151,27 +164,39 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1) -> Transf
         released = plan(picture.shape[0], picture.shape[1], channels).release(picture, source).picture()
         return np.asarray(released, np.uint8).reshape(picture.shape)
 
-    return _as_private(epsilon, neighbours, block, parts, apply)
+    return _as_private(epsilon, neighbours, block, parts, config.restoration, apply)
 
 
-def _impossible(epsilon: str, neighbours: str, block: int, parts: int, why: DposeError) -> Transform:
+def _impossible(
+    epsilon: str, neighbours: str, block: int, parts: int, restore: str, why: DposeError
+) -> Transform:
     def apply(_: Picture, __: int) -> Picture:
         raise why
 
-    return _as_private(epsilon, neighbours, block, parts, apply)
+    return _as_private(epsilon, neighbours, block, parts, Restoration.chosen(restore), apply)
 
 
 def _as_private(
-    epsilon: str, neighbours: str, block: int, parts: int, apply: Callable[[Picture, int], Picture]
+    epsilon: str,
+    neighbours: str,
+    block: int,
+    parts: int,
+    restoration: Restoration,
+    apply: Callable[[Picture, int], Picture],
 ) -> Transform:
     m, _, scope = neighbours.removeprefix("pixels:").partition("/")
     pixels = "one pixel" if m == "1" else f"{m} pixels"
+    key = f"dp-b{block}-n{parts}-e{epsilon.replace('/', '_')}-{neighbours.replace(':', '').replace('/', '-')}"
+    shown = "painted" if restoration == PAINTED else restoration.method
+    title = f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "") + f", {shown}"
     return Transform(
-        f"dp-b{block}-n{parts}-e{epsilon.replace('/', '_')}-{neighbours.replace(':', '').replace('/', '-')}",
-        f"dpose pixelize, b {block}" + (f", n {parts}" if parts > 1 else "") + f", epsilon {epsilon}",
+        key if restoration == PAINTED else f"{key}-{shown}",
+        f"{title}, epsilon {epsilon}",
         f"epsilon {epsilon} for pictures that differ in at most {pixels}"
-        + (f" of each {scope}" if scope else ""),
+        + (f" of each {scope}" if scope else "")
+        + (f"; {restoration.note}" if restoration.note else ""),
         apply,
+        noise=key,
     )
 
 

@@ -48,6 +48,12 @@ Epsilons = Annotated[
     list[str] | None, typer.Option(help="Epsilon of a picture, as in 0.5,5; may be given again.")
 ]
 Neighbours = Annotated[str, typer.Option(help="pixels:M, for pictures that differ in at most M pixels.")]
+Restores = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="How private releases are restored: learned, tv or none; may be given again. Default: learned."
+    ),
+]
 Attackers = Annotated[
     list[str] | None,
     typer.Option(
@@ -80,6 +86,7 @@ class Released:
     subdivide: Parts = None
     epsilon: Epsilons = None
     neighbours: Neighbours = "pixels:1"
+    restore: Restores = None
 
 
 @dataclass(frozen=True)
@@ -206,6 +213,7 @@ def _config(
         subdivisions=_whole(_listed(released.subdivide, ("1",)), "--subdivide"),
         epsilons=tuple(_listed(released.epsilon, ("5",))),
         neighbours=released.neighbours,
+        restorations=tuple(_listed(released.restore, ("learned",))),
         attackers=tuple(_listed(chosen.attacker, ATTACKERS)),
         identities=people.identities,
         size=parse_size(learning.size),
