@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpose.papers import pixelization, pose, video
+from dpose.papers import pixelization, pose, release_utility, video
 from dpose.papers.experiment import Experiment
 
+PAPERS = (pose, pixelization, video, release_utility)
 EXPERIMENTS: Mapping[str, Experiment] = {
-    experiment.name: experiment for paper in (pose, pixelization, video) for experiment in paper.EXPERIMENTS
+    experiment.name: experiment for paper in PAPERS for experiment in paper.EXPERIMENTS
 }
