@@ -162,6 +162,7 @@ GUARDED = {
     "attacks/context.py": Guarded(("attacks/test_counted.py",), ("_reserved",)),
     "attacks/identities.py": Guarded(("attacks/test_counted.py",), ("Identities.read",)),
     "attacks/attack.py": Guarded(("attacks/test_counted.py",), ("ReleaseAttack.reads",)),
+    "attacks/transforms.py": Guarded(("attacks/test_attacks.py",), ("private",)),
     "papers/reproduce.py": Guarded(("papers/test_papers.py",), ("_reserved",)),
     "action/data/sources.py": Guarded(("action/test_data.py",), ("VideoFile._hashes",)),
     "media/video_identity.py": Guarded(("action/test_data.py",), ("video_hashes", "checked_digest")),

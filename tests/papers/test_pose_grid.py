@@ -380,6 +380,7 @@ class TestStopped:
         assert found.status == "failed"
         assert "without a guarantee" in found.error
 
+    @pytest.mark.slow
     def test_a_budget_that_no_noise_meets_costs_no_other(self, tmp_path):
         asked = request(methods=("dp-sgd",), epsilons=(1e-7, 0.8), clip_norms=(0.1,))
         outcomes = reproduce("000/table2", asked, tmp_path / "out", QUIET)

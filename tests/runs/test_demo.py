@@ -73,6 +73,7 @@ def test_a_seed_reproduces_it_and_says_so(tmp_path):
     assert "NOTHING IS GUARANTEED" in (runs[0].folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_output_to_a_file_without_a_display(tmp_path):
     """As a newcomer's log file gets it: no colour codes, no bars drawn over and over, no empty lines in rows."""
     script = (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpose.papers import pixelization, pose, quality, video
+from dpose.papers import pixelization, pose, quality, release_utility, video
 from dpose.papers.experiment import Experiment
 
+PAPERS = (pose, pixelization, video, quality, release_utility)
 EXPERIMENTS: Mapping[str, Experiment] = {
-    experiment.name: experiment
-    for paper in (pose, pixelization, video, quality)
-    for experiment in paper.EXPERIMENTS
+    experiment.name: experiment for paper in PAPERS for experiment in paper.EXPERIMENTS
 }
