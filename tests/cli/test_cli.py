@@ -117,7 +117,7 @@ class TestRun:
         assert [query["cost"][:11] for query in statement["queries"]] == ["epsilon 0.5"] * 3
         assert "NOT covered" not in (run / "README.md").read_text()
         assert main(["verify", str(run)]) == 0
-        assert "3 noised scores cost their data what each of them says" in capsys.readouterr().out
+        assert "noised scores: 3, each costs its data what it says" in capsys.readouterr().out
         assert main(["report", str(run)]) == 0
         page = (run / "report.html").read_text()
         assert "with noise: epsilon 0.5 for each image" in page
@@ -240,6 +240,7 @@ class TestRun:
         refused(capsys, ["compare", run, "--out", "both.gif"], "both.gif")
         refused(capsys, ["compare", "nowhere"], "nowhere")
 
+    @pytest.mark.slow
     def test_a_stopped_run_without_guarantee_goes_on(self, tmp_path):
         script = (
             "import os, signal, sys\n"

@@ -20,6 +20,7 @@ def pictures(count=3):
     return [np.random.default_rng(i).integers(0, 256, (50 + i, 70, 3), np.uint8) for i in range(count)]
 
 
+@pytest.mark.slow
 class TestExport:
     @pytest.fixture(scope="class")
     def made(self, tmp_path_factory):

@@ -284,8 +284,8 @@ def test_a_score_is_bound_to_the_query_that_records_it(folder):
         return check_scores(folder, queries() if some is None else some, **{"ledger": True, **how})
 
     assert checked() == [
-        "2 noised scores cost their data what each of them says",
-        "2 of them are the files that were recorded when they were made",
+        "noised scores: 2, each costs its data what it says",
+        "files that were recorded when they were made, among these: 2",
     ]
     one, other = sorted((folder / "evaluations").iterdir())
     text = one.read_text()

@@ -230,7 +230,9 @@ class Killed(BaseException):
     """Stands for kill -9."""
 
 
-@pytest.mark.parametrize("when", [1, 7, 13, "score", "publish", "clear"])
+@pytest.mark.parametrize(
+    "when", [1, 7, pytest.param(13, marks=pytest.mark.slow), "score", "publish", "clear"]
+)
 def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, monkeypatch, when):
     key = Key.fresh()
     monkeypatch.setattr(tune.Key, "fresh", classmethod(lambda cls: key))

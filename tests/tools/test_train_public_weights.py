@@ -53,6 +53,7 @@ def small(monkeypatch, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_model_folder_that_scores_like_the_run(small):
     make(small / "run", small / "out", Console(quiet=True))
     assert {p.name for p in (small / "out").iterdir()} >= {
@@ -68,6 +69,7 @@ def test_the_command_makes_a_model_folder_that_scores_like_the_run(small):
         assert torch.allclose(a, b, atol=0.05 * float(a.abs().max()))
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_where_it_was_stopped(small, monkeypatch):
     import os
     import signal

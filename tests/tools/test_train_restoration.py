@@ -51,6 +51,7 @@ def test_opencv_gives_what_torch_gives(tmp_path):
         assert np.allclose(other.forward(), net(maps).detach().numpy(), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_stopped(small, tmp_path, monkeypatch):
     pictures = tool.Pictures(CLIPS, CLIPS[:1])
     monkeypatch.setattr(tool, "open_pictures", lambda *_: pictures)

@@ -192,6 +192,7 @@ def in_a_process(code):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is of glibc")
 def test_blocks_are_used_again():
     kept, faults = in_a_process(FAULTS)

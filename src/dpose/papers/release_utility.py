@@ -16,6 +16,7 @@ from dpose.pose.data import DataSpec, PoseUnits
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.skeletons import MPII
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.rounding import between
 from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
@@ -167,7 +168,7 @@ def _told(values: Mapping[str, Mapping[str, float]] | None) -> str:
     if not values:
         return "-"
     found = Interval(**values["pckh"])
-    return f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return f"{100 * found.value:.1f} ({between(found.low, found.high, places=1, times=100)})"
 
 
 EXPERIMENTS = (

@@ -97,9 +97,9 @@ def check_scores(folder: Path, queries: Sequence[Query], *, ledger: bool) -> lis
             )
         unnamed[before] -= 1
         loose += 1
-    lines = [f"{count} noised scores cost their data what each of them says"] if count else []
+    lines = [f"noised scores: {count}, each costs its data what it says"] if count else []
     if count - loose:
-        lines.append(f"{count - loose} of them are the files that were recorded when they were made")
+        lines.append(f"files that were recorded when they were made, among these: {count - loose}")
     if loose:
         lines.append(
             f"{loose} of them are bound by no digest, as none were before: not checked against alteration"
