@@ -21,6 +21,7 @@ from dpose.audits import noise_family
 from dpose.media.images import encode_image
 from dpose.pose.data import synthetic
 from dpose.privacy import accounting
+from dpose.privacy.odometer import composition
 from dpose.scene import render_person
 
 COARSE_CACHE, FINE, DRAW = "-coarse", accounting.FINE, Figure.savefig
@@ -35,10 +36,17 @@ def texts_alone(figure: Figure, file: io.IOBase, *, format: str, **_: object) ->
     file.write(drawn.decode() if isinstance(file, io.TextIOBase) else drawn)
 
 
+def account_on(patch: pytest.MonkeyPatch, grid: float) -> None:
+    """Account on this grid; what was remembered of another is not an answer."""
+    for module in (accounting, noise_family):
+        patch.setattr(module, "FINE", grid)
+    for module, name in ((accounting, "_curve"), (composition, "_composed")):
+        patch.setattr(module, name, functools.lru_cache(getattr(module, name).__wrapped__))
+
+
 def use(patch: pytest.MonkeyPatch) -> None:
     """Put them in the place of what they stand for."""
-    for module in (accounting, noise_family):
-        patch.setattr(module, "FINE", accounting.COARSE)
+    account_on(patch, accounting.COARSE)
     cache = os.environ["XDG_CACHE_HOME"]
     # noise that was calibrated on the coarse grid is for these tests alone
     patch.setenv("XDG_CACHE_HOME", cache.removesuffix(COARSE_CACHE) + COARSE_CACHE)
@@ -63,4 +71,4 @@ def drawn(monkeypatch):
 @pytest.fixture
 def fine(monkeypatch):
     """For a test that looks at an epsilon."""
-    monkeypatch.setattr(accounting, "FINE", FINE)
+    account_on(monkeypatch, FINE)
