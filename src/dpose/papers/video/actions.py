@@ -73,8 +73,8 @@ METHODS = {
 QUICK = (RAW.key, "pixels-16-16-restored")
 NOTES = (
     f"Films: rendered, {SIZE[1]} x {SIZE[0]}, {FILM_FRAMES} frames at 12 a second, one person in each, nobody real. "
-    f"Each is released whole, delta {DELTA:g}, cells, colour and frames chosen as `dpose release-video` chooses them; what "
-    f"is released is then shrunk to {SEEN[1]} x {SEEN[0]} for the model, raw films alike.",
+    f"Each is released whole, delta {DELTA:g}, cells, colour and frames chosen as `dpose release-video` chooses them; "
+    f"what is released is then shrunk to {SEEN[1]} x {SEEN[0]} for the model, raw films alike.",
     "Models: nano, from nothing; one run each. Trained on what the row shows; raw test is what such a model finds in "
     "raw films, released test in films shown alike. Test films have other people.",
     "Intervals: 95 %, a bootstrap over the test films. How another training would end is in none of them.",
