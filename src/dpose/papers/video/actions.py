@@ -15,6 +15,7 @@ from dpose.action.data.units import VideoSet, VideoUnits
 from dpose.action.metrics import Top1Result
 from dpose.action.model import ActionConfig
 from dpose.action.task import ActionTask
+from dpose.media.images import encode_image
 from dpose.papers.experiment import Bound, Cell, Experiment, Findings, Outcome, Request, Values
 from dpose.papers.video.measure import learn, training_plan
 from dpose.papers.video.methods import DELTA, RAW, VideoMethod, release_of, released_videos, trained
@@ -22,7 +23,7 @@ from dpose.privacy.rounding import between
 from dpose.release.api import bind
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
-from dpose.report.results import Table
+from dpose.report.results import Figure, Table
 from dpose.scene import FILM_FRAMES
 from dpose.stats import Floats, Interval, over_people
 
@@ -42,6 +43,7 @@ SAID = {
     PERSON: "a box of 40x100, a person, in all 24 frames",
 }
 RESAMPLES = 2000
+DRAWN = 4
 
 
 def _released(epsilon: int, neighbours: str, restore: str) -> VideoMethod:
@@ -167,11 +169,23 @@ class ActionStudy:
             "noise, grays",
             "raw test",
             "released test",
-            "seconds",
         )
         title = f"Top-1 in percent; {len(self.train)} films to learn from, {len(self.test)} to test on"
         chance = f"An action is guessed right in {100 / len(self.train.actions):.1f} %."
-        return Findings((Table(title, head, rows),), (), (chance, *NOTES))
+        return Findings((Table(title, head, rows),), (self._drawn(outcomes),), (chance, *NOTES))
+
+    def _drawn(self, outcomes: Sequence[Outcome]) -> Figure:
+        """Frames of one film as each row shows it; private training shows none."""
+        film = replace(self.train, videos=self.train.videos[DRAWN : DRAWN + 1] or self.train.videos[:1])
+        methods = [METHODS[o.cell.settings["method"]] for o in outcomes if o.status == "done"]
+        methods = [method for method in methods if method.kind != "train"] or [RAW]
+        strips = []
+        for method in methods:
+            shown = released_videos(film, method, self.seed, {}, self.folder, public=True)
+            strips.append(np.concatenate(list(whole_clip(shown.videos[0].source)[::4]), axis=1))
+        rows = "; ".join(f"{m.title} {m.guarantee} {m.epsilon or ''}".strip() for m in methods)
+        caption = f"Every fourth frame of one film, from above: {rows}"
+        return Figure("frames", caption, png=encode_image(np.concatenate(strips), ".png"))
 
 
 def _interval(found: object, seed: int) -> Values:
@@ -200,12 +214,12 @@ def _row(method: VideoMethod, outcome: Outcome) -> tuple[str, ...]:
     epsilon = f"{method.epsilon:g}" if method.epsilon else ""
     values, cells, noise = outcome.values, "", ""
     if outcome.status != "done":
-        return (method.title, method.guarantee, epsilon, "", "", outcome.status, outcome.status, "")
+        return (method.title, method.guarantee, epsilon, "", "", outcome.status, outcome.status)
     if "noise" in values:
         columns, rows, frames = values["cells"]
         cells, noise = f"{columns} x {rows}, {frames:.3g}", f"{values['noise']:.3g}"
     told = (_told(values[name]) for name in ("raw", "released"))
-    return (method.title, method.guarantee, epsilon, cells, noise, *told, f"{sum(values['seconds']):.0f}")
+    return (method.title, method.guarantee, epsilon, cells, noise, *told)
 
 
 def _told(values: Mapping[str, float] | None) -> str:
