@@ -98,7 +98,12 @@ def test_rooms_differ_and_frames_of_one_room_do_not(bench):
 
 def test_releases_are_those_that_users_make(bench):
     picture = bench[1].pictures[0]
-    for block, parts, restore in ((16, 1, "none"), (16, 4, "none"), (16, 1, "tv"), (16, 1, "learned")):
+    for block, parts, restore in (
+        (16, 1, "none"),
+        ("auto", 2, "none"),
+        (16, 1, "tv"),
+        ("auto", 1, "learned"),
+    ):
         own = private("0.5", "pixels:1", block, parts, restore).apply(picture, 7)
         regions = "private" if parts > 1 else None
         theirs = pixelize(

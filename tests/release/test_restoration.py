@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.planes import Observed, Plane
 from dpose.release.projections import BlockMeans
-from dpose.release.restoration import PAINTED, Restoration, learned, restore, restored_clip
+from dpose.release.restoration import OPENCV, PAINTED, Restoration, learned, restore, restored_clip
 from dpose.release.restoration.grid import FROM_RGB, TO_RGB, halved
 from dpose.release.verify import verify_release
 from public_doors import pixelize
@@ -179,8 +180,20 @@ class TestWeights:
         made = pixelize(SMOOTH, 20, 4, 8)
         assert any(broken in line for line in made.statement.caveats)
         assert np.array_equal(made.picture, restore(made.frames[0].observed(), "tv"))
+        assert "scikit-image" in made.statement.software
         made.save(tmp_path / "a.png")
         assert verify_release(tmp_path / "a.png")
+
+    @pytest.mark.parametrize(
+        ("method", "named"), [("learned", {OPENCV}), ("tv", {OPENCV, "scikit-image"}), ("none", set())]
+    )
+    def test_a_statement_names_the_packages_that_restored(self, method, named, tmp_path):
+        made = pixelize(SMOOTH, 20, 4, 8, restore=method)
+        assert named == set(made.statement.software) & {OPENCV, "scikit-image"}
+        assert all(made.statement.software[name] == version(name) for name in named)
+        old = {name: text for name, text in made.statement.software.items() if name not in named}
+        replace(made, statement=replace(made.statement, software=old)).save(tmp_path / "a.npz")
+        assert verify_release(tmp_path / "a.npz")
 
     def test_verify_says_what_it_could_not_check(self, tmp_path, monkeypatch):
         made = pixelize(SMOOTH, 20, 4, 8)

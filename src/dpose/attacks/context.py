@@ -20,7 +20,7 @@ from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
 from dpose.privacy.rounding import upper
-from dpose.release.config import ReleaseConfig, parse_neighbours
+from dpose.release.config import AUTO, ReleaseConfig, parse_neighbours
 from dpose.runs.scored import reading_charge
 
 ATTACKERS = ("plain", "adaptive")
@@ -46,7 +46,7 @@ class AttackConfig:
     Attributes:
         data: Whose pictures: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
         releases: Of `transforms.RELEASES`.
-        blocks: Sides of blocks, pixels.
+        blocks: Sides of blocks, pixels, or "auto", as releases choose them.
         subdivisions: Parts along a side of a complex block.
         epsilons: As text.
         neighbours: "pixels:M".
@@ -62,7 +62,7 @@ class AttackConfig:
 
     data: str
     releases: tuple[str, ...] = ("dp",)
-    blocks: tuple[int, ...] = (16,)
+    blocks: tuple[int | str, ...] = (AUTO,)
     subdivisions: tuple[int, ...] = (1,)
     epsilons: tuple[str, ...] = ("5",)
     neighbours: str = "pixels:1"

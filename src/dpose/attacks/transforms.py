@@ -15,7 +15,7 @@ from dpose.attacks.identities import PersonPictures, Picture, Progress
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import PAPER_BLOCK, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.obfuscate import PLAIN_SIGMA
 from dpose.release.pixelization import PixelizationPlan
@@ -80,7 +80,7 @@ RAW = Transform("raw", "raw pictures", NOTHING, lambda picture, _: picture)
 def all_transforms(
     names: Sequence[str],
     *,
-    blocks: Sequence[int],
+    blocks: Sequence[int | str],
     subdivisions: Sequence[int],
     epsilons: Sequence[str],
     neighbours: str,
@@ -90,7 +90,8 @@ def all_transforms(
 
     Args:
         names: Of `RELEASES`.
-        blocks: Sides of blocks, pixels; for pixelate and dp.
+        blocks: Sides of blocks, pixels, for pixelate and dp; "auto" as a private release has it, and for pixelate
+            `PAPER_BLOCK`.
         subdivisions: Parts along a side of a complex block; above 1 the regions are private (two stages).
         epsilons: Total for a picture, as text.
         neighbours: "pixels:M".
@@ -107,7 +108,7 @@ def all_transforms(
             title = f"Gaussian blur, sigma {PLAIN_SIGMA:g} at a height of {REFERENCE_HEIGHT}"
             found.append(Transform("gaussian-blur", title, NOTHING, _blurred))
         elif name == "pixelate":
-            found += [pixelated(block) for block in blocks]
+            found += [pixelated(PAPER_BLOCK if isinstance(block, str) else block) for block in blocks]
         elif name == "dp":
             found += private_grid(epsilons, neighbours, blocks, subdivisions, restorations)
         elif name in VIEWS:
@@ -118,7 +119,7 @@ def all_transforms(
 def private_grid(
     epsilons: Sequence[str],
     neighbours: str,
-    blocks: Sequence[int],
+    blocks: Sequence[int | str],
     subdivisions: Sequence[int],
     restorations: Sequence[str] = (LEARNED,),
 ) -> list[Transform]:
@@ -143,7 +144,9 @@ def private_grid(
     return found
 
 
-def private(epsilon: str, neighbours: str, block: int, parts: int = 1, restore: str = LEARNED) -> Transform:
+def private(
+    epsilon: str, neighbours: str, block: int | str, parts: int = 1, restore: str = LEARNED
+) -> Transform:
     """`dpose pixelize`, from a seed, as its reader sees it: restored, unless it is to be painted ("none").
 
     Raises:
@@ -168,7 +171,7 @@ def private(epsilon: str, neighbours: str, block: int, parts: int = 1, restore: 
 
 
 def _impossible(
-    epsilon: str, neighbours: str, block: int, parts: int, restore: str, why: DposeError
+    epsilon: str, neighbours: str, block: int | str, parts: int, restore: str, why: DposeError
 ) -> Transform:
     def apply(_: Picture, __: int) -> Picture:
         raise why
@@ -179,7 +182,7 @@ def _impossible(
 def _as_private(
     epsilon: str,
     neighbours: str,
-    block: int,
+    block: int | str,
     parts: int,
     restoration: Restoration,
     apply: Callable[[Picture, int], Picture],

@@ -38,7 +38,11 @@ Releases = Annotated[
     ),
 ]
 Blocks = Annotated[
-    list[str] | None, typer.Option(help="Sides of blocks, pixels, as in 8,16; may be given again.")
+    list[str] | None,
+    typer.Option(
+        help="Sides of blocks, pixels, or auto, as in auto,8,16; may be given again. Default: auto, as dpose pixelize "
+        "chooses it; pixelate then has 16."
+    ),
 ]
 Parts = Annotated[
     list[str] | None,
@@ -179,7 +183,7 @@ def _command(name: str) -> Any:
             for key, group in groups.items()
         ]
     )
-    grid = " --block 16 --epsilon 5" if kind.chooses_releases else ""
+    grid = " --epsilon 5" if kind.chooses_releases else ""
     alone = typer.Typer(add_completion=False)
     example = f"Example: dpose attack {name} --data synthetic:ward{grid} --out runs/{name}"
     alone.command(name, epilog=example)(unfolded(command))
@@ -204,12 +208,16 @@ def _config(
 ) -> AttackConfig:
     from dpose.attacks.adversary import AttackerEffort
     from dpose.attacks.context import ATTACKERS, AttackConfig, parse_size
+    from dpose.release.config import AUTO
 
     released, chosen = released or Released(), chosen or Chosen()
     return AttackConfig(
         data=where.data,
         releases=tuple(_listed(released.release, ("dp",))),
-        blocks=_whole(_listed(released.block, ("16",)), "--block"),
+        blocks=tuple(
+            AUTO if text == AUTO else _whole([text], "--block")[0]
+            for text in _listed(released.block, (AUTO,))
+        ),
         subdivisions=_whole(_listed(released.subdivide, ("1",)), "--subdivide"),
         epsilons=tuple(_listed(released.epsilon, ("5",))),
         neighbours=released.neighbours,

@@ -14,7 +14,7 @@ from dpose.cli.run_options import METHODS
 from dpose.errors import DposeError
 
 TRAINING = "Private training: 000, 003, lspet-dp, ward-dp and their ablations"
-SHOWING = "Released pictures and videos: 002, 004, release-quality"
+SHOWING = "Released pictures and videos: 002, 004, release-quality, -utility and -actions"
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def reproduce(
     ] = "",
     quick: Annotated[
         bool,
-        option("Of the video tables: a named subset of the rows, one run each.", SHOWING, "--quick"),
+        option("Of 004, release-utility and release-actions: a few of the rows, once.", SHOWING, "--quick"),
     ] = False,
     data_public: Annotated[
         bool,

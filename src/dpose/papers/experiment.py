@@ -181,6 +181,7 @@ class Experiment:
         tell: What is printed of a finished cell at once, for cells that take long; None for nothing.
         reads: Digests of the originals in opened data that need protection and whose numbers and pictures are shown
             without noise: charged before anything is computed. None where cells charge what they read themselves.
+        options: Which of a request's fields it reads; others are refused.
     """
 
     name: str
@@ -188,6 +189,7 @@ class Experiment:
     bind: Callable[[Request], Bound]
     tell: Callable[[Outcome], str] | None = None
     reads: Callable[[Any], Iterable[str]] | None = None
+    options: tuple[str, ...] = ("data", "limit", "seed", "data_public")
 
     @property
     def trains(self) -> bool:

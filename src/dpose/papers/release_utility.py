@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import torch
 
+from dpose.errors import DposeError
 from dpose.papers.experiment import Bound, Cell, Experiment, Findings, Outcome, Request, Values
 from dpose.papers.pose.testing import open_tested, people
 from dpose.pose.data import DataSpec, PoseUnits
@@ -99,6 +100,8 @@ class Utility:
         Raises:
             DposeError: they cannot be used.
         """
+        if len(request.data) > 1:
+            raise DposeError("takes one --data", ", ".join(request.data))
         spec = DataSpec.parse(request.data[0] if request.data else "synthetic:ward").for_purpose("evaluate")
         size = load_model(find_model(MODEL)).config.input_size
         units = open_tested(str(spec), request.limit or PEOPLE, size)
@@ -177,5 +180,6 @@ EXPERIMENTS = (
         "what a public pose model finds in released pictures",
         Utility.of,
         reads=Utility.hashes,
+        options=("data", "limit", "seed", "data_public", "quick"),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -130,19 +130,23 @@ def _check_options(experiment: Experiment, request: Request) -> None:
     """Refuse options that this experiment would leave unread.
 
     Raises:
-        DposeError: there is one.
+        DposeError: there is one; names those that it reads.
     """
-    if experiment.trains:
-        odd = request.segmenter or request.quick or request.external or request.data_public
-        if odd:
-            raise DposeError(
-                "takes no --segmenter, --quick, --external or --data-public",
-                experiment.name,
-                "its small subset is --core; see dpose reproduce --help",
-            )
-    elif request.grid != GridRequest() or request.processes != 1:
-        raise DposeError(
-            "trains no pose model, and takes none of the options of those that do",
-            experiment.name,
-            "see dpose reproduce --help",
-        )
+    odd: list[str] = []
+    for one in fields(request):
+        unread = one.name not in (*experiment.options, "folder")
+        if unread and getattr(request, one.name) != one.default:
+            odd += _flags(request.grid) if one.name == "grid" else [_flag(one.name)]
+    if odd:
+        read = ", ".join(_flag(name) for name in experiment.options if name != "grid")
+        more = ", --core and the other options of trainings" if "grid" in experiment.options else ""
+        raise DposeError(f"takes no {', '.join(odd)}", experiment.name, f"it takes {read}{more}")
+
+
+def _flags(grid: GridRequest) -> list[str]:
+    """What was given of the options of trainings."""
+    return [_flag(one.name) for one in fields(grid) if getattr(grid, one.name) != one.default]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

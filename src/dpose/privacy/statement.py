@@ -170,10 +170,10 @@ class Query:
         return cls(what, data, purpose, values["covered"], cost, score)
 
 
-def software_versions() -> dict[str, str]:
-    """Versions of the packages that a guarantee depends on."""
+def software_versions(*more: str) -> dict[str, str]:
+    """Versions of the packages that a guarantee depends on, and of `more` that an artefact does."""
     found = {}
-    for name in ("dpose", "dp-accounting", "cryptography", "torch", "numpy", "scipy"):
+    for name in ("dpose", "dp-accounting", "cryptography", "torch", "numpy", "scipy", *more):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

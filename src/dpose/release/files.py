@@ -17,7 +17,7 @@ from dpose.files import file_digest, write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import CELLS, ReleaseConfig
@@ -379,7 +379,8 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
         other = Restoration.chosen(method)
         bare = {name: text for name, text in statement.release.items() if name != RECORD}
         released = replace(released, restoration=other)
-        statement = replace(statement, release=bare | other.record)
+        versions = {**software_versions(*other.libraries), **statement.software}
+        statement = replace(statement, release=bare | other.record, software=versions)
     if statement.seal:
         content = stamped_picture(released, out.suffix, statement)
     else:

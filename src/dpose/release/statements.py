@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.exact import ReleaseAccountant, exact_text
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import ColourPlanes
 from dpose.release.config import CELLS
@@ -18,6 +18,7 @@ from dpose.release.pixelization import PixelizationPlan
 from dpose.release.published_dprp import DensePlan
 from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
+from dpose.release.restoration import OPENCV, Restoration
 from dpose.release.sealing import mask_digest
 
 AnyPlan = SoundPlan | PaperPlan | DensePlan
@@ -68,6 +69,7 @@ def release_statement(
         conditional_on=tuple(given),
         events=plan.events,
         caveats=(*object_lines(plan), *notes, *restored, *caveats),
+        software=software_versions(*_libraries(plan)),
         release=description(plan),
     )
 
@@ -89,8 +91,17 @@ def public_facts(plan: SoundPlan) -> tuple[str, ...]:
 def description(plan: SoundPlan) -> dict[str, str]:
     """How the picture or clip was released, by name: what `dpose verify` computes sensitivities from."""
     found = _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
-    restoration = plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
-    return found | restoration.record
+    return found | _restoration_of(plan).record
+
+
+def _libraries(plan: SoundPlan) -> tuple[str, ...]:
+    """Packages besides dpose's own that the picture depends on: planned operators are enlarged by OpenCV, cells not."""
+    return _restoration_of(plan).libraries or ((OPENCV,) if isinstance(plan, LinearPlan) else ())
+
+
+def _restoration_of(plan: SoundPlan) -> Restoration:
+    """How a plan's values are restored: some operators are painted whatever was asked for."""
+    return plan.restoration if isinstance(plan, LinearPlan) else plan.config.restoration
 
 
 def _of_sizes(shape: Shape) -> dict[str, str]:

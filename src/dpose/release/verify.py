@@ -35,7 +35,7 @@ from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
 from dpose.release.recount import ask_account, check_count
 from dpose.release.released import ReleasedSums, Shown
-from dpose.release.restoration import PAINTED, RECORD, Restoration
+from dpose.release.restoration import PAINTED, RECORD, RESTORING, Restoration
 from dpose.release.sealing import FILE, PIXELS, SUMS, check_seal, mask_digest, pixels_digest, sums_digest
 from dpose.release.statements import DECODED_VIDEO, PROJECTION, SOUND
 
@@ -214,7 +214,8 @@ def _look_beside(found: OpenedRelease) -> None:
 def _but_restored(statement: PrivacyStatement) -> dict[str, Any]:
     """What a picture's statement has in common with that of an archive from which it was restored another way."""
     bare = {name: text for name, text in statement.release.items() if name != RECORD}
-    return statement.to_dict() | {"artefact_sha256": "", "seal": "", "release": bare}
+    versions = {name: text for name, text in statement.software.items() if name not in RESTORING}
+    return statement.to_dict() | {"artefact_sha256": "", "seal": "", "release": bare, "software": versions}
 
 
 def _check_sound(found: OpenedRelease) -> None:

@@ -1,6 +1,6 @@
 """Procedural pictures of people with exact labels: two looks, still and moving, no downloads."""
 
-from dpose.scene.films import FILM_ACTIONS, FILM_SPLITS, film, film_labels
+from dpose.scene.films import FILM_ACTIONS, FILM_FRAMES, FILM_SIZE, FILM_SPLITS, film, film_labels
 from dpose.scene.looks import LOOKS
 from dpose.scene.motion import ACTIONS
 from dpose.scene.render import Scene, clip, render_person
@@ -11,6 +11,8 @@ from dpose.scene.stage import identity_of
 __all__ = [
     "ACTIONS",
     "FILM_ACTIONS",
+    "FILM_FRAMES",
+    "FILM_SIZE",
     "FILM_SPLITS",
     "LOOKS",
     "SPLITS",

@@ -68,12 +68,12 @@ def film_labels(look: str, split: str, index: int) -> FilmLabels:
     )
 
 
-def film(look: str, split: str, index: int) -> NDArray[np.uint8]:
-    """The frames of film `index` of a split, uint8 (24, 64, 64, 3) RGB.
+def film(look: str, split: str, index: int, size: tuple[int, int] = FILM_SIZE) -> NDArray[np.uint8]:
+    """The frames of film `index` of a split, uint8 (24, height, width, 3) RGB, as large as `size` says.
 
     Raises:
         DposeError: as `film_labels`.
     """
     labels = film_labels(look, split, index)
-    scenes = clip(look, labels.seed, labels.action, FILM_FRAMES, FILM_SIZE)
+    scenes = clip(look, labels.seed, labels.action, FILM_FRAMES, size)
     return np.stack([scene.image for scene in scenes])

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 
 from dpose.action.data.sources import Held
 from dpose.action.data.units import Video, VideoSet
-from dpose.scene import FILM_ACTIONS, FILM_SPLITS, film, film_labels
+from dpose.scene import FILM_ACTIONS, FILM_SIZE, FILM_SPLITS, film, film_labels
 
 SKIRTS = ("skirt", "dress", "gown")
 WITNESS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
@@ -24,12 +24,13 @@ WITNESS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
 
 
 @lru_cache(maxsize=16)
-def open_clips(look: str, split: str) -> VideoSet:
+def open_clips(look: str, split: str, size: tuple[int, int] = FILM_SIZE) -> VideoSet:
     """One split of the films of a look; each is rendered when it is first asked for, and kept.
 
     Args:
         look: One of `dpose.scene.LOOKS`.
         split: One of `dpose.scene.FILM_SPLITS`.
+        size: Their (height, width), pixels.
     """
     videos = []
     for index in range(FILM_SPLITS[split]):
@@ -37,7 +38,7 @@ def open_clips(look: str, split: str) -> VideoSet:
         videos.append(
             Video(
                 f"{split}/{labels.name}",
-                Held(partial(film, look, split, index)),
+                Held(partial(film, look, split, index, size)),
                 FILM_ACTIONS.index(labels.action),
                 tuple(int(true_of(labels.attributes)) for true_of in WITNESS.values()),
                 f"rendered-{labels.identity}",

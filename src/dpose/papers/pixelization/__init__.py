@@ -14,8 +14,9 @@ from dpose.papers.pixelization.timing import figure_3, table_5
 from dpose.papers.pixelization.visual import figure_2, figure_7
 
 
-def _experiment(name: str, title: str, bind: Callable[[Request], Any]) -> Experiment:
-    return Experiment(name, title, bind, reads=lambda bound: bound.data.hashes())
+def _experiment(name: str, title: str, bind: Callable[[Request], Any], *more: str) -> Experiment:
+    options = ("data", "limit", "seed", "data_public", *more)
+    return Experiment(name, title, bind, reads=lambda bound: bound.data.hashes(), options=options)
 
 
 EXPERIMENTS = (
@@ -23,9 +24,9 @@ EXPERIMENTS = (
     _experiment("002/figure2", "pictures by b, m and epsilon", figure_2),
     _experiment("002/figure3", "time by block", figure_3),
     _experiment("002/figure4", "storage by block", figure_4),
-    _experiment("002/figure5", "fidelity of region-adaptive pixelization by b and n", figure_5),
-    _experiment("002/figure6", "fidelity of region-adaptive pixelization by epsilon", figure_6),
-    _experiment("002/figure7", "region-adaptive pictures, and what is found in them", figure_7),
+    _experiment("002/figure5", "fidelity of region-adaptive pixelization by b and n", figure_5, "segmenter"),
+    _experiment("002/figure6", "fidelity of region-adaptive pixelization by epsilon", figure_6, "segmenter"),
+    _experiment("002/figure7", "region-adaptive pictures, and what is found in them", figure_7, "segmenter"),
     _experiment("002/figure8", "storage by parts of a block", figure_8),
     _experiment("002/table5", "time beside a loop over cells", table_5),
 )

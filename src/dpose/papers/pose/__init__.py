@@ -10,5 +10,12 @@ from dpose.papers.pose.catalogue import DESIGNS
 from dpose.papers.pose.grid import TrainingGrid, told_cell
 
 EXPERIMENTS = tuple(
-    Experiment(design.name, design.title, partial(TrainingGrid.of, design), told_cell) for design in DESIGNS
+    Experiment(
+        design.name,
+        design.title,
+        partial(TrainingGrid.of, design),
+        told_cell,
+        options=("data", "limit", "seed", "grid", "processes"),
+    )
+    for design in DESIGNS
 )

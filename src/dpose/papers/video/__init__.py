@@ -7,6 +7,7 @@ videos, and learn from released frames what a witness would say of the people in
 from functools import partial
 
 from dpose.papers.experiment import Experiment
+from dpose.papers.video import actions
 from dpose.papers.video.tables import Study
 
 TITLES = {
@@ -16,7 +17,16 @@ TITLES = {
     "table4": "action and privacy by budget split b, as printed",
     "table5": "time of releasing a video",
 }
-EXPERIMENTS = tuple(
-    Experiment(f"004/{table}", title, partial(Study.of, table), reads=Study.hashes)
-    for table, title in TITLES.items()
+EXPERIMENTS = (
+    tuple(
+        Experiment(
+            f"004/{table}",
+            title,
+            partial(Study.of, table),
+            reads=Study.hashes,
+            options=("data", "limit", "seed", "data_public", "quick", "external"),
+        )
+        for table, title in TITLES.items()
+    )
+    + actions.EXPERIMENTS
 )

@@ -76,8 +76,8 @@ def measure_videos(
     model = ActionConfig(train_set.actions)
     task = ActionTask(train_set.actions)
     tests = [VideoUnits(videos, model) for videos in (test_set, shown_test)]
-    raw, own = _learn(
-        task, VideoUnits(shown, model, views=method.views, augment=True), tests, _plan(method), seed
+    raw, own = learn(
+        task, VideoUnits(shown, model, views=method.views, augment=True), tests, training_plan(method), seed
     )
     assert isinstance(raw, Top1Result)
     assert isinstance(own, Top1Result)
@@ -102,7 +102,7 @@ def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, 
         method="non-private", epochs=ATTRIBUTE_EPOCHS, expected_batch_size=BATCH, unit="video"
     )
     held_out = [VideoUnits(videos, model, labels="attributes") for videos in tests]
-    raw, own = _learn(task, units, held_out, plan, seed)
+    raw, own = learn(task, units, held_out, plan, seed)
     assert isinstance(raw, AttributeResult)
     assert isinstance(own, AttributeResult)
     return {
@@ -114,7 +114,8 @@ def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, 
     }
 
 
-def _plan(method: VideoMethod) -> TrainingPlan:
+def training_plan(method: VideoMethod) -> TrainingPlan:
+    """How a row's model is trained."""
     if method.kind != "train":
         return TrainingPlan(
             method="non-private", epochs=ACTION_EPOCHS, expected_batch_size=BATCH, unit="video"
@@ -130,7 +131,7 @@ def _plan(method: VideoMethod) -> TrainingPlan:
     )
 
 
-def _learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingPlan, seed: int) -> list[Any]:
+def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingPlan, seed: int) -> list[Any]:
     """Train from nothing in a folder that nobody keeps; the scores on each of `tests`.
 
     Its state lies there too: what is learnt from private videos, and how well, is in the experiment's own charge.

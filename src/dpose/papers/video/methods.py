@@ -43,6 +43,9 @@ class VideoMethod:
         views: Clips of a video in its gradient.
         k: For the paper's algorithm, the dimension at 320 x 240.
         split: For the paper's algorithm, b.
+        neighbours: Of a release.
+        colour: As `dpose release-video` has it, of a release.
+        restore: How a release is restored.
     """
 
     key: str
@@ -53,6 +56,9 @@ class VideoMethod:
     views: int = 1
     k: int = PAPER_K
     split: float = SPLIT
+    neighbours: str = "pixels:16"
+    colour: str | None = "rgb"
+    restore: str = "none"
 
 
 def _dprp(epsilon: int, views: int = 1) -> VideoMethod:
@@ -81,7 +87,8 @@ def _paper(epsilon: int, k: int = PAPER_K, split: float = SPLIT) -> VideoMethod:
     )
 
 
-def _trained(name: str, title: str, epsilon: int, views: int) -> VideoMethod:
+def trained(name: str, title: str, epsilon: int, views: int) -> VideoMethod:
+    """Private training on raw videos, with so many clips of each."""
     return VideoMethod(
         f"{name}-{epsilon}",
         f"{title}, epsilon {epsilon}",
@@ -121,8 +128,8 @@ _ALL = (
     *(_paper(e) for e in EPSILONS),
     *(_paper(8, k) for k in DIMENSIONS if k != PAPER_K),
     *(_paper(8, split=b) for b in SHARES if b != SPLIT),
-    *(_trained("dp-sgd", "DP-SGD", e, 1) for e in EPSILONS),
-    *(_trained("multiclip", "MultiClip-DP (3 clips)", e, 3) for e in EPSILONS),
+    *(trained("dp-sgd", "DP-SGD", e, 1) for e in EPSILONS),
+    *(trained("multiclip", "MultiClip-DP (3 clips)", e, 3) for e in EPSILONS),
 )
 METHODS: Mapping[str, VideoMethod] = {method.key: method for method in _ALL}
 """Every row by key."""
@@ -206,7 +213,7 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
                 obfuscate_file(info, out, method.key, seed=seed, public=public, again=True)
             else:
                 # every method shows every video: each is counted, as what nothing bounds
-                setting = _setting(method, info.height * info.width * 3)
+                setting = release_of(method, info.height * info.width * 3)
                 release_file(info, out, setting, seed=seed, public=public, again=True)
         return VideoFile(out)
     if isinstance(source, StillFile):
@@ -217,19 +224,20 @@ def _shown(video: Video, method: VideoMethod, seed: int, folder: Path, *, public
     return Held(partial(_through, source, method, seed, public=public))
 
 
-def _setting(method: VideoMethod, values: int) -> ReleaseConfig:
+def release_of(method: VideoMethod, values: int) -> ReleaseConfig:
     """What is released of frames of so many values; the paper's algorithm keeps the same share of them."""
     if method.kind == "paper":
         k = max(3, round(method.k * values / PAPER_VALUES))
         return ReleaseConfig.of_grid(str(method.epsilon), str(DELTA), paper=True, k=k, split=method.split)
-    return ReleaseConfig.of_grid(str(method.epsilon), str(DELTA))
+    asked = ReleaseConfig.of_grid(str(method.epsilon), str(DELTA), method.neighbours, colour=method.colour)
+    return asked.restored(method.restore)
 
 
 def _through(source: VideoSource, method: VideoMethod, seed: int, *, public: bool) -> NDArray[np.uint8]:
     frames = whole_clip(source)
     if method.kind == "obscure":
         return _obscured(frames, method.key, seed)
-    setting = _setting(method, frames[0].size)
+    setting = release_of(method, frames[0].size)
     released = release_array(frames, setting, seed=seed, public=public, again=True)
     return np.asarray(released.picture)
 

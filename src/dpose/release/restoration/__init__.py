@@ -8,6 +8,25 @@ Nothing here sees an original: `restore` takes an `Observed`, which is public.
 from __future__ import annotations
 
 from dpose.release.restoration.clips import restored_clip
-from dpose.release.restoration.restore import METHODS, PAINTED, RECORD, Restoration, restore, restored_levels
+from dpose.release.restoration.restore import (
+    METHODS,
+    OPENCV,
+    PAINTED,
+    RECORD,
+    RESTORING,
+    Restoration,
+    restore,
+    restored_levels,
+)
 
-__all__ = ["METHODS", "PAINTED", "RECORD", "Restoration", "restore", "restored_clip", "restored_levels"]
+__all__ = [
+    "METHODS",
+    "OPENCV",
+    "PAINTED",
+    "RECORD",
+    "RESTORING",
+    "Restoration",
+    "restore",
+    "restored_clip",
+    "restored_levels",
+]

@@ -20,6 +20,8 @@ from dpose.release.restoration.variation import by_variation
 METHODS = ("learned", "tv", "none")
 RECORD = "restoration"
 """Its name in a release's record."""
+OPENCV = "opencv-python-headless"
+RESTORING = (OPENCV, "scikit-image")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Restoration:
         if found is None:
             raise DposeError(f"its statement names an unknown restoration {text[:80]!r}")
         return cls("learned", found[1]) if found[1] else cls(text or "none")
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The packages besides dpose and numpy whose version a restored picture depends on."""
+        return {"learned": (OPENCV,), "tv": RESTORING}.get(self.method, ())
 
     @property
     def record(self) -> dict[str, str]:
