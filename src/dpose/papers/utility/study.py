@@ -168,7 +168,7 @@ class Utility:
         return Table(title, head, tuple(rows))
 
     def _clips(self, done: Mapping[str, Values]) -> Table:
-        rows = [("raw", _told(done.get(RAW_CLIPS.key)), "")]
+        rows: list[tuple[str, ...]] = [("raw", _told(done.get(RAW_CLIPS.key)), "")]
         for e in self._budgets:
             rows.append((str(e), *(_told(done.get(f"clips-e{e}-{how}")) for how in SHOWN.values())))
         shape = clips.SHAPE
