@@ -112,7 +112,7 @@ def test_cells_are_measured_and_shown():
     assert [cell.key for cell in own.cells] == [
         "raw", "m16-e8-painted", "m16-e8-restored", "m16-e32-painted", "m16-e32-restored",
         "clips-raw", "clips-e8-painted", "clips-e8-restored",
-        "trained-raw", "trained-e8-dp-sgd", "trained-e8-painted", "trained-e8-restored",
+        "trained-raw", "trained-e8-painted", "trained-e8-restored", "trained-e8-dp-sgd",
     ]  # fmt: skip
     done = [Outcome(cell, "done", own.run(cell, lambda: None)) for cell in (RAW, own.cells[1], own.cells[2])]
     for outcome in done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import product
 
 from dpose.errors import DposeError
 from dpose.papers.experiment import Bound, Cell, Findings, Outcome, Request, Values
@@ -21,6 +21,11 @@ from dpose.stats import Interval
 EPSILONS, TRAINED, PIXELS = (1, 2, 8, 32), (1, 8, 32), (1, 16)
 PEOPLE = 200
 RAW, RAW_CLIPS = Cell("raw", {}), Cell("clips-raw", {"part": "clips"})
+LEARNING: Mapping[str, Values] = {
+    **{shown: {"on": "releases", "restore": how} for how, shown in SHOWN.items()},
+    "dp-sgd": {"on": "dp-sgd"},
+}
+"""What is learnt from at a budget."""
 NOTES = (
     "Released: every person's crop, at the model's input size, as a picture of its own by `dpose pixelize --epsilon E "
     "--neighbours pixels:M --restore none|learned`, blocks and colour chosen as there.",
@@ -119,18 +124,11 @@ class Utility:
             for e, how in product(self._budgets, SHOWN)
         )
         plain = Cell("trained-raw", {"part": "trained", "on": "raw"})
-        private = (
-            Cell(f"trained-e{e}-dp-sgd", {"part": "trained", "on": "dp-sgd", "epsilon": e})
-            for e in self._budgets
+        learning = (
+            Cell(f"trained-e{e}-{way}", {"part": "trained", "epsilon": e, **how})
+            for e, (way, how) in product(reversed(self._budgets), LEARNING.items())
         )
-        released = (
-            Cell(
-                f"trained-e{e}-{SHOWN[how]}",
-                {"part": "trained", "on": "releases", "epsilon": e, "restore": how},
-            )
-            for e, how in product(self._budgets, SHOWN)
-        )
-        return [RAW, *pictures, RAW_CLIPS, *films, plain, *chain(private, released)]
+        return [RAW, *pictures, RAW_CLIPS, *films, plain, *learning]
 
     def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
         """Test, or train and test, once.
