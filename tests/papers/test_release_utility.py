@@ -67,7 +67,7 @@ def test_what_is_trained_on_and_what_is_tested_on(monkeypatch, on, shown, method
     def watched(task, model, *, private, plan, options, **rest):
         seen.append((private, plan, options))
         if not shown:
-            return SimpleNamespace(steps=0)
+            return SimpleNamespace(steps=0, interrupted=False)
         return train(task, model, private=private, plan=plan, options=options, **rest)
 
     monkeypatch.setattr(trained, "train", watched)
@@ -80,6 +80,13 @@ def test_what_is_trained_on_and_what_is_tested_on(monkeypatch, on, shown, method
     assert (plan.method, plan.epsilon) == (method, 8 if method == "dp-sgd" else None)
     assert options.state_dir is not None  # what private units give is charged once, by the experiment
     assert values["people"] == len(own.units)
+
+
+def test_a_training_that_was_stopped_is_no_result(monkeypatch):
+    own = bound()
+    monkeypatch.setattr(trained, "train", lambda *a, **k: SimpleNamespace(steps=1, interrupted=True))
+    with pytest.raises(KeyboardInterrupt):
+        trained.trained({"on": "raw"}, own.learners, own.units, 0)
 
 
 def test_nothing_is_tested_on_that_was_trained_on():

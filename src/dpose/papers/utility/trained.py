@@ -50,6 +50,7 @@ def trained(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int
 
     Raises:
         DposeError: a picture cannot be read or released.
+        KeyboardInterrupt: the training was stopped.
     """
     on = settings["on"]
     how = private_settings(settings["epsilon"], len(units)) if on == "dp-sgd" else PLAIN
@@ -73,4 +74,6 @@ def trained(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int
                 start=find_model(MODEL), state_dir=Path(place) / "state", console=Console(quiet=True)
             ),
         )
+    if run.interrupted:
+        raise KeyboardInterrupt  # a shorter training is no cell's
     return {**pckh_by_group(model, tested, seed), "steps": run.steps}
