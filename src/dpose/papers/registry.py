@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpose.papers import pixelization, pose, quality, release_utility, video
+from dpose.papers import pixelization, pose, quality, utility, video
 from dpose.papers.experiment import Experiment
 
-PAPERS = (pose, pixelization, video, quality, release_utility)
+PAPERS = (pose, pixelization, video, quality, utility)
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment for paper in PAPERS for experiment in paper.EXPERIMENTS
 }

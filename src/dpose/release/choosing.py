@@ -36,6 +36,8 @@ GUIDED = 4
 """How many times as wide chroma's cells of a picture are where the learned restoration shows it. That sees luma where
 it guesses chroma, which the best linear guess, a channel at a time, does not: on public pictures that it did not learn
 from this is better at every budget from 0.5 to 8 than what the linear error would take (benchmarks/chroma_cells.py)."""
+AS_GOOD = 1.001
+"""Errors that differ by no more than this factor are one: a thousandth is beyond what any prior can tell."""
 FEWEST_CELLS = 8
 """Of an operator's grid, along the shorter side, where it is not given."""
 BAR = 20
@@ -88,13 +90,24 @@ def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
 
 
 def best_choice(choices: Sequence[Choice], *, restored: bool = True) -> Choice:
-    """Of all choices the one with the least expected error.
+    """Of all choices the one with the least expected error; of several as good, one with the widest cells.
+
+    Where noise drowns all but the longest waves, narrow cells are as good as wide ones to the best linear guess, which
+    takes means of them. Whatever else restores or looks at them is lost in their noise.
 
     Args:
         choices: Not empty.
         restored: Whether what is released will be restored; painted as it is otherwise, which asks for larger cells.
     """
-    return min(choices, key=lambda choice: choice.mse if restored else choice.painted)
+
+    def error(choice: Choice) -> float:
+        return choice.mse if restored else choice.painted
+
+    good = AS_GOOD * min(map(error, choices))
+    return max(
+        (choice for choice in choices if error(choice) <= good),
+        key=lambda choice: (choice.block, -error(choice)),
+    )
 
 
 def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:

@@ -135,6 +135,9 @@ def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingP
     """Train from nothing in a folder that nobody keeps; the scores on each of `tests`.
 
     Its state lies there too: what is learnt from private videos, and how well, is in the experiment's own charge.
+
+    Raises:
+        KeyboardInterrupt: the training was stopped.
     """
     quiet = Console(quiet=True)
     model = fresh_model(units.config, seed).to("cuda" if torch.cuda.is_available() else "cpu")
@@ -151,4 +154,6 @@ def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingP
                 state_dir=Path(place) / "state", console=quiet, views_at_once=BATCH * units.views
             ),
         )
+    if run.interrupted:
+        raise KeyboardInterrupt  # a shorter training is no cell's
     return [metric_of_views(task, run.model, test, views_at_once=BATCH, console=quiet) for test in tests]
