@@ -25,7 +25,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import Neighbours, PrivacyStatement
 from dpose.release.api import as_regions, bind, bind_video
 from dpose.release.boxes import MovingBox, most_frames, most_overlap, most_weight
-from dpose.release.choosing import grid_choices
+from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import ReleaseConfig
@@ -574,3 +574,12 @@ def test_a_video_through_the_commands(tmp_path, capsys, monkeypatch):
         assert json.loads(sidecar.read_text())["neighbours"]["frames"] == 4
     assert main(["pixelize", "a.mp4", "--epsilon", "1", "--neighbours", "box:9x9", "--out", "x.mp4"]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_where_noise_drowns_all_but_the_longest_waves_cells_are_wide():
+    """One pixel's cells are as good to a linear guess; to whoever looks at them they are noise of 700 gray levels."""
+    config = ReleaseConfig.of_grid(16, "1e-4", "box:40x100/frames:1", colour="ycc")
+    shape = Shape(24, 120, 160, 3)
+    taken, least = choose_grid(config, shape), min(choice.mse for choice in grid_choices(config, shape))
+    assert taken.block > 4
+    assert taken.mse <= 1.001 * least
