@@ -133,7 +133,7 @@ def _of_timm(name: str) -> Backbone:
     found = timm_models.described(name)
     return Backbone(
         name,
-        partial(timm_models.build, name),
+        partial(timm_models.build_timm, name),
         # an 8x6 map at 128x96, as `nano`'s, where it can be had
         16 if 16 in found.strides else found.strides[0],
         frozen=found.frozen,

@@ -89,7 +89,7 @@ def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]
             raise DposeError(
                 "a batch normalisation that nothing can stand for", name, "choose another backbone"
             )
-    convs = readers(module, run) if norm == "folded" else {}
+    convs = foldable(module, run) if norm == "folded" else {}
     for name, bn in found.items():
         act = getattr(bn, "act", nn.Identity())
         if norm == "group":
@@ -102,7 +102,7 @@ def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]
             _put(module, name, _before(act, "affine", fold(_identity(bn), bn)))
 
 
-def readers(module: nn.Module, run: Callable[[], object]) -> dict[str, str]:
+def foldable(module: nn.Module, run: Callable[[], object]) -> dict[str, str]:
     """For each BatchNorm that alone reads one convolution's output, always the same, that convolution: their names."""
     modules = dict(module.named_modules())
     # a convolution that makes its weights anew from its parameter (standardised ones) cannot take a factor up

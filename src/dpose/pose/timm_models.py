@@ -12,7 +12,9 @@ What is changed, by rules that look at one forward pass and never at a list of n
 
 from __future__ import annotations
 
+import difflib
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from dpose.errors import DposeError, did_you_mean
+from dpose.errors import DposeError
 from dpose.pose.norms import Norm, batch_norms, replace_batch_norms
 from dpose.pose.weights_file import imagenet_tensors, read_weights
 
@@ -59,22 +61,28 @@ def described(name: str) -> Described:
     Raises:
         DposeError: timm has no such model, or it gives no map.
     """
-    model = create(name)
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # whether it was asked for before must not change what is drawn next
+        model = create(name)
     cfg = model.pretrained_cfg
     size = tuple(cfg["input_size"][1:]) if cfg.get("fixed_input_size") else (SIDE, SIDE)
     steps, features = _look(name, model, cast(tuple[int, int], size))
     if features.ndim == 3:
         cells = features.shape[1] - getattr(model, "num_prefix_tokens", 0)
-        rows = round(cells**0.5)
+        rows = math.isqrt(max(0, cells))
     else:
         rows = features.shape[1 if features.shape[-1] == model.num_features else 2]
+        cells = rows * rows
+    if rows < 2 or rows * rows != cells:
+        raise _no_map(name)
     strides = [size[0] // rows]
     while strides[-1] in (outer := {after: before for _, before, after in steps}):
         strides.append(outer[strides[-1]])
     return Described(tuple(s for s in strides if s >= 4), _before_last_stage(model), cfg["mean"], cfg["std"])
 
 
-def build(
+def build_timm(
     name: str, input_size: tuple[int, int], norm: Norm, pretrained: bool | Path, stride: int
 ) -> tuple[nn.Module, nn.Module, int]:
     """The model that timm calls `name`, what makes a map of its features, and that map's channels.
@@ -119,6 +127,8 @@ def build(
         )
     _make_still(name, model)
     replace_batch_norms(model, norm, lambda: _features(name, model, input_size))
+    if norm != "batch":
+        _refuse_mixing(name, model, input_size)
     return model, tail, int(model.num_features)
 
 
@@ -161,13 +171,14 @@ def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
         DposeError: timm has no such model, cannot make it, or its weights cannot be had.
     """
     if not timm.is_model(name.partition(".")[0]):
-        near = did_you_mean(name, timm.list_models(), "timm:") or "timm.list_models() names those there are"
-        raise DposeError("timm has no such model", f"timm:{name}", near)
+        near = ", ".join(f"timm:{one}" for one in difflib.get_close_matches(name, timm.list_models(), 3, 0.5))
+        hint = f"did you mean {near}?" if near else "timm.list_models() names those there are"
+        raise DposeError("timm has no such model", f"timm:{name}", hint)
     tensors: Mapping[str, Tensor] | None = None
     if isinstance(pretrained, Path):
-        tensors = read_weights(pretrained, lambda: timm.create_model(name, **options))
+        tensors = read_weights(pretrained, lambda: timm.create_model(name))
     elif pretrained:
-        tensors = imagenet_tensors(name, lambda: timm.create_model(name, **options))
+        tensors = imagenet_tensors(name, lambda: timm.create_model(name))
     overlay = {} if tensors is None else {"pretrained_cfg_overlay": {"state_dict": dict(tensors)}}
     try:
         with _quiet():
@@ -211,8 +222,12 @@ def _features(name: str, model: Any, size: tuple[int, int]) -> Tensor:
             "choose another input size or stride",
         ) from error
     if not isinstance(features, Tensor) or features.ndim not in (3, 4):
-        raise DposeError("gives no map of features", f"timm:{name}", "choose a backbone that does")
+        raise _no_map(name)
     return features
+
+
+def _no_map(name: str) -> DposeError:
+    return DposeError("gives no map of features", f"timm:{name}", "choose a backbone that does")
 
 
 def _look(name: str, model: Any, size: tuple[int, int]) -> tuple[list[tuple[str, int, int]], Tensor]:
@@ -238,7 +253,9 @@ def _look(name: str, model: Any, size: tuple[int, int]) -> tuple[list[tuple[str,
 
 def _make_no_step(model: nn.Module, place: str) -> None:
     layer = cast(Any, model.get_submodule(place))
-    if isinstance(layer, nn.Conv2d) and not isinstance(layer, Conv2dSame) and layer.kernel_size[0] % 2 == 0:
+    if isinstance(layer, nn.AvgPool2d):
+        model.set_submodule(place, nn.Identity())
+    elif isinstance(layer, nn.Conv2d) and not isinstance(layer, Conv2dSame) and layer.kernel_size[0] % 2 == 0:
         # an even kernel has no middle: one row and column more, behind, keep the map's size
         same = Conv2dSame(
             layer.in_channels,
@@ -317,3 +334,17 @@ def _make_still(name: str, model: nn.Module) -> None:
                 setattr(layer, chance, 0.0)
         if isinstance(getattr(layer, "fused_attn", None), bool):
             layer.fused_attn = False
+
+
+def _refuse_mixing(name: str, model: Any, size: tuple[int, int]) -> None:
+    """Refuse a model that, as it trains, takes something from other pictures, stores what it sees or draws numbers."""
+    pictures = torch.randn(3, 3, *size, generator=torch.Generator().manual_seed(0))
+    buffers = {place: (b, b._version) for place, b in model.named_buffers()}
+    model.train()
+    with torch.no_grad():
+        first, second = (model.forward_features(pictures[pair])[0] for pair in ([0, 1], [0, 2]))
+    for place, buffer in model.named_buffers():
+        if buffers.get(place) != (buffer, buffer._version):
+            raise DposeError("stores what it sees", f"timm:{name}, {place}", "choose another backbone")
+    if not torch.allclose(first, second, rtol=1e-3, atol=1e-3 * float(first.abs().max())):
+        raise DposeError("mixes pictures, or draws random numbers", f"timm:{name}", "choose another backbone")

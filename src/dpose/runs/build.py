@@ -160,7 +160,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
             )
         raise DposeError(
             f"strategy {strategy} starts from trained weights",
-            fix="give --init FOLDER, FILE or imagenet, or --strategy scratch",
+            fix="give --init FOLDER, --init FILE or --init imagenet, or --strategy scratch",
         )
     if first is None:
         if config.seed is None:
