@@ -109,7 +109,8 @@ class ModelOptions:
     strategy: Annotated[
         str | None,
         option(
-            "light (convolutions, norms and biases: what bears noise best), finetune (the last stage and the head), "
+            "light (small convolutions, norms and biases: what bears noise best), finetune (the last stage and the "
+            "head), "
             "full, or scratch (from nothing).",
             MODEL,
         ),

@@ -1,6 +1,6 @@
-"""The pose model: TinyViT and a coordinate classification head, and which of its parameters train.
+"""The pose model: a backbone and a coordinate classification head, and which of its parameters train.
 
-The architecture is the one of Wu et al. 2022 (TinyViT) with the head of Li et al. 2022 (SimCC): a 1x1
+The backbone is TinyViT (Wu et al. 2022) or another, the head that of Li et al. 2022 (SimCC): a 1x1
 convolution to one channel a joint, upsampled, flattened, and one linear layer an axis, shared by the joints,
 to that axis' bins.
 """
@@ -226,7 +226,7 @@ class PoseModel(nn.Module):
 
 
 def fold_batchnorm(model: PoseModel) -> PoseModel:
-    """A copy of the model with every BatchNorm, as it is in evaluation, folded into its convolution.
+    """A copy of the model with every BatchNorm, as it is in evaluation, folded (`dpose.pose.norms`).
 
     Equal to `model` in evaluation mode, up to rounding. No layer of the copy mixes examples and no buffer is
     written, in training mode too, which is what makes it fit for per-unit gradients. Every parameter of the
@@ -246,12 +246,15 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
 def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     """Set which parameters train, and name them.
 
-    * "light": everything but the matrices of attention, MLP and head and the position biases: convolutions, LayerNorms
-      and biases. Noise is the same for every number, and the gradients of those matrices have the least signal a
-      number (docs/results.md). After bias-only training (Bu et al. 2022, "Differentially private bias-term only
-      fine-tuning of foundation models").
-    * "finetune": what the backbone says is frozen (of TinyViT the patch embedding and the first three stages); the
-      rest, every LayerNorm (those of frozen stages too) and the head train. The papers' strategy.
+    * "light": convolutions of at most `LIGHT` numbers, norms and biases; not the matrices of attention, MLP and head,
+      nor larger convolutions, which are the matrices of networks without attention, nor position biases. Noise is the
+      same for every number, and the gradients of those matrices have the least signal a number (docs/results.md).
+      After bias-only training (Bu et al. 2022, "Differentially private bias-term only fine-tuning of foundation
+      models").
+    * "finetune": what the backbone says is frozen: all before its last stage (of TinyViT the patch embedding and three
+      stages; of timm's models what stands before the last place where the map shrinks, or before the last quarter of
+      the blocks where it never does). The rest, every LayerNorm (those of frozen stages too) and the head train. The
+      papers' strategy.
     * "full", "scratch": everything trains. They differ in where the weights come from, not here.
 
     Frozen layers with no trainable parameter before them, with "finetune" the patch embedding, stage one and the entry

@@ -17,7 +17,6 @@ from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
-from timm.layers import Conv2dSame
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
@@ -105,8 +104,8 @@ def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]
 def foldable(module: nn.Module, run: Callable[[], object]) -> dict[str, str]:
     """For each BatchNorm that alone reads one convolution's output, always the same, that convolution: their names."""
     modules = dict(module.named_modules())
-    # a convolution that makes its weights anew from its parameter (standardised ones) cannot take a factor up
-    convs = {id(m.weight): name for name, m in modules.items() if type(m) in (nn.Conv2d, Conv2dSame)}
+    # one that makes its weights anew from its parameter (a standardised one) is called with others, and is not found
+    convs = {id(m.weight): name for name, m in modules.items() if isinstance(m, nn.Conv2d)}
     norms = {id(bn.running_mean): name for name, bn in batch_norms(module).items()}
     training = module.training
     module.eval()
