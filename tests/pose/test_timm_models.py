@@ -228,8 +228,11 @@ class Tangled(nn.Module):
 def test_only_what_one_batchnorm_alone_reads_is_folded(norm):
     torch.manual_seed(0)
     net, x = shake(Tangled()), torch.randn(2, 3, 6, 5, dtype=torch.float64)
-    assert foldable(net, lambda: net(x)) == {"bn0": "plain"}
     expected = net(x)
+    net.train()
+    assert foldable(net, lambda: net(x)) == {"bn0": "plain"}
+    assert net.training
+    assert torch.equal(net.eval()(x), expected)  # looking wrote no statistics
     replace_batch_norms(net, norm, lambda: net(x))
     assert not list(net.buffers())
     check_model(net)
