@@ -2,6 +2,7 @@
 
     python benchmarks/private_step.py                       # nano and 5m, finetune and full, one and four views
     python benchmarks/private_step.py --preset nano --strategy full --views 4 --no-compile
+    python benchmarks/private_step.py --backbone lite0 timm:resnet18 --no-opacus
     python benchmarks/private_step.py --device cuda --batch 64
 
 All steps do the same work on the same pictures: forward, backward, and (private) per-unit clipping. The private one
@@ -49,8 +50,8 @@ from dpose.training.methods import SubspaceConfig
 from dpose.training.subspace import fit_subspace, project_onto
 from dpose.units import Precision, UnitBatch
 
-BATCH = {"nano": 32, "5m": 8, "11m": 8, "21m": 4}
-"""Pictures in the micro-batch."""
+BATCH = {"nano": 32, "lite0": 32, "5m": 8, "11m": 8, "21m": 4}
+"""Pictures in the micro-batch; 16 of any other backbone."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--preset", nargs="+", default=["nano", "5m"], choices=list(BATCH))
+    parser.add_argument(
+        "--preset", "--backbone", nargs="+", default=["nano", "5m"], help="also lite0, 11m, 21m or timm:NAME"
+    )
     parser.add_argument("--strategy", nargs="+", default=["finetune", "full"])
     parser.add_argument("--views", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--batch", type=int, help="pictures in the micro-batch (nano 32, 5m 8)")
@@ -271,7 +274,7 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()  # for the plain steps as well, or they would be measured with it only after a private one
     cases = [
-        Case(preset, strategy, views, arguments.batch or BATCH[preset], arguments.device)
+        Case(preset, strategy, views, arguments.batch or BATCH.get(preset, 16), arguments.device)
         for preset in arguments.preset
         for strategy in arguments.strategy
         for views in arguments.views

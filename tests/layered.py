@@ -170,6 +170,7 @@ MODELS = {
     "depthwise": lambda: flat(
         nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Tanh(), nn.Conv2d(6, 12, 3, 2, 1, groups=6)
     ),
+    "depthwise, wide": lambda: flat(nn.Conv2d(6, 6, 5, padding=2, groups=6), nn.Tanh()),
     "grouped": lambda: flat(nn.Conv2d(6, 9, 3, padding=1, groups=3)),
     "conv1d": lambda: flat(nn.Flatten(2), nn.Conv1d(6, 4, 5, 2, 2), nn.Tanh(), nn.Conv1d(4, 4, 3, groups=4)),
     "conv3d": lambda: flat(nn.Unflatten(1, (2, 3)), nn.Conv3d(2, 3, 3, padding=1)),

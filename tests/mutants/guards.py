@@ -164,6 +164,9 @@ GUARDED = {
     "attacks/attack.py": Guarded(("attacks/test_counted.py",), ("ReleaseAttack.reads",)),
     "attacks/transforms.py": Guarded(("attacks/test_attacks.py",), ("private",)),
     "papers/reproduce.py": Guarded(("papers/test_papers.py",), ("_reserved",)),
+    "pose/norms.py": Guarded(("pose/test_timm_models.py",), ("foldable",)),
+    "pose/timm_models.py": Guarded(("pose/test_timm_models.py",), ("_refuse_mixing",)),
+    "pose/weights_file.py": Guarded(("pose/test_weights_file.py",), ("read_tensors",)),
     "action/data/sources.py": Guarded(("action/test_data.py",), ("VideoFile._hashes",)),
     "media/video_identity.py": Guarded(("action/test_data.py",), ("video_hashes", "checked_digest")),
 }

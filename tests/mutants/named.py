@@ -50,6 +50,32 @@ CONSTANT = "Key.drawn(bytes(32), seeded=False)"
 """A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
     Named(
+        "norms: a convolution that others read too takes BatchNorm up",
+        "pose/norms.py",
+        (Edit("foldable", "seen.reads[read] == 1", "seen.reads[read] >= 1"),),
+    ),
+    Named(
+        "norms: a convolution that is used twice takes BatchNorm up",
+        "pose/norms.py",
+        (Edit("foldable", "used[seen.made[read]] == 1", "used[seen.made[read]] >= 1"),),
+    ),
+    Named(
+        "timm: a backbone that stores what it sees passes",
+        "pose/timm_models.py",
+        (Edit("_refuse_mixing", "buffers.get(place) != (buffer, buffer._version)", "place not in buffers"),),
+    ),
+    Named(
+        "timm: weights from a file may run code",
+        "pose/weights_file.py",
+        (
+            Edit(
+                "read_tensors",
+                "torch.load(file, map_location='cpu', weights_only=True)",
+                "torch.load(file, map_location='cpu', weights_only=False)",
+            ),
+        ),
+    ),
+    Named(
         "colours: a difference of colours moves by one peak, not by two",
         "release/colour.py",
         (Edit("_moved", "(-1, 1)", "(0, 1)"),),

@@ -97,8 +97,8 @@ def test_what_a_configuration_cannot_be(values, says):
 
 
 def test_windows_tile_the_map():
-    assert tinyvit.stage_maps("5m", (256, 192)) == [(64, 48), (32, 24), (16, 12), (8, 6)]
-    assert tinyvit.stage_maps("nano", (128, 96)) == [(32, 24), (16, 12), (8, 6), (8, 6)]
+    assert tinyvit.stage_maps(32, (256, 192)) == [(64, 48), (32, 24), (16, 12), (8, 6)]
+    assert tinyvit.stage_maps(16, (128, 96)) == [(32, 24), (16, 12), (8, 6), (8, 6)]
     model = PoseModel(PoseConfig("5m"))
     assert [stage.blocks[0].window for stage in model.backbone.stages[1:]] == [(8, 8), (16, 12), (8, 6)]
     for extent in range(1, 100):
@@ -154,7 +154,7 @@ def test_the_backbone_is_timms_where_its_windows_are_square(side, options):
     size = (side, side)
     torch.manual_seed(0)
     theirs = shake(timm.create_model("tiny_vit_5m_224", num_classes=0, **options)).double()
-    ours, norm, channels = tinyvit.build_backbone("5m", size, "batch")
+    ours, norm, channels = tinyvit.build_backbone("5m", size, "batch", stride=32)
     state = theirs.state_dict()
     norm.load_state_dict({k: state.pop(f"head.norm.{k}") for k in ("weight", "bias")})
     ours.load_state_dict(state)  # strict: the names are timm's
@@ -184,7 +184,7 @@ def test_pretrained_weights_arrive(monkeypatch):
         asked.append((name, pretrained, options["window_sizes"]))
         return source
 
-    monkeypatch.setattr(tinyvit.timm, "create_model", create)
+    monkeypatch.setattr(timm, "create_model", create)
     wanted = source.stages[3].blocks[1].mlp.fc1.weight.clone()
     table = source.stages[2].blocks[0].attn.attention_biases.view(5, 16, 16)[..., :12].clone()
     model = PoseModel(PoseConfig("5m"), pretrained=True)
@@ -197,7 +197,7 @@ def test_pretrained_weights_that_cannot_be_had(monkeypatch):
     def offline(*_args, **_options):
         raise OSError("no route to host")
 
-    monkeypatch.setattr(tinyvit.timm, "create_model", offline)
+    monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(
         DposeError, match=r"tiny_vit_5m_224: cannot get the pretrained weights.*no route to host"
     ):
@@ -252,7 +252,7 @@ def test_group_norm_stands_where_batchnorm_stood():
         m.num_channels == 8 * m.num_groups for m in small("group").modules() if isinstance(m, nn.GroupNorm)
     )
     for preset in ("5m", "11m", "21m"):
-        backbone, _, _ = tinyvit.build_backbone(preset, (256, 192), "group")
+        backbone, _, _ = tinyvit.build_backbone(preset, (256, 192), "group", stride=32)
         assert count(backbone, nn.GroupNorm) == 27
 
 

@@ -1,5 +1,7 @@
 """What must not happen around private data is refused in the path, whatever the caller does."""
 
+from collections import OrderedDict
+
 import cv2
 import numpy as np
 import pytest
@@ -142,7 +144,21 @@ def test_batch_normalisation_anywhere_is_refused():
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
     with pytest.raises(DposeError, match=r"1\.0"):
         check_model(net)
-    check_model(torch.nn.Sequential(torch.nn.GroupNorm(1, 2)))
+    check_model(torch.nn.Sequential(torch.nn.GroupNorm(1, 2), torch.nn.InstanceNorm1d(2)))
+
+
+@pytest.mark.parametrize(
+    "keeps",
+    [
+        lambda: torch.nn.InstanceNorm2d(2, track_running_stats=True),
+        lambda: torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(2, 2)),
+        lambda: torch.nn.utils.spectral_norm(torch.nn.Linear(2, 2)),
+    ],
+    ids=["instance norm", "spectral norm", "old spectral norm"],
+)
+def test_what_keeps_what_it_saw_is_refused_by_name(keeps):
+    with pytest.raises(DposeError, match=r"inner.*stores what it saw"):
+        check_model(torch.nn.Sequential(OrderedDict(inner=keeps())))
 
 
 def test_fingerprints_of_noise_differ(images):

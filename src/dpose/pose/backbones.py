@@ -1,4 +1,4 @@
-"""Every backbone by name, as timm has its models: a new one is one module and one entry here.
+"""Every backbone by name: dpose's own, those that were registered, and "timm:NAME" for any of timm's models.
 
 register_backbone(Backbone("mine", build=build, stride=16, input_size=(128, 96), frozen=("stem.",)))
 PoseModel(PoseConfig(preset="mine"))
@@ -7,17 +7,19 @@ PoseModel(PoseConfig(preset="mine"))
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from torch import nn
 
 from dpose.errors import DposeError
 from dpose.pose import tinyvit
-from dpose.pose.tinyvit import Norm
 
 Built = tuple[nn.Module, nn.Module, int]
 """A network with `forward_features`: (N, 3, H, W) normalised to (N, C, h, w); what follows it; and C."""
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
@@ -26,43 +28,70 @@ class Backbone:
 
     Attributes:
         name: `PoseConfig.preset`.
-        build: From input size (H, W), norm and whether ImageNet weights are asked for, to the network. It must neither
-            mix the pictures of a batch nor write a buffer unless norm is "batch", and raises `DposeError` for weights
-            that there are not.
+        build: From input size (H, W), norm, and whether ImageNet weights are asked for or the file of others, to the
+            network; where there are `strides`, it also takes the keyword `stride`. It must neither mix the pictures of
+            a batch nor write a buffer unless norm is "batch", and raises `DposeError` for weights that there are not.
         stride: Pixels of the picture to a cell of the map, on both axes; input sizes are its multiples.
-        input_size: (H, W) where none is asked for.
+        input_size: (H, W) where none is asked for; (0, 0) stands for a map of 8x6 cells.
         frozen: Beginnings of the names, within the network, of parameters that the strategy "finetune" freezes.
+        strides: Those that can be asked for, where there is a choice.
+        mean: Of the colours red, green, blue, 0 to 1, that pictures are normalised with.
+        std: See `mean`.
     """
 
     name: str
-    build: Callable[[tuple[int, int], Norm, bool], Built]
+    build: Callable[..., Built]
     stride: int
-    input_size: tuple[int, int]
+    input_size: tuple[int, int] = (0, 0)
     frozen: tuple[str, ...] = ()
+    strides: tuple[int, ...] = ()
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        if self.input_size == (0, 0):
+            object.__setattr__(self, "input_size", (8 * self.stride, 6 * self.stride))
+
+    def at(self, stride: int) -> Backbone:
+        """The backbone with another stride; 0 stands for its own.
+
+        Raises:
+            DposeError: it cannot have it; names those it can.
+        """
+        strides = self.strides or (self.stride,)
+        if stride and stride not in strides:
+            raise DposeError(
+                f"has no stride {stride}", self.name, f"choose from {', '.join(map(str, sorted(strides)))}"
+            )
+        stride = stride or self.stride
+        build = partial(self.build, stride=stride) if self.strides else self.build
+        size = self.input_size if stride == self.stride else (0, 0)
+        return replace(self, build=build, stride=stride, input_size=size, strides=())
 
     def map_size(self, input_size: tuple[int, int]) -> tuple[int, int]:
         """(h, w) of the map for pictures of (H, W)."""
         return input_size[0] // self.stride, input_size[1] // self.stride
 
 
-def _tiny_vit(preset: str, input_size: tuple[int, int]) -> Backbone:
+def _tiny_vit(preset: str) -> Backbone:
     return Backbone(
         preset,
         partial(tinyvit.build_backbone, preset),
-        tinyvit.total_stride(preset),
-        input_size,
-        ("patch_embed.", "stages.0.", "stages.1.", "stages.2."),
+        tinyvit.own_stride(preset),
+        frozen=("patch_embed.", "stages.0.", "stages.1.", "stages.2."),
+        strides=tinyvit.STRIDES,
     )
 
 
-BACKBONES: dict[str, Backbone] = {
-    backbone.name: backbone
-    for backbone in (
-        _tiny_vit("nano", (128, 96)),
-        *(_tiny_vit(preset, (256, 192)) for preset in ("5m", "11m", "21m")),
-    )
-}
+BACKBONES: dict[str, Backbone] = {preset: _tiny_vit(preset) for preset in tinyvit.PRESETS}
 """By name; "nano" has 1.2 M parameters and is for a CPU, the others are TinyViT's own."""
+
+TIMM = "timm:"
+ALIASES = {
+    "lite0": "timm:efficientnet_lite0",
+    **{f"timm:tiny_vit_{preset}_224": preset for preset in ("5m", "11m", "21m")},
+}
+"""Other names. `lite0` has 3.4 M parameters and ImageNet weights that need no hub."""
 
 
 def register_backbone(backbone: Backbone) -> None:
@@ -71,17 +100,44 @@ def register_backbone(backbone: Backbone) -> None:
     Raises:
         DposeError: the name is taken.
     """
-    if backbone.name in BACKBONES:
+    if backbone.name in BACKBONES or backbone.name in ALIASES or backbone.name.startswith(TIMM):
         raise DposeError("there is a backbone of this name already", backbone.name, "choose another name")
     BACKBONES[backbone.name] = backbone
 
 
-def backbone_named(name: str) -> Backbone:
-    """The backbone called `name`.
+def backbone_named(name: str, stride: int = 0) -> Backbone:
+    """The backbone called `name`, with the stride asked for, or its own where that is 0.
 
     Raises:
-        DposeError: there is none.
+        DposeError: there is none, or not with this stride.
     """
-    if name not in BACKBONES:
-        raise DposeError("there is no such preset", f"preset {name}", f"choose from {', '.join(BACKBONES)}")
-    return BACKBONES[name]
+    known = ALIASES.get(name, name)
+    if known.startswith(TIMM):
+        return replace(_of_timm(known.removeprefix(TIMM)), name=name).at(stride)
+    if known not in BACKBONES:
+        names = ", ".join([*BACKBONES, "lite0"])
+        raise DposeError("there is no such preset", f"preset {name}", f"choose from {names}, or timm:NAME")
+    return BACKBONES[known].at(stride)
+
+
+def timm_name(name: str) -> str:
+    """What timm calls the backbone `name`; "" where it is not one of timm's, or dpose's own make of one."""
+    known = ALIASES.get(name, name)
+    return known.removeprefix(TIMM) if known.startswith(TIMM) else ""
+
+
+@cache
+def _of_timm(name: str) -> Backbone:
+    from dpose.pose import timm_models
+
+    found = timm_models.described(name)
+    return Backbone(
+        name,
+        partial(timm_models.build_timm, name),
+        # an 8x6 map at 128x96, as `nano`'s, where it can be had
+        16 if 16 in found.strides else found.strides[0],
+        frozen=found.frozen,
+        strides=found.strides,
+        mean=found.mean,
+        std=found.std,
+    )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
-from torch import Tensor
 
 from dpose import files
 from dpose.errors import DposeError
 from dpose.files import file_digest, write_atomic
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.weights_file import read_tensors
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
@@ -82,7 +81,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     folder = Path(folder)
     model = PoseModel(_read_config(folder / CONFIG))
     path = folder / WEIGHTS
-    tensors = _read_tensors(path)
+    tensors = read_tensors(path)
     wanted = model.state_dict()
     for name in [*wanted, *tensors]:
         if name not in tensors:
@@ -99,17 +98,6 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     model.load_state_dict(tensors)  # copies into float32, whatever the file's type
     model.source = folder
     return model.to(torch.device(device)).eval()
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
-    try:
-        return cast(dict[str, Tensor], safetensors.torch.load(raw))
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise DposeError("is no safetensors file, or is damaged", str(path), "copy it again") from error
 
 
 def _read_config(path: Path) -> PoseConfig:

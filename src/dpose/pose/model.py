@@ -1,6 +1,6 @@
-"""The pose model: TinyViT and a coordinate classification head, and which of its parameters train.
+"""The pose model: a backbone and a coordinate classification head, and which of its parameters train.
 
-The architecture is the one of Wu et al. 2022 (TinyViT) with the head of Li et al. 2022 (SimCC): a 1x1
+The backbone is TinyViT (Wu et al. 2022) or another, the head that of Li et al. 2022 (SimCC): a 1x1
 convolution to one channel a joint, upsampled, flattened, and one linear layer an axis, shared by the joints,
 to that axis' bins.
 """
@@ -19,15 +19,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
-from dpose.pose.backbones import backbone_named
+from dpose.pose.backbones import Backbone, backbone_named
+from dpose.pose.norms import Norm, replace_batch_norms
 from dpose.pose.simcc import bins
 from dpose.pose.skeletons import SKELETONS
-from dpose.pose.tinyvit import Norm, fold_all
+from dpose.pose.tinyvit import replace_conv_norms
 
 Strategy = Literal["light", "finetune", "full", "scratch"]
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+LIGHT = 2**15
+"""Numbers in the largest convolution that the strategy "light" trains."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,10 @@ class PoseConfig:
     """What a pose model is, apart from its weights.
 
     Attributes:
-        preset: The backbone, one of `dpose.pose.backbones.BACKBONES`: "nano" (1.2 M parameters, for a CPU), TinyViT's
-            "5m", "11m", "21m", or one that was registered.
-        input_size: (H, W) in pixels; (0, 0) stands for the backbone's own: 128x96 for nano, 256x192 for TinyViT.
+        preset: The backbone (`dpose.pose.backbones`): "nano" (1.2 M parameters, for a CPU), "lite0", TinyViT's "5m",
+            "11m", "21m", "timm:NAME" for any of timm's, or one that was registered.
+        input_size: (H, W) in pixels; (0, 0) stands for a map of 8x6 cells: 128x96 for nano and lite0, 256x192 for
+            TinyViT.
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
         norm: What follows each convolution. "batch": BatchNorm, for public data only. "folded": nothing,
             BatchNorm has been folded into the convolution. "group": GroupNorm, for training privately from
@@ -46,6 +48,7 @@ class PoseConfig:
         sigma: Of the labels' Gaussian, in bins; 0 stands for 6 at 256 rows and split ratio 2, and in
             proportion to the bins of the y axis otherwise: 3 for nano.
         upsample: Factor between the last map and the joints' maps in the head.
+        stride: Picture pixels a cell of the backbone's map; 0 stands for the backbone's own.
 
     Raises:
         DposeError: a value is not possible.
@@ -58,9 +61,10 @@ class PoseConfig:
     split_ratio: float = 2.0
     sigma: float = 0.0
     upsample: int = 2
+    stride: int = 0
 
     def __post_init__(self) -> None:
-        backbone = backbone_named(self.preset)
+        backbone = backbone_named(self.preset, self.stride)
         _one_of("norm", self.norm, get_args(Norm))
         _one_of("skeleton", self.skeleton, tuple(SKELETONS))
         size = tuple(self.input_size)
@@ -78,9 +82,15 @@ class PoseConfig:
         sigma = self.sigma or 6.0 * bins(size[0], self.split_ratio) / 512
         if not 0 < sigma < float("inf"):
             raise DposeError("must be positive", f"sigma {self.sigma}")
+        object.__setattr__(self, "stride", backbone.stride)
         object.__setattr__(self, "input_size", size)
         object.__setattr__(self, "split_ratio", float(self.split_ratio))
         object.__setattr__(self, "sigma", float(sigma))
+
+    @property
+    def backbone(self) -> Backbone:
+        """The backbone, with the configuration's stride."""
+        return backbone_named(self.preset, self.stride)
 
     @property
     def joints(self) -> int:
@@ -154,7 +164,7 @@ class PoseModel(nn.Module):
 
     Args:
         config: What to build.
-        pretrained: Start the backbone from timm's ImageNet weights.
+        pretrained: Start the backbone from ImageNet weights, or from those in a file, by timm's names.
 
     Raises:
         DposeError: pretrained weights do not exist for the configuration, or cannot be had.
@@ -163,11 +173,11 @@ class PoseModel(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, config: PoseConfig, *, pretrained: bool = False) -> None:
+    def __init__(self, config: PoseConfig, *, pretrained: bool | Path = False) -> None:
         super().__init__()
         self.config = config
         self.source: Path | None = None
-        backbone = backbone_named(config.preset)
+        backbone = config.backbone
         self.backbone, self.norm, channels = backbone.build(config.input_size, config.norm, pretrained)
         height, width = config.input_size
         self.head = SimccHead(
@@ -177,7 +187,7 @@ class PoseModel(nn.Module):
             config.upsample,
             (bins(width, config.split_ratio), bins(height, config.split_ratio)),
         )
-        for name, values in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
+        for name, values in (("mean", backbone.mean), ("std", backbone.std)):
             scaled = torch.tensor(values, dtype=torch.float64).view(3, 1, 1) * 255
             self.register_buffer(name, scaled.float(), persistent=False)
 
@@ -216,7 +226,7 @@ class PoseModel(nn.Module):
 
 
 def fold_batchnorm(model: PoseModel) -> PoseModel:
-    """A copy of the model with every BatchNorm, as it is in evaluation, folded into its convolution.
+    """A copy of the model with every BatchNorm, as it is in evaluation, folded (`dpose.pose.norms`).
 
     Equal to `model` in evaluation mode, up to rounding. No layer of the copy mixes examples and no buffer is
     written, in training mode too, which is what makes it fit for per-unit gradients. Every parameter of the
@@ -224,7 +234,11 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
     """
     copied = copy.deepcopy(model)
     if model.config.norm == "batch":
-        fold_all(copied)
+        replace_conv_norms(copied, "folded")
+        network = cast(Any, copied.backbone)
+        example = copied.mean.new_zeros((1, 3, *model.config.input_size))
+        like = next(network.parameters())
+        replace_batch_norms(network, "folded", lambda: network.forward_features(example.to(like)))
         copied.config = replace(model.config, norm="folded")
     return copied.requires_grad_()
 
@@ -232,12 +246,15 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
 def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     """Set which parameters train, and name them.
 
-    * "light": everything but the matrices of attention, MLP and head and the position biases: convolutions, LayerNorms
-      and biases. Noise is the same for every number, and the gradients of those matrices have the least signal a
-      number (docs/results.md). After bias-only training (Bu et al. 2022, "Differentially private bias-term only
-      fine-tuning of foundation models").
-    * "finetune": what the backbone says is frozen (of TinyViT the patch embedding and the first three stages); the
-      rest, every LayerNorm (those of frozen stages too) and the head train. The papers' strategy.
+    * "light": convolutions of at most `LIGHT` numbers, norms and biases; not the matrices of attention, MLP and head,
+      nor larger convolutions, which are the matrices of networks without attention, nor position biases. Noise is the
+      same for every number, and the gradients of those matrices have the least signal a number (docs/results.md).
+      After bias-only training (Bu et al. 2022, "Differentially private bias-term only fine-tuning of foundation
+      models").
+    * "finetune": what the backbone says is frozen: all before its last stage (of TinyViT the patch embedding and three
+      stages; of timm's models what stands before the last place where the map shrinks, or before the last quarter of
+      the blocks where it never does). The rest, every LayerNorm (those of frozen stages too) and the head train. The
+      papers' strategy.
     * "full", "scratch": everything trains. They differ in where the weights come from, not here.
 
     Frozen layers with no trainable parameter before them, with "finetune" the patch embedding, stage one and the entry
@@ -248,7 +265,7 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     """
     _one_of("strategy", strategy, get_args(Strategy))
     layers = dict(model.named_modules())
-    frozen = tuple(f"backbone.{start}" for start in backbone_named(model.config.preset).frozen)
+    frozen = tuple(f"backbone.{start}" for start in model.config.backbone.frozen)
     trainable = []
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(_trains(strategy, name, layers[name.rpartition(".")[0]], frozen))
@@ -260,7 +277,8 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
 def _trains(strategy: Strategy, name: str, layer: nn.Module, frozen: tuple[str, ...]) -> bool:
     """Whether the parameter `name` of `layer` is trained."""
     if strategy == "light":
-        small = isinstance(layer, nn.Conv2d | nn.LayerNorm | nn.GroupNorm | nn.BatchNorm2d)
+        small = isinstance(layer, nn.LayerNorm | nn.GroupNorm | nn.BatchNorm2d)
+        small |= isinstance(layer, nn.Conv2d) and layer.weight.numel() <= LIGHT
         return small or name.endswith(".bias")
     return strategy != "finetune" or not name.startswith(frozen) or isinstance(layer, nn.LayerNorm)
 

@@ -12,25 +12,20 @@ Transformers"), none of them in the names or the meaning of the weights:
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Any, cast
 
-import timm
 import torch
 from timm.models.tiny_vit import ConvNorm, TinyVit
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
-
-Norm = Literal["batch", "folded", "group"]
+from dpose.pose.norms import Norm, fold, group_norm
+from dpose.pose.timm_models import create
 
 WINDOWS = (8, 8, 16, 8)
 """The side a stage's windows are nearest to: at 256x192 they are 8x8, 16x12 (the map) and 8x6 (the map)."""
-
-GROUP_CHANNELS = 8
-"""Channels a group where GroupNorm stands for BatchNorm; every width of every preset is a multiple."""
 
 NANO: dict[str, Any] = {
     "embed_dims": [32, 64, 96, 160],
@@ -42,18 +37,21 @@ NANO: dict[str, Any] = {
 
 PRESETS = ("nano", "5m", "11m", "21m")
 
-_STILL = {"num_classes": 0, "drop_path_rate": 0.0, "drop_rate": 0.0, "proj_drop_rate": 0.0}
+_STILL = {"drop_path_rate": 0.0, "drop_rate": 0.0, "proj_drop_rate": 0.0}
 
 
-def total_stride(preset: str) -> int:
-    """Picture pixels a cell of the last map: 32, or 16 for `nano`, whose last stage keeps its resolution."""
+STRIDES = (32, 16)
+"""Picture pixels a cell of the last map: where it is 16, the last stage keeps its resolution."""
+
+
+def own_stride(preset: str) -> int:
+    """The stride where none is asked for: 32, or 16 for `nano`."""
     return 16 if preset == "nano" else 32
 
 
-def stage_maps(preset: str, input_size: tuple[int, int]) -> list[tuple[int, int]]:
+def stage_maps(stride: int, input_size: tuple[int, int]) -> list[tuple[int, int]]:
     """(H, W) of the map in each of the four stages."""
-    strides = (4, 8, 16, total_stride(preset))
-    return [(input_size[0] // s, input_size[1] // s) for s in strides]
+    return [(input_size[0] // s, input_size[1] // s) for s in (4, 8, 16, stride)]
 
 
 def fit_window(extent: int, preferred: int) -> int:
@@ -127,115 +125,54 @@ class WindowBlock(nn.Module):
 
 
 def build_backbone(
-    preset: str, input_size: tuple[int, int], norm: Norm, pretrained: bool = False
+    preset: str, input_size: tuple[int, int], norm: Norm, pretrained: bool | Path = False, *, stride: int
 ) -> tuple[nn.Module, nn.Module, int]:
     """The backbone, the LayerNorm for its last map, and that map's channels.
 
     Args:
         preset: One of `PRESETS`.
-        input_size: (H, W), multiples of `total_stride(preset)`.
+        input_size: (H, W), multiples of the stride.
         norm: What stands after each convolution: "batch" BatchNorm; "folded" nothing, the convolution has a
             bias; "group" GroupNorm.
-        pretrained: Load timm's ImageNet weights (downloaded on first use). Not for `nano`, which has none,
-            nor for "group", where they would mean nothing.
+        pretrained: Load timm's ImageNet weights (downloaded on first use), or those in a file. Not for `nano`, which
+            has none, nor for "group", where they would mean nothing.
+        stride: One of `STRIDES`.
 
     Raises:
         DposeError: `pretrained` weights do not exist for this model, or cannot be had.
     """
-    maps = stage_maps(preset, input_size)
+    maps = stage_maps(stride, input_size)
     windows = [(fit_window(h, side), fit_window(w, side)) for (h, w), side in zip(maps, WINDOWS, strict=True)]
     squares = [max(window) for window in windows]
     if preset == "nano":
         if pretrained:
-            raise DposeError("there are no pretrained weights for nano", fix="use 5m, 11m or 21m")
-        backbone = TinyVit(window_sizes=squares, **NANO, **_STILL)
-        # the last stage keeps the map of the third: at 128x96 the head then sees 8x6, as 5m's does at 256x192
-        backbone.stages[3].downsample.conv2.conv.stride = (1, 1)
+            raise DposeError("there are no pretrained weights for nano", fix="use 5m, 11m, 21m or lite0")
+        backbone = TinyVit(num_classes=0, window_sizes=squares, **NANO, **_STILL)
     else:
         if pretrained and norm == "group":
             raise DposeError(
                 "pretrained weights need BatchNorm", "norm: group", "use norm: batch, then fold_batchnorm"
             )
-        backbone = _timm_model(f"tiny_vit_{preset}_224", squares, pretrained)
+        backbone = create(f"tiny_vit_{preset}_224", pretrained, window_sizes=squares, **_STILL)
+    if stride == 16:
+        # the last stage keeps the map of the third: at 128x96 the head then sees 8x6, as 5m's does at 256x192
+        backbone.stages[3].downsample.conv2.conv.stride = (1, 1)
     layer_norm = backbone.head.norm
     backbone.head = nn.Identity()
     for stage, window in zip(backbone.stages[1:], windows[1:], strict=True):
         stage.blocks = nn.Sequential(*(WindowBlock(block, window) for block in stage.blocks))
-    if norm == "group":
-        _replace_conv_norms(backbone, _with_group_norm)
-    elif norm == "folded":
-        fold_all(backbone)
+    if norm != "batch":
+        replace_conv_norms(backbone, norm)
     return backbone, layer_norm, int(backbone.num_features)
 
 
-def fold_all(module: nn.Module) -> None:
-    """Fold every BatchNorm inside `module` into its convolution, in place."""
-    _replace_conv_norms(module, fold)
-
-
-def fold(pair: nn.Module) -> nn.Module:
-    """One convolution with a bias that equals a convolution and its BatchNorm in evaluation mode.
-
-    BatchNorm maps y to (y - mean) * s + b with s = weight / sqrt(var + eps), so the weights of output channel
-    c are multiplied by s_c and its bias is b_c - mean_c * s_c. Computed in float64, kept in the convolution's
-    dtype.
-    """
-    conv, bn = cast(nn.Conv2d, pair.conv), cast(nn.BatchNorm2d, pair.bn)
-    mean, variance = cast(Tensor, bn.running_mean).double(), cast(Tensor, bn.running_var).double()
-    scale = bn.weight.detach().double() / (variance + bn.eps).sqrt()
-    folded = _like(conv)
-    with torch.no_grad():
-        folded.weight.copy_(conv.weight.double() * scale[:, None, None, None])
-        cast(Tensor, folded.bias).copy_(bn.bias.double() - mean * scale)
-    return folded.train(pair.training)
-
-
-def _with_group_norm(pair: nn.Module) -> nn.Module:
-    conv, bn = cast(nn.Conv2d, pair.conv), cast(nn.BatchNorm2d, pair.bn)
-    norm = nn.GroupNorm(bn.num_features // GROUP_CHANNELS, bn.num_features)
-    # timm starts the last convolution of a residual branch at 0: keep that
-    norm.load_state_dict({"weight": bn.weight.detach(), "bias": bn.bias.detach()})
-    return nn.Sequential(OrderedDict(conv=conv, gn=norm))
-
-
-def _replace_conv_norms(module: nn.Module, replacement: Callable[[nn.Module], nn.Module]) -> None:
+def replace_conv_norms(module: nn.Module, norm: Norm) -> None:
+    """Fold every BatchNorm of TinyViT's inside `module` into its convolution, or put GroupNorm in its place."""
     for name, child in module.named_children():
-        if isinstance(child, ConvNorm):
-            setattr(module, name, replacement(child))
+        if not isinstance(child, ConvNorm):
+            replace_conv_norms(child, norm)
+        elif norm == "folded":
+            setattr(module, name, fold(cast(nn.Conv2d, child.conv), child.bn))
         else:
-            _replace_conv_norms(child, replacement)
-
-
-def _timm_model(name: str, squares: list[int], pretrained: bool) -> Any:
-    # the client that fetches weights logs each of its attempts; one line says that all failed
-    client = logging.getLogger("huggingface_hub")
-    before = client.level
-    client.setLevel(logging.ERROR)
-    try:
-        return timm.create_model(name, pretrained=pretrained, window_sizes=squares, **_STILL)
-    except Exception as error:  # huggingface_hub, urllib, safetensors and timm each raise their own
-        if not pretrained:
-            raise
-        raise DposeError(
-            f"cannot get the pretrained weights ({type(error).__name__}: {str(error)[:160]})",
-            f"timm's {name}",
-            "fetch them once where there is a network and copy the Hugging Face cache (HF_HOME) here, or start from a "
-            "model folder with --init",
-        ) from error
-    finally:
-        client.setLevel(before)
-
-
-def _like(conv: nn.Conv2d) -> nn.Conv2d:
-    """A convolution of the same shape, with a bias."""
-    return nn.Conv2d(
-        conv.in_channels,
-        conv.out_channels,
-        cast(Any, conv.kernel_size),
-        cast(Any, conv.stride),
-        cast(Any, conv.padding),
-        cast(Any, conv.dilation),
-        conv.groups,
-        device=conv.weight.device,
-        dtype=conv.weight.dtype,
-    )
+            pair = OrderedDict[str, nn.Module](conv=child.conv, gn=group_norm(child.bn))
+            setattr(module, name, nn.Sequential(pair))

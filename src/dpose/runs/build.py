@@ -10,6 +10,7 @@ from typing import cast, get_args
 import torch
 
 from dpose.errors import DposeError
+from dpose.pose.backbones import timm_name
 from dpose.pose.data import (
     Augment,
     ConcatUnits,
@@ -23,7 +24,9 @@ from dpose.pose.data import (
 from dpose.pose.folder import find_model, load_model, shipped_weights
 from dpose.pose.heads import adapt_head
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
+from dpose.pose.weights_file import SUFFIXES, imagenet_file
 from dpose.privacy.selection import Selection
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
@@ -31,7 +34,7 @@ from dpose.training.first_weights import FirstWeights
 from dpose.units import Precision
 
 IMAGENET = "imagenet"
-"""What `--init` calls timm's weights of a TinyViT that has learnt from ImageNet."""
+"""What `--init` calls the weights of a backbone that has learnt from ImageNet."""
 NOBODY_IN_IMAGENET = (
     "the photographs of ImageNet, which the backbone's first weights learnt from, show none of the units"
 )
@@ -109,11 +112,33 @@ def first_weights(config: RunConfig) -> Path | None:
         DposeError: the configured one does not exist.
     """
     choice = config.model
-    if choice.init == IMAGENET:
+    if choice.init == IMAGENET or backbone_file(config):
         return None
     if choice.init:
         return find_model(choice.init)
     return None if choice.strategy == "scratch" else shipped_weights().get(choice.preset)
+
+
+def backbone_file(config: RunConfig) -> Path | None:
+    """The file of a backbone's weights that a run starts from; None where `init` is something else."""
+    path = Path(config.model.init or "")
+    return path if path.suffix in SUFFIXES and not path.is_dir() else None
+
+
+def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
+    """The model that a run makes where no model folder describes one.
+
+    Raises:
+        DposeError: there is no such backbone, or not with this input size or stride.
+    """
+    choice = config.model
+    return PoseConfig(
+        preset=choice.preset,
+        input_size=choice.input_size or (0, 0),
+        norm=norm,
+        skeleton=_skeleton(config),
+        stride=choice.stride or 0,
+    )
 
 
 def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
@@ -124,35 +149,32 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
             had.
     """
     choice, private = config.model, config.plan.kind.reads_private_data
-    first, imagenet = first_weights(config), choice.init == IMAGENET
-    strategy = choice.strategy or ("finetune" if first or imagenet else "scratch")
+    first, file = first_weights(config), backbone_file(config)
+    pretrained = file or choice.init == IMAGENET
+    strategy = choice.strategy or ("finetune" if first or pretrained else "scratch")
     caveats = []
-    if (strategy == "scratch") != (first is None and not imagenet):
+    if (strategy == "scratch") != (first is None and not pretrained):
         if strategy == "scratch":
             raise DposeError(
                 "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
             )
         raise DposeError(
             f"strategy {strategy} starts from trained weights",
-            fix="give --init FOLDER or --init imagenet, or --strategy scratch",
+            fix="give --init FOLDER, --init FILE or --init imagenet, or --strategy scratch",
         )
     if first is None:
         if config.seed is None:
             torch.seed()
         else:
             torch.manual_seed(config.seed)
-        described = PoseConfig(
-            preset=choice.preset,
-            input_size=choice.input_size or (0, 0),
-            norm="group" if private and not imagenet else "batch",
-            skeleton=_skeleton(config),
-        )
-        model = PoseModel(described, pretrained=imagenet)
-        start = FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET) if imagenet else FirstWeights.drawn()
+        described = described_model(config, "group" if private and not pretrained else "batch")
+        model = PoseModel(described, pretrained=pretrained)
+        start = _start(config)
     else:
         model = load_model(first)
-        if choice.input_size and tuple(choice.input_size) != model.config.input_size:
-            raise DposeError(f"the model takes {model.config.input_size} pixels", str(first))
+        for what, value in (("input_size", choice.input_size), ("stride", choice.stride)):
+            if value and value != getattr(model.config, what):
+                raise DposeError(f"the model has {what} {getattr(model.config, what)}", str(first))
         start = FirstWeights.of(first)
     if private and model.config.norm == "batch":
         model = fold_batchnorm(model)
@@ -164,6 +186,19 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
     return model.to(device).to(memory_format=torch.channels_last), start, caveats
+
+
+def _start(config: RunConfig) -> FirstWeights:
+    """Where the weights of a model that no folder holds are from."""
+    file = backbone_file(config)
+    if file:
+        return FirstWeights.of(file)
+    if config.model.init != IMAGENET:
+        return FirstWeights.drawn()
+    shipped = imagenet_file(timm_name(config.model.preset))
+    if shipped:
+        return FirstWeights.of(shipped, NOBODY_IN_IMAGENET)
+    return FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET)
 
 
 def conditions(config: RunConfig) -> list[str]:

@@ -58,14 +58,16 @@ class ModelChoice(BaseModel):
     """Which model, and which of its parameters train.
 
     Attributes:
-        preset: A backbone: "nano", "5m", "11m", "21m" or a registered one (`dpose.pose.backbones`), for actions "nano"
-            or "mvit-b"; ignored where `init` names a model.
+        preset: A backbone: "nano", "lite0", "5m", "11m", "21m", "timm:NAME" or a registered one
+            (`dpose.pose.backbones`), for actions "nano" or "mvit-b"; ignored where `init` names a model.
         init: A model folder to start from, or the name of public weights that come with dpose; or "imagenet", timm's
-            weights of the preset's backbone. By default those of the preset that come with dpose, where there are some.
-            For mvit-b also a safetensors file of torchvision's weights.
+            weights of the preset's backbone; or a file of weights of that backbone, by timm's names, .safetensors or
+            .pth. By default those of the preset that come with dpose, where there are some. For mvit-b also a
+            safetensors file of torchvision's weights.
         strategy: "light" (poses), "finetune", "full" or "scratch" (from nothing); by default finetune where there are
             first weights, else scratch.
-        input_size: (H, W) pixels; the preset's own by default.
+        input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
+        stride: Picture pixels a cell of the backbone's map; the preset's own by default.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -74,6 +76,12 @@ class ModelChoice(BaseModel):
     init: str | None = None
     strategy: Literal["light", "finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
+    stride: int | None = Field(default=None, ge=1)
+
+    @field_validator("input_size", mode="before")
+    @classmethod
+    def _written_out(cls, value: Any) -> Any:
+        return value.lower().split("x") if isinstance(value, str) else value
 
 
 class RunConfig(BaseModel):

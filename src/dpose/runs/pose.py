@@ -17,6 +17,7 @@ from dpose.runs.build import (
     build_model,
     conditions,
     counted,
+    described_model,
     first_weights,
     open_public,
     open_units,
@@ -127,7 +128,7 @@ def explain(config: RunConfig) -> RenderableType:
     Raises:
         DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
-    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size
+    size = described_model(config).input_size
     count, how = counted(config, lambda: len(open_units(config, size)))
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"

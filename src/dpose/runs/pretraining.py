@@ -8,9 +8,8 @@ from rich.console import Console
 
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
-from dpose.pose.model import PoseConfig
 from dpose.privacy.protected import protect
-from dpose.runs.build import open_public, open_units, public_split, settled, shown_spec
+from dpose.runs.build import described_model, open_public, open_units, public_split, settled, shown_spec
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun
 from dpose.runs.recipes import RECIPES, filled_in
@@ -74,7 +73,11 @@ def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
     assert config.recipe is not None
     given = {
         "data": {"private": str(spec)},
-        "model": {"preset": config.model.preset, "input_size": config.model.input_size},
+        "model": {
+            "preset": config.model.preset,
+            "input_size": config.model.input_size,
+            "stride": config.model.stride,
+        },
         "seed": config.seed,
     }
     return settled(RunConfig.from_dict(filled_in(given, RECIPES[config.recipe].public), "recipe"))
@@ -92,7 +95,7 @@ def stage_data(config: RunConfig) -> DataSpec | None:
 
 def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None:
     named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
-    size = config.model.input_size or PoseConfig(preset=config.model.preset).input_size
+    size = described_model(config).input_size
     public = open_public(named, size)
     assert public is not None
     private = protect(open_units(config, size), config.plan.relation, console=console)

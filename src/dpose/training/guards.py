@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 from dpose.errors import DposeError
 from dpose.media.fingerprint import distances
@@ -31,10 +33,10 @@ recoloured ones differ in fewer, pictures of different scenes in more."""
 
 
 def check_model(model: torch.nn.Module) -> None:
-    """Refuse a model that mixes units.
+    """Refuse a model that mixes units, or that stores what it sees.
 
     Raises:
-        DposeError: it normalises over batches.
+        DposeError: it normalises over batches, keeps running statistics or a spectral norm's vectors; names the layer.
     """
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
@@ -42,6 +44,14 @@ def check_model(model: torch.nn.Module) -> None:
                 "batch normalisation mixes units and stores what it saw",
                 name,
                 "fold it into its convolution, or build the model with norm='group'",
+            )
+        hooks = module._forward_pre_hooks.values()
+        keeps = getattr(module, "track_running_stats", False) or isinstance(module, _SpectralNorm)
+        if keeps or any(isinstance(hook, SpectralNorm) for hook in hooks):
+            raise DposeError(
+                f"{type(module).__name__} stores what it saw",
+                name,
+                "train a model whose forward pass stores nothing",
             )
 
 

@@ -1,0 +1,164 @@
+"""What stands in the place of BatchNorm, which mixes the pictures of a batch and stores what it saw.
+
+* Folded: a BatchNorm that alone reads what a convolution gives becomes part of that convolution. Any other becomes a
+  depthwise 1x1 convolution, one factor and one offset a channel, which trains as a folded convolution does. Both equal
+  BatchNorm as it is in evaluation, and nothing of them is a buffer.
+* GroupNorm, for models that start from nothing.
+
+Which convolution a BatchNorm reads is found by looking at one forward pass, not by names.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from dpose.errors import DposeError
+
+Norm = Literal["batch", "folded", "group"]
+
+GROUP_CHANNELS = 8
+"""Channels a group, at least, where GroupNorm stands for BatchNorm."""
+
+
+def fold(conv: nn.Conv2d, bn: nn.Module) -> nn.Conv2d:
+    """One convolution with a bias that equals a convolution and its BatchNorm in evaluation mode.
+
+    BatchNorm maps y to (y - mean) * s + b with s = weight / sqrt(var + eps), so the weights of output channel
+    c are multiplied by s_c and its bias is (bias_c - mean_c) * s_c + b_c. Computed in float64, kept in the
+    convolution's dtype.
+    """
+    mean, variance = cast(Tensor, bn.running_mean).double(), cast(Tensor, bn.running_var).double()
+    scale = (variance + cast(float, bn.eps)).rsqrt()
+    if bn.weight is not None:
+        scale = cast(Tensor, bn.weight).detach().double() * scale
+    shift = -mean if conv.bias is None else conv.bias.detach().double() - mean
+    shift = shift * scale
+    if bn.bias is not None:
+        shift = shift + cast(Tensor, bn.bias).detach().double()
+    folded = copy.deepcopy(conv)
+    folded.bias = nn.Parameter(shift.to(conv.weight.dtype))
+    with torch.no_grad():
+        folded.weight.copy_(conv.weight.double() * scale[:, None, None, None])
+    return folded.train(bn.training)
+
+
+def group_norm(bn: nn.Module) -> nn.GroupNorm:
+    """GroupNorm with BatchNorm's weight and bias: at 0, where timm starts the last one of a residual branch there."""
+    channels = cast(int, bn.num_features)
+    groups = next(n for n in range(max(1, channels // GROUP_CHANNELS), 0, -1) if channels % n == 0)
+    norm = nn.GroupNorm(groups, channels)
+    if bn.weight is not None:
+        norm.load_state_dict(
+            {"weight": cast(Tensor, bn.weight).detach(), "bias": cast(Tensor, bn.bias).detach()}
+        )
+    return norm
+
+
+def batch_norms(module: nn.Module) -> dict[str, nn.Module]:
+    """Every BatchNorm within `module`, by name."""
+    kind = nn.modules.batchnorm._BatchNorm
+    return {name: child for name, child in module.named_modules() if isinstance(child, kind)}
+
+
+def replace_batch_norms(module: nn.Module, norm: Norm, run: Callable[[], object]) -> None:
+    """Put what `norm` says in the place of every BatchNorm of `module`; an activation that belongs to one stays.
+
+    Args:
+        module: Changed in place.
+        norm: "folded" or "group"; with "batch" all stays.
+        run: A forward pass, which tells what reads what. Called without gradients, in evaluation mode.
+
+    Raises:
+        DposeError: a BatchNorm keeps no statistics, or normalises something else than the channels of maps.
+    """
+    found = batch_norms(module)
+    if norm == "batch" or not found:
+        return
+    for name, bn in found.items():
+        if not isinstance(bn, nn.BatchNorm2d) or bn.running_mean is None:
+            raise DposeError(
+                "a batch normalisation that nothing can stand for", name, "choose another backbone"
+            )
+    convs = foldable(module, run) if norm == "folded" else {}
+    for name, bn in found.items():
+        act = getattr(bn, "act", nn.Identity())
+        if norm == "group":
+            _put(module, name, _before(act, "gn", group_norm(bn)))
+        elif name in convs:
+            place = convs[name]
+            _put(module, place, fold(cast(nn.Conv2d, module.get_submodule(place)), bn))
+            _put(module, name, act)
+        else:
+            _put(module, name, _before(act, "affine", fold(_identity(bn), bn)))
+
+
+def foldable(module: nn.Module, run: Callable[[], object]) -> dict[str, str]:
+    """For each BatchNorm that alone reads one convolution's output, always the same, that convolution: their names."""
+    modules = dict(module.named_modules())
+    # one that makes its weights anew from its parameter (a standardised one) is called with others, and is not found
+    convs = {id(m.weight): name for name, m in modules.items() if isinstance(m, nn.Conv2d)}
+    norms = {id(bn.running_mean): name for name, bn in batch_norms(module).items()}
+    training = module.training
+    module.eval()
+    with torch.no_grad(), _Reads(convs, norms) as seen:
+        run()
+    module.train(training)
+    used = Counter(seen.made.values())
+    alone = {
+        bn: seen.made[read]
+        for read, bn in seen.normed
+        if read in seen.made and seen.reads[read] == 1 and used[seen.made[read]] == 1
+    }
+    times = Counter(bn for _, bn in seen.normed)
+    return {bn: conv for bn, conv in alone.items() if times[bn] == 1}
+
+
+class _Reads(TorchFunctionMode):
+    """Which tensors convolutions made, how often each tensor was read, and what each BatchNorm read."""
+
+    def __init__(self, convs: dict[int, str], norms: dict[int, str]) -> None:
+        super().__init__()
+        self._convs, self._norms = convs, norms
+        self._kept: list[Any] = []  # a tensor that is gone would lend its id to another
+        self.made: dict[int, str] = {}
+        self.reads: Counter[int] = Counter()
+        self.normed: list[tuple[int, str]] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if any(isinstance(value, Tensor) for value in tree_leaves(output)):  # and not a shape
+            self._kept.append(output)
+            self.reads.update({id(v) for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor)})
+        if func is F.conv2d and id(args[1]) in self._convs:
+            self.made[id(output)] = self._convs[id(args[1])]
+        elif func is F.batch_norm and id(args[1]) in self._norms:
+            self.normed.append((id(args[0]), self._norms[id(args[1])]))
+        return output
+
+
+def _identity(bn: nn.Module) -> nn.Conv2d:
+    channels = cast(int, bn.num_features)
+    like = cast(Tensor, bn.running_mean)
+    conv = nn.Conv2d(channels, channels, 1, groups=channels, bias=False, device=like.device, dtype=like.dtype)
+    nn.init.ones_(conv.weight)
+    return conv
+
+
+def _before(act: nn.Module, name: str, layer: nn.Module) -> nn.Module:
+    return layer if isinstance(act, nn.Identity) else nn.Sequential(OrderedDict({name: layer, "act": act}))
+
+
+def _put(module: nn.Module, name: str, layer: nn.Module) -> None:
+    parent, _, last = name.rpartition(".")
+    setattr(module.get_submodule(parent), last, layer)

