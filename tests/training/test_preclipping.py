@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import dpose.training.gradient as gradient_module
 import dpose.training.step as step
+import dpose.training.trainer as trainer
+from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.apart import check_units_apart
@@ -21,6 +24,7 @@ from dpose.training.gradients import (
 )
 from dpose.training.loader import Loader
 from dpose.training.methods import SubspaceConfig
+from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.preclipping import COEFFICIENTS, Coefficients, Scales, fit_scales, stand_in
 from dpose.training.step import Engine, private_gradient
@@ -334,3 +338,29 @@ def test_streams_of_fits_are_drawn_once(dots):
     )
     with open_parts(inputs, noise, b"same", 8) as parts, pytest.raises(RuntimeError):
         parts.gradient(trainable_params(model), 0)
+
+
+@pytest.mark.parametrize("method", [*BOTH, "pdp-sgd"])
+def test_the_machine_is_tried_with_a_transform_of_the_runs_shape(dots, tmp_path, method, monkeypatch):
+    tried = []
+    real = trainer.check_units_apart
+    monkeypatch.setattr(trainer, "check_units_apart", lambda *given: tried.append(given[5]) or real(*given))
+    done = train(
+        dots.task,
+        dots.task.build_model(),
+        private=dots.data(N),
+        public=dots.data(30, seed=5),
+        plan=a_plan(method),
+        out=tmp_path / "run",
+        optimizer=OptimizerConfig("sgd", lr=0.1, options={"momentum": 0.9}),
+        state_dir=tmp_path / "state",
+        console=Console(quiet=True),
+    )
+    shapes = [t and {n: tuple(v.shape) for n, v in t.subspace.basis.items()} for t in tried]
+    params = trainable_params(done.model)
+    coefficients = {name: (RANK, *p.shape) for name, p in params.items()}
+    assert shapes == [coefficients if method == "subspace-sgd" else None]
+    assert any("fitted on" in fact for fact in done.statement.public)
+    assert done.statement.verify() <= 8.0
+    (event,) = done.statement.events
+    assert event.type == "poisson-gaussian"
