@@ -202,7 +202,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("choices.jsonl"))
     parser.add_argument("--table", action="store_true", help="show what stands there, and stop")
-    parser.add_argument("--data", help="data with a split for choosing, without the split")
+    parser.add_argument("--data", help="data with a split for choosing, without it; none: as --table")
     parser.add_argument("--init", default="src/dpose/weights/nano", help="a model folder")
     parser.add_argument(
         "--methods", type=words(str), default=("pdp-sgd", "dp-sgd", "subspace-sgd", "scaled-sgd")
@@ -222,7 +222,7 @@ def main() -> None:
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
     rows = [json.loads(line) for line in lines]
-    if asked.table:
+    if asked.table or not asked.data:
         return shown(rows)
     bench = opened(asked.data, asked.init)
     known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema")

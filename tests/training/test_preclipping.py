@@ -204,7 +204,7 @@ def test_scales_that_nothing_gives_are_refused(dots):
         fit_scales(dots.task, model, params, [nothing])
     for bad in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(DposeError, match="positive and finite"):
-            Scales({"a": torch.tensor([1.0, bad])})
+            Scales({"a": torch.ones(2), "b": torch.tensor([1.0, bad])})
     with pytest.raises(DposeError, match="no random scales"):
         a_plan("scaled-sgd", subspace=SubspaceConfig("random"))
 
