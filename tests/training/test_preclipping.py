@@ -250,10 +250,13 @@ def test_the_transform_is_of_public_units_and_released_weights(dots, method, mon
 
     monkeypatch.setattr(gradient_module, "private_gradient", watched)
     for private in (dots.data(N), dots.data(N, seed=11)):
-        taken(dots, method, private)
+        found, _ = taken(dots, method, private)
+        ages = [one.diagnostics.get("subspace_age") for _, one in found]
+        assert ages == ([0, 1, 0, 1] if method == "subspace-sgd" else [None] * 4)
     for one, other in zip(transforms[:4], transforms[4:8], strict=True):
         assert torch.equal(one, other)
     assert torch.equal(transforms[0], transforms[1])  # fitted every second step
+    assert torch.equal(transforms[2], transforms[3])
     assert not torch.equal(transforms[1], transforms[2])
     taken(dots, method, weights=0.5)
     assert not torch.equal(transforms[0], transforms[8])
