@@ -331,19 +331,49 @@ def test_coefficients_of_public_gradients_are_projected_gradients(dots):
     assert energy == pytest.approx(subspace.energy, rel=1e-6)
 
 
-def test_streams_of_fits_are_drawn_once(dots):
+FITTING = ("pdp-sgd", *BOTH)
+
+
+@pytest.mark.parametrize("method", FITTING)
+def test_streams_of_fits_are_drawn_once(dots, method):
     """A fit's units come from the stream of subspaces, which gives no second draw under one key and step."""
     noise = AesNoise(Key.from_seed(3))
     noise.stream(Purpose.SUBSPACE, 0, b"same")
     model = dots.task.build_model().train()
     inputs = RunInputs(
-        dots.task, model, dots.data(N), dots.data(30, seed=5), a_plan("scaled-sgd").bind(N), threads=1
+        dots.task, model, dots.data(N), dots.data(30, seed=5), a_plan(method).bind(N), threads=1
     )
     with open_parts(inputs, noise, b"same", 8) as parts, pytest.raises(RuntimeError):
         parts.gradient(trainable_params(model), 0)
 
 
-@pytest.mark.parametrize("method", [*BOTH, "pdp-sgd"])
+@pytest.mark.parametrize("method", FITTING)
+def test_a_fit_reads_each_of_its_public_units_once(dots, method, monkeypatch):
+    """All of them where there are just enough; one fewer is refused."""
+    read, model = [], dots.task.build_model().train()
+    real = Loader.micro_batches
+
+    def watched(self, indices, number, views_at_once, **options):
+        if self.label == b"public":
+            read.append((sorted(indices), number, views_at_once))
+        return real(self, indices, number, views_at_once, **options)
+
+    monkeypatch.setattr(Loader, "micro_batches", watched)
+    bound, noise = a_plan(method).bind(N), AesNoise(Key.from_seed(3))
+    inputs = RunInputs(dots.task, model, dots.data(N), dots.data(20, seed=5), bound, threads=1)
+    with open_parts(inputs, noise, b"same", 8) as parts:
+        for k in range(3):
+            parts.gradient(trainable_params(model), k)
+    assert read == [(list(range(20)), 0, 8), (list(range(20)), 2, 8)]
+    few = replace(inputs, public=dots.data(19, seed=5))
+    with (
+        pytest.raises(DposeError, match="fitted on 20 public units, there are 19"),
+        open_parts(few, noise, b"", 8),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("method", FITTING)
 def test_the_machine_is_tried_with_a_transform_of_the_runs_shape(dots, tmp_path, method, monkeypatch):
     tried = []
     real = trainer.check_units_apart

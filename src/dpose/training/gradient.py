@@ -107,7 +107,7 @@ class Projection:
         units = len(self.engine.loader.dataset) if self.engine else 0
         if self.config.kind == "public" and units < self.config.units:
             raise DposeError(
-                f"the subspace is to be fitted on {self.config.units} public units, there are {units}",
+                f"subspace or scales are to be fitted on {self.config.units} public units, there are {units}",
                 "--public",
                 "give more public data, or lower subspace.units",
             )
