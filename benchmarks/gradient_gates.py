@@ -8,6 +8,11 @@ for, of bent views of it. What a direction captures of the mean of held-out grad
 own means along it, which has no bias from either's length. The gain is that of signal over noise, as norms, beside
 dp-sgd's in all coordinates, each unit's gradient scaled to norm 1 after the map: sqrt(s_k / k) over sqrt(s_d / d), s
 being that product over all directions. A map by scales D has noise of energy sum 1 / D^2 behind its inverse.
+
+Where the loss bends, noise does harm, and hardly elsewhere. The last column weighs noise so, with the second moments of
+held-out gradients for the curvature (the empirical Fisher matrix F): <m, B c> over the root of tr(F B B^T), m the mean
+gradient, c the mean of what is clipped and B the way back, beside the same without a map. It is what one gradient step
+of the best length gains, to second order, where noise is most of what moves.
 """
 
 from __future__ import annotations
@@ -69,6 +74,19 @@ def signal(held: Tensor) -> Tensor:
     return held[:half].mean(0).double() * held[half:].mean(0).double()
 
 
+def crossed(one: Tensor, other: Tensor) -> Tensor:
+    """The product of the columns' means of two matrices of the same units, without bias: of different halves."""
+    half = len(one) // 2
+    parts = (slice(half), slice(half, None))
+    return (
+        sum(
+            (one[a].mean(0).double() * other[b].mean(0).double() for a, b in (parts, parts[::-1])),
+            torch.zeros(()),
+        )
+        / 2
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -105,7 +123,9 @@ def main() -> None:
     console = Console(width=110)
     console.print(f"norm of the mean of held-out gradients, each of norm 1: {math.sqrt(max(0, whole)):.4f}")
 
-    table = Table("map", "share of mean", "share of each", "of a random map", "gain", title=title)
+    table = Table(
+        "map", "share of mean", "share of each", "gain", "gain, noise weighed by curvature", title=title
+    )
     values, vectors = torch.linalg.eigh(products(given, given))
     values, vectors = values.flip(0).clamp_min(1e-30), vectors.flip(1)
     along = (vectors / values.sqrt()).T @ products(given, held)  # (directions, held-out units)
@@ -117,7 +137,9 @@ def main() -> None:
             each = float(kept.square().sum(1).mean())
             clipped = float(signal(kept / kept.norm(dim=1, keepdim=True)).sum())
             gain = math.sqrt(max(0.0, clipped) / k / (whole / width))
-            table.add_row(f"k = {k:,}", f"{share:.1%}", f"{each:.1%}", f"{k / width:.2%}", f"{gain:.2f}")
+            along_mean = float(crossed(kept, kept / kept.norm(dim=1, keepdim=True)).sum())
+            bent = along_mean / math.sqrt(each) / whole
+            table.add_row(f"k = {k:,}", f"{share:.1%}", f"{each:.1%}", f"{gain:.2f}", f"{bent:.2f}")
     scale = torch.zeros(width, dtype=torch.float64)
     for part in given.split(64):
         scale += part.double().square().sum(0)
@@ -130,15 +152,11 @@ def main() -> None:
         noise = float(factor.pow(-2).sum())
         scaled = torch.cat([part.double() * factor for part in held.split(64)])
         scaled /= scaled.norm(dim=1, keepdim=True)
-        kept_share = float((signal(scaled) / factor.square()).sum())
-        gain = math.sqrt(max(0.0, kept_share) / noise / (whole / width))
-        table.add_row(f"g / s^{power:g}", "100%", "100%", "", f"{gain:.2f}")
-        # noise in the units of each coordinate's own scale, as an optimizer like Adam weighs them
-        own = float((signal(scaled) / factor.square() / scale.square()).sum())
-        plain_own = float((signal(held) / scale.square()).sum())
-        gain = math.sqrt(max(0.0, own) / float((factor.pow(-2) / scale.square()).sum()))
-        gain /= math.sqrt(max(1e-30, plain_own) / float(scale.pow(-2).sum()))
-        table.add_row(f"g / s^{power:g}, weighed by 1 / s", "", "", "", f"{gain:.2f}")
+        gain = math.sqrt(max(0.0, float((signal(scaled) / factor.square()).sum())) / noise / (whole / width))
+        fisher = sum(part.double().square().sum(0) for part in held.split(64)) / len(held)
+        weighed = math.sqrt(float((fisher / factor.square()).sum()))
+        weighed = float((crossed(held, scaled) / factor).sum()) / weighed / whole
+        table.add_row(f"g / s^{power:g}", "100%", "100%", f"{gain:.2f}", f"{weighed:.2f}")
     console.print(table)
 
 
