@@ -24,7 +24,10 @@ class Guarded:
 
 
 STREAMS = ("privacy/test_noise.py", "privacy/test_sampling.py")
-STEP = ("training/test_passed.py", "training/test_step.py", "mutants/test_training.py")
+STEP = (
+    *("training/test_passed.py", "training/test_step.py", "training/test_preclipping.py"),
+    "mutants/test_training.py",
+)
 ODOMETER = (
     "privacy/test_odometer.py",
     "privacy/test_odometer_store.py",
@@ -52,6 +55,10 @@ GUARDED = {
         (*STEP, "training/test_gradient.py", "training/test_methods.py", "training/test_subspace.py"),
         ("Projection", "Parts", "open_parts"),
     ),
+    "training/gradients.py": Guarded(
+        ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
+    ),
+    "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(

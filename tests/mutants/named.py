@@ -209,6 +209,62 @@ NAMED = (
     ),
     Named("sampling rate 2 % higher in the step than in the event", "training/step.py", (RATE,)),
     Named(
+        "before the clip: the norm is that of the gradient as it was",
+        "training/gradients.py",
+        (
+            Edit(
+                "clipped_sum",
+                "_scales(book.norms(), clip_norm, normalise)",
+                "clip_scales(per_unit_gradients(task, model, params, batch), clip_norm, normalise=normalise)",
+            ),
+        ),
+    ),
+    Named(
+        "before the clip: the noise of all parameters shared by fewer coefficients",
+        "training/step.py",
+        (
+            Edit(
+                "private_gradient",
+                "bound.noise_stddev",
+                "(bound.noise_stddev * math.sqrt(sum(v.numel() for v in like.values()) "
+                "/ sum(p.numel() for p in params.values())))",
+            ),
+        ),
+    ),
+    Named(
+        "before the clip: the way back goes before the noise",
+        "training/step.py",
+        (
+            Edit(
+                "private_gradient",
+                "sums = {name: steps.values(total) for name, total in totals.items()}",
+                "sums = {name: steps.values(total) for name, total in totals.items()}\n"
+                "sums, like = (engine.transform.back(sums), params) if engine.transform else (sums, like)",
+            ),
+            Edit("private_gradient", "engine.transform.back(mean) if engine.transform else mean", "mean"),
+        ),
+    ),
+    Named(
+        "before the clip: fitted on the units of the run",
+        "training/gradient.py",
+        (
+            Edit(
+                "open_parts", "engine(task, inputs.public, b'public')", "engine(task, inputs.data, b'public')"
+            ),
+        ),
+    ),
+    Named(
+        "before the clip: coefficients less the batch's mean",
+        "training/preclipping.py",
+        (
+            Edit(
+                "Coefficients.each",
+                "torch.stack(parts).sum(0)",
+                "torch.stack(parts).sum(0) - torch.stack(parts).sum(0).mean(0)",
+            ),
+        ),
+    ),
+    Named(
         "augmentation keyed by the place in the sample",
         "training/loader.py",
         (

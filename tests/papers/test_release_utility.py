@@ -73,7 +73,7 @@ def test_what_is_trained_on_and_what_is_tested_on(monkeypatch, on, shown, method
     monkeypatch.setattr(trained, "train", watched)
     monkeypatch.setitem(trained.PLAIN["plan"], "epochs", 1.0)
     settings = {"on": on, "epsilon": 8, "restore": "learned"}
-    values = trained.trained(settings, own.learners, own.units, 0)
+    values = trained.score(settings, own.learners, own.units, 0)
     ((units, plan, options),) = seen
     assert isinstance(units, ReleasedCrops) == shown
     assert (units.dataset if shown else units) is own.learners
@@ -86,7 +86,7 @@ def test_a_training_that_was_stopped_is_no_result(monkeypatch):
     own = bound()
     monkeypatch.setattr(trained, "train", lambda *a, **k: SimpleNamespace(steps=1, interrupted=True))
     with pytest.raises(KeyboardInterrupt):
-        trained.trained({"on": "raw"}, own.learners, own.units, 0)
+        trained.score({"on": "raw"}, own.learners, own.units, 0)
 
 
 def test_nothing_is_tested_on_that_was_trained_on():

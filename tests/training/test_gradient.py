@@ -43,8 +43,8 @@ def taken(dots, method, steps=3, seed=3, data=None, **changes):
     model = dots.task.build_model().train()
     params = trainable_params(model)
     bound = plan(method, **changes).bind(N)
-    projects = METHODS[method].projects and bound.plan.subspace.kind == "public"
-    public = dots.data(30, seed=5) if projects else None
+    fitted = bound.plan.fits_public
+    public = dots.data(30, seed=5) if fitted else None
     noise = AesNoise(Key.from_seed(seed))
     units = data or dots.data(N)
     with open_parts(
@@ -179,7 +179,7 @@ def test_copies_are_averaged_before_the_clip(dots, monkeypatch):
 
 class TestStatements:
     def run(self, dots, tmp_path, method, **changes):
-        public = dots.data(30, seed=5) if METHODS[method].projects else None
+        public = dots.data(30, seed=5) if METHODS[method].fitted else None
         return train(
             dots.task,
             dots.task.build_model(),
@@ -199,7 +199,7 @@ class TestStatements:
         assert said.kind is (Kind.PRIVATE if kind.private else Kind.NONE)
         text = said.paragraph()
         assert ("public view" in text) == kind.public_views
-        assert ("subspace" in text) == kind.projects
+        assert ("subspace" in text) == (kind.projects or kind.pre_clipping == "subspace")
         if kind.private:
             assert (said.neighbours.scope == BEYOND) == kind.public_views
             assert said.verify() <= 8.0

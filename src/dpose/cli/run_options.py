@@ -21,7 +21,10 @@ GUARANTEE, METHOD, DATA, MODEL, LEARNING, RUNNING = (
 )
 """Headings of a long `--help`."""
 
-METHODS = "dp-sgd, pdp-sgd (projected), fdp-sgd (feature), fpdp-sgd (both), public-only or non-private"
+METHODS = (
+    "dp-sgd, pdp-sgd (projected), subspace-sgd (projected before the clip), scaled-sgd (scaled before the clip), "
+    "fdp-sgd (feature), fpdp-sgd (feature, projected), public-only or non-private"
+)
 
 Epsilon = Annotated[
     float | None,
@@ -65,9 +68,9 @@ class DataOptions:
             "--data",
         ),
     ] = None
-    public: Annotated[
-        str | None, option("Data nobody needs protected, for the subspace of projecting methods.", DATA)
-    ] = None
+    public: Annotated[str | None, option("Data nobody needs protected, for subspaces and scales.", DATA)] = (
+        None
+    )
     limit: Limit = None
     watch: Annotated[
         str | None,

@@ -44,12 +44,13 @@ def _settings(plan: TrainingPlan, size: tuple[int, int]) -> list[str]:
     lines = []
     if plan.copies > 1:
         lines.append(f"{plan.copies} augmented copies of each unit: that many times the time, no more noise")
-    if plan.kind.projects:
-        s = plan.subspace
+    if plan.kind.fitted:
+        s, scales = plan.subspace, plan.kind.pre_clipping == "scales"
+        what = "scales" if scales else f"subspace: {s.rank} directions"
         lines.append(
-            f"the subspace: {s.rank} directions of gradients of {s.units} public units, fitted every {s.refresh} steps"
+            f"the {what} of gradients of {s.units} public units, fitted every {s.refresh} steps"
             if s.kind == "public"
-            else f"the subspace is a control: {s.kind}"
+            else f"the {'scales are' if scales else 'subspace is'} a control: {s.kind}"
         )
     if plan.kind.public_views:
         lines.append(f"the public view: {plan.public_view.describe(size)}")

@@ -111,9 +111,9 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
     sides = split_sides(every, config.score_share, console=console)
     if found.watch:
         check_not_watched(found.watch.units, sides.scored, 2, console)
-    projects = any(run.plan.kind.projects and run.plan.subspace.kind == "public" for run in config.runs)
+    fits = any(run.plan.fits_public for run in config.runs)
     opened = marks_of(())
-    if projects and found.public is not None:
+    if fits and found.public is not None:
         check_disjoint(found.public, sides.scored, 2, console)
         opened = protect(found.public).identity.marks
     with console.status("finding the noise that the budget asks for"):

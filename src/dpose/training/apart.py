@@ -17,13 +17,19 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.training.arithmetic import same_bits, shifted
 from dpose.training.gradients import Params, measured_gradients, trainable_params
+from dpose.training.preclipping import PreClipping
 from dpose.units import MAX_VIEWS, Task, UnitBatch, is_mixed, pad_units, view_bucket
 
 _ALONE = "--views-at-once 1 takes one unit at a time"
 
 
 def check_units_apart(
-    task: Task, model: torch.nn.Module, like: UnitBatch, views_at_once: int, most_views: int = MAX_VIEWS
+    task: Task,
+    model: torch.nn.Module,
+    like: UnitBatch,
+    views_at_once: int,
+    most_views: int = MAX_VIEWS,
+    transform: PreClipping | None = None,
 ) -> bool:
     """Refuse a machine on which a unit's gradient depends on its place in a micro-batch or on what else is in it.
 
@@ -37,6 +43,7 @@ def check_units_apart(
         like: One unit, for the shapes only.
         views_at_once: The micro-batch.
         most_views: Of any unit.
+        transform: Of the shape that gradients are transformed with before the clip; its numbers do not matter.
 
     Returns:
         Whether gradients were the same to the last bit wherever in memory their numbers began: without that a step
@@ -49,7 +56,7 @@ def check_units_apart(
     while views <= view_bucket(min(most_views, MAX_VIEWS)):
         units = max(1, views_at_once // views)
         try:
-            apart, same = _look(task, model, random_units(like, units, views))
+            apart, same = _look(task, model, random_units(like, units, views), transform)
         except RuntimeError as error:
             if not is_mixed(task):
                 raise
@@ -70,7 +77,9 @@ def check_units_apart(
     return repeats
 
 
-def _look(task: Task, model: torch.nn.Module, batch: UnitBatch) -> tuple[bool, bool]:
+def _look(
+    task: Task, model: torch.nn.Module, batch: UnitBatch, transform: PreClipping | None
+) -> tuple[bool, bool]:
     """Whether units are apart, and whether it is all the same where in memory numbers begin."""
     params, units = trainable_params(model), len(batch)
     everyone, even = list(range(units)), list(range(0, units, 2))
@@ -78,10 +87,10 @@ def _look(task: Task, model: torch.nn.Module, batch: UnitBatch) -> tuple[bool, b
     with warnings.catch_warnings():
         # the plain way is checked like the fast one, and tells of itself in the first step
         warnings.simplefilter("ignore")
-        first = _measured(task, model, params, batch)
+        first = _measured(task, model, params, batch, transform)
 
         def stays(params: Params, other: UnitBatch, here: list[int], there: list[int]) -> bool:
-            again = _measured(task, model, params, other)
+            again = _measured(task, model, params, other, transform)
             return all(same_bits(value[here], again[name][there]) for name, value in first.items())
 
         apart = units == 1 or (
@@ -92,8 +101,10 @@ def _look(task: Task, model: torch.nn.Module, batch: UnitBatch) -> tuple[bool, b
         return apart, stays(elsewhere, _shifted(batch), everyone, everyone)
 
 
-def _measured(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch) -> Params:
-    gradients, norms = measured_gradients(task, model, params, batch)
+def _measured(
+    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, transform: PreClipping | None
+) -> Params:
+    gradients, norms = measured_gradients(task, model, params, batch, transform)
     return {**gradients, "the norm": norms}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -27,10 +27,13 @@ from dpose.training.guards import only_gradients
 from dpose.training.loader import Copies, Loader
 from dpose.training.methods import SubspaceConfig
 from dpose.training.plan import BoundPlan
+from dpose.training.preclipping import Coefficients, PreClipping, Scales, fit_scales
 from dpose.training.public_view import PublicViews, Residual, ResidualViews
 from dpose.training.step import Engine, global_norm, plain_batches, plain_gradient, private_gradient
 from dpose.training.subspace import Subspace, fit_subspace, project_onto, random_subspace
-from dpose.units import CanonicalUnits, Task, UnitDataset
+from dpose.units import CanonicalUnits, Task, UnitBatch, UnitDataset
+
+FITTED = "the step"  # that scales were fitted at, beside them; parameters' names have no blank
 
 T = TypeVar("T")
 
@@ -78,7 +81,7 @@ class StepDiagnostics:
 
 @dataclass
 class Projection:
-    """The subspace of a run and its age (PDP-SGD).
+    """What a run fits on public units, and its age: the subspace of methods that project, or scales.
 
     The public units that it is fitted on are drawn by a stream of their own, at the step's weights. Neither depends on
     which private units were sampled, so the subspace is a function of public data and of what has been released
@@ -89,7 +92,7 @@ class Projection:
         noise: Where the draws come from.
         context: A digest of plan and data; part of every stream's derivation.
         engine: Over the public units; None for the kinds that use none.
-        subspace: The present one; None before the first step, and always for the kind "identity".
+        subspace: The present one; None before the first step, and always for the kind "identity" and for scales.
         fitted: The step it was fitted at.
     """
 
@@ -104,7 +107,7 @@ class Projection:
         units = len(self.engine.loader.dataset) if self.engine else 0
         if self.config.kind == "public" and units < self.config.units:
             raise DposeError(
-                f"the subspace is to be fitted on {self.config.units} public units, there are {units}",
+                f"subspace or scales are to be fitted on {self.config.units} public units, there are {units}",
                 "--public",
                 "give more public data, or lower subspace.units",
             )
@@ -115,35 +118,61 @@ class Projection:
         **Guarantee.** Post-processing of `gradient`: the subspace is made from public units and from `params`, which
         the releases before this step determine.
         """
-        if self.config.kind == "identity":
+        subspace = self.at(params, step)
+        if subspace is None:
             return gradient, {}
+        projected, survives = project_onto(gradient, subspace)
+        return projected, {"surviving_norm": survives, **self.diagnostics(step)}
+
+    def at(self, params: Params, step: int) -> Subspace | None:
+        """The subspace of step `step`, fitted anew where it is due; None for the kind "identity".
+
+        **Guarantee.** A function of public units and of `params`.
+        """
+        if self.config.kind == "identity":
+            return None
         if self.subspace is None or step - self.fitted >= self.config.refresh:
             # the old directions go before the new ones come: each set may take a gigabyte
             self.subspace = None
             self.subspace, self.fitted = self._fit(params, step), step
-        projected, survives = project_onto(gradient, self.subspace)
+        return self.subspace
+
+    def diagnostics(self, step: int) -> dict[str, float]:
+        """What may be told of the subspace at step `step`."""
+        subspace = self.subspace
+        if subspace is None:
+            return {}
         found = {
-            "subspace_directions": float(self.subspace.directions),
-            "subspace_rank": float(self.subspace.rank),
-            "surviving_norm": survives,
+            "subspace_directions": float(subspace.directions),
+            "subspace_rank": float(subspace.rank),
             "subspace_age": float(step - self.fitted),
         }
-        if self.subspace.energy is not None:
-            found["subspace_energy"] = self.subspace.energy
-            found["public_gradients_not_finite"] = float(self.subspace.dropped)
-        return projected, found
+        if subspace.energy is not None:
+            found["subspace_energy"] = subspace.energy
+            found["public_gradients_not_finite"] = float(subspace.dropped)
+        return found
+
+    def fit_scales(self, params: Params, step: int) -> Params:
+        """Scales of gradients of public units at `params`. As `at`, a function of those."""
+        engine = self.engine
+        assert engine is not None  # there are no random scales
+        rng = self.noise.stream(Purpose.SUBSPACE, step, self.context).generator()
+        return fit_scales(engine.task, engine.model, params, self._public(engine, params, step, rng))
 
     def _fit(self, params: Params, step: int) -> Subspace:
-        engine, config = self.engine, self.config
+        engine, rank = self.engine, self.config.rank
         rng = self.noise.stream(Purpose.SUBSPACE, step, self.context).generator()
         if engine is None:
-            return random_subspace(params, config.rank, rng)
-        drawn = rng.choice(len(engine.loader.dataset), config.units, replace=False)
+            return random_subspace(params, rank, rng)
+        return fit_subspace(engine.task, engine.model, params, self._public(engine, params, step, rng), rank)
+
+    def _public(
+        self, engine: Engine, params: Params, step: int, rng: np.random.Generator
+    ) -> Iterator[UnitBatch]:
+        drawn = rng.choice(len(engine.loader.dataset), self.config.units, replace=False)
         device = next(iter(params.values())).device
         batches = engine.loader.micro_batches(sorted(int(i) for i in drawn), step, engine.views_at_once)
-        return fit_subspace(
-            engine.task, engine.model, params, (batch.to(device) for batch in batches), config.rank
-        )
+        return (batch.to(device) for batch in batches)
 
 
 class Parts:
@@ -158,7 +187,7 @@ class Parts:
         inputs: What the run computes its gradients of.
         private: Clips and noises; None for a method that does not.
         open_data: The engine of gradients that need no noise; None for a method without.
-        projection: Of the noised gradient; None for a method without.
+        projection: What is fitted on public units; None for a method without.
         facts: What the parts take for public, for the statement.
         conditions: What a guarantee takes as given because of them.
 
@@ -214,13 +243,37 @@ class Parts:
         total = self.bound.plan.kind.update(self)
         return self.inputs.ranks.from_first(total), self._found
 
-    def noised(self) -> Params:
-        """The noised mean gradient of a Poisson sample of the run's units (`private_gradient`)."""
-        engine = self._once("noised gradient", self.private)
+    def noised(self, transform: PreClipping | None = None) -> Params:
+        """The noised mean gradient of a Poisson sample of the run's units (`private_gradient`).
+
+        Args:
+            transform: Of each unit's gradient before it is clipped. **Guarantee**: it may be made of other parts and of
+                `state` alone, and maps each unit by itself.
+        """
+        engine = replace(self._once("noised gradient", self.private), transform=transform)
         with only_gradients(engine.model):
             gradient = private_gradient(engine, self._params, self._step, self._chain)
         self._found.shown["noisy_gradient_norm"] = global_norm(gradient)
         return gradient
+
+    def coefficients(self) -> PreClipping | None:
+        """The transform to coefficients in the subspace of public units' gradients; None for no subspace."""
+        projection = self._once("projection", self.projection)
+        subspace = projection.at(self._params, self._step)  # in every process: all of them clip
+        self._found.diagnostics.update(projection.diagnostics(self._step))
+        return Coefficients(subspace) if subspace else None
+
+    def scales(self) -> PreClipping | None:
+        """The transform by scales of public units' gradients, which are kept in `state`; None for no scales."""
+        projection = self._once("projection", self.projection)
+        if projection.config.kind == "identity":
+            return None
+        kept = self.state.pop(FITTED, None)
+        if kept is None or self._step - int(kept) >= projection.config.refresh:
+            self.state, kept = projection.fit_scales(self._params, self._step), torch.tensor(self._step)
+        factors = dict(self.state)
+        self.state[FITTED] = kept
+        return Scales(factors)
 
     def projected(self, gradient: Params) -> Params:
         """A noised gradient on the subspace of public units' gradients."""
@@ -289,10 +342,11 @@ def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_o
             private = engine(Residual(task) if residual else task, copied(own), b"private")
         if not kind.private or views:
             plain = engine(task, copied(views or inputs.data), b"plain")
-        if kind.projects:
+        what = "scales are" if kind.pre_clipping == "scales" else "subspace is"
+        if kind.fitted:
             over = engine(task, inputs.public, b"public") if inputs.public else None
             projection = Projection(plan.subspace, noise, context, over)
-        facts = (f"{len(inputs.public):,} units that the subspace is fitted on",) if inputs.public else ()
+        facts = (f"{len(inputs.public):,} units that the {what} fitted on",) if inputs.public else ()
         conditions = () if views is None else (_shown(views),)
         yield Parts(inputs, private, plain, projection, facts, conditions)
 

@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +26,9 @@ from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.grid import Grid
 from dpose.training.methods import sensitivity as sensitivity
 from dpose.units import Task, UnitBatch, is_mixed
+
+if TYPE_CHECKING:
+    from dpose.training.preclipping import PreClipping
 
 Way = Literal["fast", "plain"]
 """How per-unit gradients are found. "plain": `vmap(grad(...))`, the definition itself, for whatever `vmap` knows.
@@ -104,8 +107,12 @@ def clipped_sum(
     *,
     normalise: bool = False,
     way: Way = "fast",
+    transform: PreClipping | None = None,
 ) -> Params:
     """The sum over units of their clipped gradients; each tensor has its parameter's shape, in float64.
+
+    With a `transform` (`dpose.training.preclipping`) each unit's gradient is transformed before it is clipped, and the
+    sum has the shapes of transformed gradients.
 
     **Guarantee.** Taking a unit out of the batch, or zeroing it out, changes the result by at most
     `sensitivity(clip_norm, normalise)` in L2 norm over all tensors together; replacing a unit, by at most twice that.
@@ -116,20 +123,25 @@ def clipped_sum(
     No noise is added here: the result is private and must not leave the step un-noised.
     """
     keep_freed_memory()
-    book = _measurable(task, model, params, batch, way)
+    book = _measurable(task, model, params, batch, way, transform)
     # an autocast around this would round products of factors, and norms
     with torch.autocast(batch.weights.device.type, enabled=False):
         scales = _scales(book.norms(), clip_norm, normalise)
-        return book.sums(scales, grid_of(clip_norm, normalise), params)
+        like = transform.like(params) if transform else params
+        return book.sums(scales, grid_of(clip_norm, normalise), like)
 
 
 def measured_gradients(
-    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch
+    task: Task,
+    model: torch.nn.Module,
+    params: Params,
+    batch: UnitBatch,
+    transform: PreClipping | None = None,
 ) -> tuple[Params, Tensor]:
     """What `clipped_sum` truncates: each unit's gradient (U, *parameter shape), and the norm (U,) it goes by."""
-    book = _measurable(task, model, params, batch, "fast")
+    book = _measurable(task, model, params, batch, "fast", transform)
     with torch.autocast(batch.weights.device.type, enabled=False):
-        return book.each(params), book.norms()
+        return book.each(transform.like(params) if transform else params), book.norms()
 
 
 def grid_of(clip_norm: float, normalise: bool) -> Grid:
@@ -168,12 +180,23 @@ def _scales(norms: Tensor, clip_norm: float, normalise: bool) -> Tensor:
 
 
 def _measurable(
-    task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, way: Way
+    task: Task,
+    model: torch.nn.Module,
+    params: Params,
+    batch: UnitBatch,
+    way: Way,
+    transform: PreClipping | None,
 ) -> Bookkeeping:
-    book = _book(task, model, params, batch, products=True) if way == "fast" else None
+    like, book = params, None
+    if transform:
+        gradients, like = per_unit_gradients(task, model, params, batch, way), transform.like(params)
+        with torch.autocast(batch.weights.device.type, enabled=False):
+            gradients = transform.each(gradients)
+    else:
+        book = _book(task, model, params, batch, products=True) if way == "fast" else None
+        gradients = {} if book else per_unit_gradients(task, model, params, batch, "plain")
     if book is None:
-        gradients = per_unit_gradients(task, model, params, batch, "plain")
-        book = Bookkeeping({name: p.shape for name, p in params.items()}, len(batch), products=False)
+        book = Bookkeeping({name: p.shape for name, p in like.items()}, len(batch), products=False)
         for name in list(gradients):
             book.add(name, gradients.pop(name))
     return book

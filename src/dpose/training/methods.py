@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
@@ -36,6 +36,8 @@ class Method:
         update: A step's gradient. Its code is a module's: what a step computes is told by the digest of that file.
         private: Whether gradients of the data are clipped, summed over a Poisson sample and noised.
         projects: Whether the noised sum is projected onto a subspace that public units span.
+        pre_clipping: What per-unit gradients are transformed with before they are clipped: coefficients in a "subspace"
+            that public units span, or multiplication by "scales" that they give; "" for nothing.
         public_views: Whether gradients of the units' public views are used as they are.
         protects: What the guarantee covers; for people who are not privacy experts.
         leaves_open: What it does not cover.
@@ -53,6 +55,7 @@ class Method:
     update: Update
     private: bool = False
     projects: bool = False
+    pre_clipping: Literal["", "subspace", "scales"] = ""
     public_views: bool = False
     protects: tuple[str, ...] = ()
     leaves_open: tuple[str, ...] = ()
@@ -64,6 +67,11 @@ class Method:
         object.__setattr__(self, "relations", tuple(map(Relation, self.relations)))
         if self.private != bool(self.relations):
             raise DposeError("names relations if, and only if, it is private", f"the method {self.name}")
+
+    @property
+    def fitted(self) -> bool:
+        """Whether something is fitted on gradients of public units."""
+        return self.projects or bool(self.pre_clipping)
 
     @property
     def reads_private_data(self) -> bool:
@@ -105,6 +113,16 @@ def dp_sgd(parts: Parts) -> Params:
 def pdp_sgd(parts: Parts) -> Params:
     """Projected (seed 000)."""
     return parts.projected(parts.noised())
+
+
+def subspace_sgd(parts: Parts) -> Params:
+    """Projected before the clip (Yu et al. 2021, without the residual)."""
+    return parts.noised(parts.coefficients())
+
+
+def scaled_sgd(parts: Parts) -> Params:
+    """Scaled before the clip (after Li et al. 2022, "AdaDPS")."""
+    return parts.noised(parts.scales())
 
 
 def fdp_sgd(parts: Parts) -> Params:
@@ -164,6 +182,33 @@ METHODS: dict[str, Method] = {
             relations=_EVERY,
         ),
         Method(
+            name="subspace-sgd",
+            update=subspace_sgd,
+            summary="every unit's gradient is projected onto the directions in which gradients of public units are "
+            "largest; its coefficients there are clipped, summed over a Poisson sample and noised, and nothing else is",
+            private=True,
+            pre_clipping="subspace",
+            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
+            leaves_open=(*_POPULATION, "the public units"),
+            costs=(_CLIPS, *_PROJECTS),
+            relations=_EVERY,
+        ),
+        Method(
+            name="scaled-sgd",
+            update=scaled_sgd,
+            summary="dp-sgd, each coordinate of whose gradients is divided before the clip, and multiplied behind the "
+            "noise, by the root of its scale in gradients of public units",
+            private=True,
+            pre_clipping="scales",
+            protects=("each unit as a whole: its pixels, its labels and whether it was used", _ANYONE),
+            leaves_open=(*_POPULATION, "the public units"),
+            costs=(
+                _CLIPS,
+                "public units for the scales, which get no protection and may be in no private unit",
+            ),
+            relations=_EVERY,
+        ),
+        Method(
             name="fdp-sgd",
             update=fdp_sgd,
             summary="dp-sgd for what a public view leaves out, beside ordinary gradients of the public views; the two "
@@ -209,11 +254,11 @@ SUBSPACES = ("public", "random", "identity")
 
 @dataclass(frozen=True)
 class SubspaceConfig:
-    """What noised sums are projected onto, for the methods that project.
+    """What is fitted on gradients of public units: a subspace, or scales, which have no rank.
 
     Attributes:
         kind: "public": where gradients of public units are largest. Controls: "random" directions; "identity", none, so
-            that nothing is projected.
+            that nothing is projected or scaled.
         rank: Directions, k.
         units: Public units that it is fitted on, m; at least `rank`.
         refresh: Steps after which it is fitted again, on other units.

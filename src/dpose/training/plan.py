@@ -63,7 +63,7 @@ class TrainingPlan:
         unit: What a unit is: a word of `dpose.units.Unit`, which the data must confirm; None for whatever they say.
         ema_decay: Weight averaging; 0 turns it off. The averaged weights are the released ones.
         copies: Augmented copies of each unit in one gradient; they cost time and no noise.
-        subspace: For the methods that project.
+        subspace: For the methods that project or scale.
         public_view: For the methods that use public views.
         private_loss: With public views, the loss whose gradients are clipped and noised: "plain", l(x, y), or
             "residual", l(x, y) - l(psi(x), y), whose gradients are smaller.
@@ -115,6 +115,12 @@ class TrainingPlan:
         if not 1 <= self.copies <= MAX_VIEWS:
             raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {self.copies}")
         _positive("public_weight", self.public_weight)
+        if self.kind.pre_clipping == "scales" and self.subspace.kind == "random":
+            raise DposeError(
+                f"{self.method} has no random scales",
+                "subspace.kind",
+                "choose public, or identity as a control",
+            )
         if self.kind.private:
             self._check_private()
 
@@ -149,6 +155,11 @@ class TrainingPlan:
     def kind(self) -> Method:
         """The method's entry in `METHODS`."""
         return METHODS[self.method]
+
+    @property
+    def fits_public(self) -> bool:
+        """Whether public units are read: for a subspace or scales that are no control."""
+        return self.kind.fitted and self.subspace.kind == "public"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON or YAML."""

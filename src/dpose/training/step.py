@@ -22,6 +22,7 @@ from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params, clipped_sum, grid_of, mean_gradient
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
+from dpose.training.preclipping import PreClipping
 from dpose.units import Task, UnitBatch
 
 _LOSS = "the loss"  # beside parameters' names, which have no blank
@@ -41,6 +42,8 @@ class Engine:
             same draws to another plan or another dataset.
         views_at_once: The micro-batch.
         ranks: Which process of the run this is.
+        transform: Of each unit's gradient before it is clipped; None where it is clipped as it is. A function of public
+            data and of what was released before.
     """
 
     task: Task
@@ -51,6 +54,7 @@ class Engine:
     context: bytes
     views_at_once: int
     ranks: ProcessGroup = ALONE
+    transform: PreClipping | None = None
 
 
 def private_gradient(
@@ -66,9 +70,10 @@ def private_gradient(
     sum: `bound.event.sensitivity` (twice that for replacement, which the accountant doubles itself). Sampling: Poisson
     with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate
     of the *sum*, once; the sum is one of integers (`dpose.training.grid`), with noise added in float64.
-    Post-processing: the division by the constant q*n, and behind it the rounding to the weights' type. An empty sample
-    is noise only. This is line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place
-    of its batch of size B.
+    Post-processing: the division by the constant q*n, behind it the rounding to the weights' type and, with
+    `engine.transform`, the way back from transformed gradients, which are what is clipped, summed and noised then. An
+    empty sample is noise only. Without a transform this is line for line seed 000, Algorithm 1, with the noise on the
+    sum and a Poisson sample in place of its batch of size B.
 
     Args:
         engine: What the step may not change.
@@ -88,7 +93,8 @@ def private_gradient(
     )
     device = next(iter(params.values())).device
     steps = grid_of(plan.clip_norm, plan.normalise)
-    totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in params.items()}
+    like = engine.transform.like(params) if engine.transform else params
+    totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in like.items()}
     # padded: a unit is computed in one and the same shape, whatever else was sampled
     for batch in engine.loader.micro_batches(_share(sample, ranks), step, engine.views_at_once, padded=True):
         part = clipped_part(engine, params, batch.to(device))
@@ -101,13 +107,22 @@ def private_gradient(
         return {name: torch.zeros_like(p) for name, p in params.items()}
     sums = {name: steps.values(total) for name, total in totals.items()}
     noisy = add_gaussian(sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, context))
-    return {name: (value / bound.divisor).to(params[name]) for name, value in noisy.items()}
+    mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
+    return engine.transform.back(mean) if engine.transform else mean
 
 
 def clipped_part(engine: Engine, params: Params, batch: UnitBatch) -> Params:
     """The clipped sum over a micro-batch, as the plan clips: private until it is noised."""
     plan = engine.bound.plan
-    return clipped_sum(engine.task, engine.model, params, batch, plan.clip_norm, normalise=plan.normalise)
+    return clipped_sum(
+        engine.task,
+        engine.model,
+        params,
+        batch,
+        plan.clip_norm,
+        normalise=plan.normalise,
+        transform=engine.transform,
+    )
 
 
 def plain_batches(engine: Engine, first: int = 0) -> Iterator[NDArray[np.int64]]:

@@ -45,6 +45,7 @@ from dpose.training.memory import fit_views_at_once
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.training.preclipping import PreClipping, stand_in
 from dpose.training.rehearsal import rehearse
 from dpose.training.reproducibility import NO_REPEAT, check_alike, code_digest, environment, repeatable
 from dpose.training.session import TrainingSession
@@ -232,11 +233,18 @@ def _fitted(inputs: RunInputs, views_at_once: int | None, console: Console) -> t
         most = inputs.bound.plan.copies * most_views(inputs.data)
         with console.status("looking whether units stay apart on this machine"):
             like = _example(inputs).to(inputs.device)
-            repeats = check_units_apart(task, model, like, fitted, most) and repeats
+            repeats = check_units_apart(task, model, like, fitted, most, _transform_like(inputs)) and repeats
     repeats = not place.highest(int(not repeats))
     if kind.private and not repeats:
         console.print(NO_REPEAT, highlight=False)
     return fitted, repeats
+
+
+def _transform_like(inputs: RunInputs) -> PreClipping | None:
+    """What computes as the run's transform does, before there is one; None where units stay apart in it by itself."""
+    plan, params = inputs.bound.plan, trainable_params(inputs.model)
+    coefficients = plan.kind.pre_clipping == "subspace" and plan.subspace.kind != "identity"
+    return stand_in(params, plan.subspace.rank) if coefficients else None
 
 
 def _make(folder: Path, resume: bool) -> None:
@@ -284,11 +292,11 @@ def describe_run(
 
 def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:
     """The public units that the method reads; None where it reads none, whatever was given."""
-    if not (plan.kind.projects and plan.subspace.kind == "public"):
+    if not plan.fits_public:
         return None
     if public is None:
         raise DposeError(
-            f"{plan.method} projects onto a subspace of public gradients and has no public data",
+            f"{plan.method} is fitted on gradients of public units and has no public data",
             fix="give --public, or subspace.kind random or identity for a control",
         )
     return public

@@ -217,7 +217,7 @@ class Setup:
             return recipe
         changed = filled_in(VARIANTS[variant].change(recipe), values)
         config = RunConfig.from_dict(changed)
-        if not config.plan.kind.projects:
+        if not config.plan.kind.fitted:
             return config
         return RunConfig.from_dict(filled_in({"data": {"public": self.public}}, changed))
 

@@ -77,9 +77,9 @@ def _on_methods(design: Design, asked: GridRequest, setup: Setup) -> list[str]:
         "fpdp-sgd leave the public views and labels open",
     ]
     if setup.public and any(
-        method in METHODS and METHODS[method].projects for method in asked.methods or design.methods
+        method in METHODS and METHODS[method].fitted for method in asked.methods or design.methods
     ):
-        notes.append(f"subspaces are fitted on {_shown(setup.public)}, taken to be public")
+        notes.append(f"subspaces and scales are fitted on {_shown(setup.public)}, taken to be public")
     return notes
 
 

@@ -143,7 +143,7 @@ class Utility:
             case "clips":
                 found = clips.on_clips(settings, self.films, self.seed)
             case "trained":
-                found = trained.trained(settings, self.learners, self.units, self.seed)
+                found = trained.score(settings, self.learners, self.units, self.seed)
             case _:
                 found = evaluated(settings, self.units, self.seed)
         progress()

@@ -39,7 +39,7 @@ def private_settings(epsilon: float, count: int) -> dict[str, Any]:
     return {**recipe["model"], "plan": {**recipe["plan"], **budget}, "optimizer": recipe["optimizer"]}
 
 
-def trained(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) -> Values:
+def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) -> Values:
     """Train the public model further as `settings` say, and test it on originals.
 
     Args:

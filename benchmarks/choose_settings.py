@@ -1,0 +1,260 @@
+"""Every method with its own optimizer and learning rate: short trainings on LSPET's split for choosing.
+
+    python benchmarks/choose_settings.py --data lspet:ROOT --init runs/start --out choices.jsonl --epsilons 8
+    python benchmarks/choose_settings.py --out choices.jsonl --table
+
+One cell is a method, a budget, an optimizer, a learning rate and a seed; each has the same passes in the same batches,
+and the same number of learning rates in each optimizer (`GRIDS`). A cell that stands in the file is not run again. It
+trains on `choosing-train` and is scored on `choosing-test`, by PCKh@0.5 and by the loss, which chance moves less: both
+are private, read without noise, and no benchmark reports them. The noise is a seed's, so nothing here is protected.
+What is fitted on public gradients is fitted on `public`. Pictures are not augmented, as in the recipe.
+"""
+
+from __future__ import annotations
+
+import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
+
+import argparse
+import itertools
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from dpose.papers.pose.ablation import choosing_splits
+from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
+from dpose.pose.folder import load_model
+from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
+from dpose.pose.task import PoseTask
+from dpose.privacy.noise import AesNoise, Key
+from dpose.training.arithmetic import exact_arithmetic
+from dpose.training.gradient import RunInputs, open_parts
+from dpose.training.gradients import trainable_params
+from dpose.training.methods import METHODS, SubspaceConfig
+from dpose.training.optim import OptimizerConfig, WeightAverage
+from dpose.training.plan import TrainingPlan
+from dpose.units import UnitBatch, View, WrappedUnits
+
+GRIDS: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
+    "sgd": ({"momentum": 0.9}, (0.1, 0.5, 2.5)),
+    "adamw": ({"weight_decay": 0.0}, (4e-4, 2e-3, 1e-2)),
+}
+"""Options and learning rates by optimizer: as many of each."""
+AT_ONCE = 32
+
+
+class Kept(WrappedUnits):
+    """Units that stay in memory: they are not augmented."""
+
+    def __init__(self, dataset: PoseUnits, what: str) -> None:
+        super().__init__(dataset)
+        rng = np.random.default_rng(0)
+        numbers = track(range(len(dataset)), what, console=Console(stderr=True))
+        self.views = [dataset.load(i, rng) for i in numbers]
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """What was read."""
+        return self.views[index]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training."""
+
+    method: str
+    epsilon: float
+    optimizer: str
+    lr: float
+    strategy: Strategy
+    rank: int
+    units: int
+    refresh: int
+    passes: float
+    batch: int
+    ema: float
+    seed: int
+    init: str
+
+    def plan(self) -> TrainingPlan:
+        """What it is accounted as."""
+        private = METHODS[self.method].private
+        return TrainingPlan(
+            self.method,
+            epsilon=self.epsilon if private else None,
+            delta=1e-5 if private else None,
+            epochs=self.passes,
+            expected_batch_size=self.batch,
+            ema_decay=self.ema,
+            subspace=SubspaceConfig(rank=self.rank, units=self.units, refresh=self.refresh),
+        )
+
+
+@dataclass
+class Bench:
+    """The data, read once."""
+
+    train: Kept
+    public: Kept
+    test: list[UnitBatch]
+    task: PoseTask
+    init: str
+
+    def model(self, strategy: Strategy) -> PoseModel:
+        """The public model, to be trained."""
+        model = fold_batchnorm(load_model(self.init))
+        apply_strategy(model, strategy)
+        return model.train()
+
+    @torch.no_grad()
+    def score(self, model: PoseModel) -> dict[str, float]:
+        """PCKh@0.5 in points, and the mean loss."""
+        metric, loss, units = self.task.metric(), 0.0, 0
+        model.eval()
+        for batch in self.test:
+            inputs, targets = batch.inputs[:, 0], {name: t[:, 0] for name, t in batch.targets.items()}
+            metric.update(model(inputs), targets)
+            loss += float(self.task.loss(model, {}, inputs, targets).sum())
+            units += len(batch)
+        return {
+            "pckh": round(metric.compute().to_dict()["columns"]["Mean"], 3),
+            "loss": round(loss / units, 5),
+        }
+
+    def run(self, cell: Cell) -> dict[str, float]:
+        """Train it and score its averaged weights."""
+        model, plan = self.model(cell.strategy), cell.plan()
+        bound, params = plan.bind(len(self.train)), trainable_params(model)
+        options = GRIDS[cell.optimizer][0]
+        leaves = [p for p in model.parameters() if p.requires_grad]
+        optimizer, schedule = OptimizerConfig(cell.optimizer, cell.lr, options=options).build(
+            leaves, bound.steps
+        )
+        average = WeightAverage(params, cell.ema) if cell.ema else None
+        public = self.public if plan.fits_public else None
+        inputs = RunInputs(self.task, model, self.train, public, bound)
+        began = time.perf_counter()
+        noise = AesNoise(Key.from_seed(cell.seed))
+        with exact_arithmetic(inputs.device), open_parts(inputs, noise, b"choosing", AT_ONCE) as parts:
+            for step in range(bound.steps):
+                gradient, _ = parts.gradient(params, step)
+                for leaf, name in zip(leaves, params, strict=True):
+                    leaf.grad = gradient[name]
+                optimizer.step()
+                schedule.step()
+                if average:
+                    average.update(params)
+        if average:
+            with torch.no_grad():
+                for name, value in average.values.items():
+                    params[name].copy_(value)
+        sigma = bound.event.sigma if bound.event else 0.0
+        took = time.perf_counter() - began
+        return {**self.score(model), "sigma": sigma, "steps": bound.steps, "seconds": round(took, 1)}
+
+
+def opened(data: str, init: str) -> Bench:
+    """Read everything."""
+    size = load_model(init).config.input_size
+    train, test = choosing_splits(DataSpec.parse(data))
+
+    def units(spec: DataSpec | str, what: str) -> Kept:
+        return Kept(open_data(spec, purpose="train", input_size=size, augment=Augment.none()), what)
+
+    task, tested = PoseTask(), units(test, "test")
+    batches = [task.collate(tested.views[at : at + 64]) for at in range(0, len(tested), 64)]
+    return Bench(units(train, "train"), units(f"{data}:public", "public"), batches, task, init)
+
+
+def shown(rows: list[dict[str, Any]]) -> None:
+    """The best learning rate of each method, budget and optimizer, by the loss, and all that were tried."""
+    table = Table("method", "epsilon", "strategy", "optimizer", "best lr", "PCKh@0.5", "loss", "all, by lr")
+    settings = ("method", "epsilon", "strategy", "rank", "units", "refresh", "passes", "batch", "optimizer")
+    key = lambda row: tuple(str(row[name]) for name in settings)  # noqa: E731
+    for _, group in itertools.groupby(sorted(rows, key=key), key):
+        cells = sorted(group, key=lambda row: (row["lr"], row["seed"]))
+        best = min(cells, key=lambda row: float(row["loss"]))
+        kind = METHODS.get(best["method"])
+        fitted = f", k {best['rank']}, m {best['units']}, every {best['refresh']}"
+        name = best["method"] + (fitted if kind and kind.fitted else "")
+        tried = "; ".join(f"{c['lr']:g}: {c['pckh']:.2f} ({c['loss']:.3f})" for c in cells)
+        strategy = f"{best['strategy']}, {best['passes']:g} x {best['batch']}"
+        numbers = (f"{best['lr']:g}", f"{best['pckh']:.2f}", f"{best['loss']:.3f}", tried)
+        table.add_row(name, f"{best['epsilon']:g}", strategy, best["optimizer"], *numbers)
+    Console(width=200).print(table)
+
+
+def words(kind: type) -> Any:
+    """A comma-separated list, for argparse."""
+    return lambda text: tuple(kind(word) for word in text.split(","))
+
+
+def main() -> None:
+    """Run the cells that are not there yet, one after the other."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("choices.jsonl"))
+    parser.add_argument("--table", action="store_true", help="show what stands there, and stop")
+    parser.add_argument("--data", help="data with a split for choosing, without it; none: as --table")
+    parser.add_argument("--init", default="src/dpose/weights/nano", help="a model folder")
+    parser.add_argument(
+        "--methods", type=words(str), default=("pdp-sgd", "dp-sgd", "subspace-sgd", "scaled-sgd")
+    )
+    parser.add_argument("--optimizers", type=words(str), default=tuple(GRIDS))
+    parser.add_argument("--lrs", type=words(float), default=(), help="instead of the grid's")
+    parser.add_argument("--epsilons", type=words(float), default=(8.0, 0.8))
+    parser.add_argument("--seeds", type=words(int), default=(0,))
+    parser.add_argument("--strategy", default="light")
+    parser.add_argument("--rank", type=int, default=100)
+    parser.add_argument("--units", type=int, default=200)
+    parser.add_argument("--refresh", type=int, default=4)
+    parser.add_argument("--passes", type=float, default=0.5)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--ema", type=float, default=0.0)
+    asked = parser.parse_args()
+
+    lines = asked.out.read_text().splitlines() if asked.out.exists() else []
+    rows = [json.loads(line) for line in lines]
+    if asked.table or not asked.data:
+        return shown(rows)
+    bench = opened(asked.data, asked.init)
+    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema")
+    settings = {name: getattr(asked, name) for name in known}
+    init = Path(asked.init).name
+
+    def keep(what: dict[str, Any], found: dict[str, float]) -> None:
+        rows.append({**what, **found})
+        with asked.out.open("a") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+        print(json.dumps(rows[-1]), flush=True)
+
+    start = {
+        "method": "start",
+        "epsilon": 0.0,
+        "optimizer": "",
+        "lr": 0.0,
+        "seed": 0,
+        "init": init,
+        **settings,
+    }
+    if not any(row["method"] == "start" and row["init"] == init for row in rows):
+        keep(start, bench.score(bench.model(asked.strategy)))
+    for epsilon, method, name, seed in itertools.product(
+        asked.epsilons, asked.methods, asked.optimizers, asked.seeds
+    ):
+        for lr in asked.lrs or GRIDS[name][1]:
+            cell = Cell(method, epsilon, name, lr, seed=seed, init=init, **settings)
+            if not any(asdict(cell).items() <= row.items() for row in rows):
+                keep(asdict(cell), bench.run(cell))
+    return None
+
+
+if __name__ == "__main__":
+    main()
