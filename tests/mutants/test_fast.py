@@ -75,6 +75,18 @@ def opposite_places_are_bounded(name, monkeypatch):
     assert float(scales[0]) * float(exact + rounding) <= 1e-9
 
 
+def a_norm_does_not_know_its_place(name, monkeypatch):
+    """Of five units over many parameters: four are added up side by side, and the last by itself."""
+    numbers = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        rows = torch.randn(130, 5, 3, generator=numbers)
+        books = (book.Bookkeeping({}, 5, products=False), book.Bookkeeping({}, 5, products=False))
+        for i, row in enumerate(rows):
+            for each, values in zip(books, (row, row.roll(1, 0)), strict=True):
+                each._whole[str(i)] = values
+        assert torch.equal(books[0].norms().roll(1), books[1].norms())
+
+
 # ---------------------------------------------------------------------------------------------------- the faults
 
 
@@ -191,6 +203,10 @@ def truncation_away_from_zero(monkeypatch):
     nobody_looks_at_the_grid(monkeypatch)
 
 
+def norms_added_side_by_side(monkeypatch):
+    monkeypatch.setattr(book, "total_norms", lambda squares: torch.stack(squares).sum(0).sqrt())
+
+
 def norms_without_slack(monkeypatch):
     monkeypatch.setattr(book, "SLACK", 0.0)
 
@@ -231,6 +247,7 @@ MUTANTS = [
     Mutant("norms that are too small, unseen", half_norms_unseen, a_unit_contributes_at_most_c, "tokens"),
     Mutant("truncation away from zero", truncation_away_from_zero, a_small_clip_keeps_the_bound, "tokens"),
     Mutant("rounding above the norm", norms_without_slack, opposite_places_are_bounded, "tokens"),
+    Mutant("units added up side by side", norms_added_side_by_side, a_norm_does_not_know_its_place, "tokens"),
 ]
 
 

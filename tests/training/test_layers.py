@@ -235,6 +235,23 @@ def test_norms_from_products_err_far_less_than_the_margin():
         assert (ratio <= 1 + CLIP_MARGIN / 2).all()
 
 
+@pytest.mark.parametrize("units", [3, 5, 9, 17])
+def test_a_norm_does_not_know_the_units_place(units):
+    """Sums over many parameters take several units at once and the last ones alone, in another order."""
+    numbers = torch.Generator().manual_seed(units)
+    turn = torch.arange(units).roll(1)
+    for _ in range(20):
+        book, turned = (Bookkeeping({}, units, products=True) for _ in range(2))
+        gradients = {str(i): torch.randn(units, 1 + i % 7, generator=numbers) for i in range(130)}
+        for name, value in gradients.items():
+            for each, taken in ((book, value), (turned, value[turn])):
+                each._shapes[name] = value.shape[1:]
+                each.add(name, taken)
+        assert torch.equal(book.norms()[turn], turned.norms())
+        scales = clip_scales(gradients, 0.1)
+        assert torch.equal(scales[turn], clip_scales({n: g[turn] for n, g in gradients.items()}, 0.1))
+
+
 def test_what_is_cheaper_as_products():
     assert ghost_pays(1, 1280, 1000)  # a classifier
     assert ghost_pays(48, 160, 640)  # the last stage of nano

@@ -258,8 +258,8 @@ def test_a_neighbour_changes_nothing_but_its_own_contribution(monkeypatch):
 
 
 def test_a_unit_whose_gradient_depends_on_where_memory_begins_can_not_be_taken_again(monkeypatch):
-    def gradients(task, model, params, batch):
-        found, norms = measured_gradients(task, model, params, batch)
+    def gradients(task, model, params, batch, transform):
+        found, norms = measured_gradients(task, model, params, batch, transform)
         at = min(p.data_ptr() % 64 for p in params.values())
         return {name: value * (1 + at * 1e-6) for name, value in found.items()}, norms
 
@@ -271,8 +271,8 @@ def test_a_unit_whose_gradient_depends_on_where_memory_begins_can_not_be_taken_a
 def mixing(change):
     """Gradients in which units are not apart."""
 
-    def gradients(task, model, params, batch):
-        found, norms = measured_gradients(task, model, params, batch)
+    def gradients(task, model, params, batch, transform):
+        found, norms = measured_gradients(task, model, params, batch, transform)
         return {name: change(value) for name, value in found.items()}, norms
 
     return gradients
@@ -313,7 +313,7 @@ def test_every_shape_is_checked(monkeypatch):
     task, model, _, batch = pose("finetune", 1)
     shapes = set()
 
-    def noted(task, model, params, batch):
+    def noted(task, model, params, batch, transform):
         shapes.add(tuple(batch.weights.shape))
         return {"w": torch.zeros(len(batch), 1)}, torch.zeros(len(batch))
 
@@ -340,7 +340,7 @@ def test_the_units_of_the_check_are_not_those_of_the_data(monkeypatch):
     task, model, _, batch = pose("finetune", 1)
     seen = []
 
-    def noted(task, model, params, batch):
+    def noted(task, model, params, batch, transform):
         seen.append(batch)
         return {"w": torch.zeros(len(batch), 1)}, torch.zeros(len(batch))
 

@@ -23,6 +23,7 @@ from dpose.audits.whitebox import order_of_turns
 from dpose.errors import DposeError
 from dpose.privacy.noise import Stream
 from dpose.training.gradients import Params, per_unit_gradients
+from dpose.training.preclipping import PreClipping
 from dpose.units import Task, UnitBatch
 
 Replacements = Mapping[str, Callable[..., Any]]
@@ -63,7 +64,7 @@ def _same_batch() -> Replacements:
     def clip(
         task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch, *args: Any, **kwargs: Any
     ) -> Params:
-        for name, gradient in _plain_sums(task, model, params, batch).items():
+        for name, gradient in _plain_sums(task, model, params, batch, kwargs.get("transform")).items():
             public[name] = public.get(name, 0) + gradient
         protected: Params = clipped(task, model, params, batch, *args, **kwargs)
         return protected
@@ -120,17 +121,27 @@ def _not_clipped() -> Replacements:
         clip_norm: float,
         *,
         normalise: bool = False,
+        transform: PreClipping | None = None,
     ) -> Params:
         scale = 1 / clip_norm if normalise else 1.0
-        return {name: scale * total for name, total in _plain_sums(task, model, params, batch).items()}
+        plain = _plain_sums(task, model, params, batch, transform)
+        return {name: scale * total for name, total in plain.items()}
 
     return {"clipped_sum": summed}
 
 
-def _plain_sums(task: Task, model: torch.nn.Module, params: Params, batch: UnitBatch) -> Params:
-    """Sums of gradients as they are; of the empty units that fill a batch up there are none."""
+def _plain_sums(
+    task: Task,
+    model: torch.nn.Module,
+    params: Params,
+    batch: UnitBatch,
+    transform: PreClipping | None = None,
+) -> Params:
+    """Sums of gradients as they are, or transformed; of the empty units that fill a batch up there are none."""
     there = (batch.weights > 0).any(1)
-    return {name: g[there].sum(0) for name, g in per_unit_gradients(task, model, params, batch).items()}
+    gradients = per_unit_gradients(task, model, params, batch)
+    each = transform.each(gradients) if transform else gradients
+    return {name: g[there].sum(0) for name, g in each.items()}
 
 
 def _realised_size() -> Replacements:

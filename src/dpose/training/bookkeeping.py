@@ -17,7 +17,7 @@ all, a few units at a time: the norm from them saves the memory in which they wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -90,7 +90,7 @@ class Bookkeeping:
         squares += [_ghost_squares(a, b) for a, b in self._pairs.values()]
         if not squares:  # the loss reaches no parameter
             return torch.zeros(self._units)
-        return torch.stack(squares).sum(0).sqrt()
+        return total_norms(squares)
 
     def each(self, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Every parameter's per-unit gradients (U, *shape) as `sums` takes them; zeros where none came."""
@@ -147,6 +147,18 @@ def ghost_pays(places: int, inputs: int, outputs: int) -> bool:
     comparisons are this one. Written, read for the norm and read for the sum, a whole gradient also costs bandwidth.
     """
     return 2 * places * (inputs + outputs) <= inputs * outputs
+
+
+def total_norms(squares: Sequence[Tensor]) -> Tensor:
+    """Each unit's L2 norm (U,) from its squared norms, (U,) a parameter.
+
+    One parameter after the other. A sum over the first dimension of all of them at once takes several units side by
+    side and the last few by themselves, which adds up in another order: the norm would know the unit's place.
+    """
+    total = squares[0].double()
+    for more in squares[1:]:
+        total = total + more
+    return total.sqrt().to(squares[0].dtype)
 
 
 def square_norms(rows: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from dpose.errors import DposeError
-from dpose.training.bookkeeping import Bookkeeping, square_norms
+from dpose.training.bookkeeping import Bookkeeping, square_norms, total_norms
 from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.grid import Grid
@@ -94,7 +94,7 @@ def clip_scales(gradients: Params, clip_norm: float, *, normalise: bool = False)
     A unit whose gradient is not finite gets 0. With `normalise` the factors are divided by `clip_norm`: the
     clipped gradients then have norm at most 1 whatever C is, and C no longer scales the optimizer's step.
     """
-    norms = torch.stack([square_norms(g.flatten(1)) for g in gradients.values()]).sum(0).sqrt()
+    norms = total_norms([square_norms(g.flatten(1)) for g in gradients.values()])
     return _scales(norms, clip_norm, normalise)
 
 

@@ -17,6 +17,7 @@ function of public data and of what was released before (docs/proofs/pre-clippin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -65,7 +66,8 @@ class Coefficients:
         """See `PreClipping`: one tensor (U, k)."""
         basis = self.subspace.basis
         parts = [g.flatten(1) @ basis[name].flatten(1).T for name, g in gradients.items()]
-        return {COEFFICIENTS: torch.stack(parts).sum(0)}
+        # one after the other: a sum over all of them at once may add up otherwise for the last units of a batch
+        return {COEFFICIENTS: functools.reduce(torch.add, parts)}
 
     def like(self, params: Params) -> Params:
         """See `PreClipping`: (k,)."""

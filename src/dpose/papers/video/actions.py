@@ -19,7 +19,7 @@ from dpose.media.images import encode_image
 from dpose.papers.experiment import Bound, Cell, Experiment, Findings, Outcome, Request, Values
 from dpose.papers.video.measure import learn, training_plan
 from dpose.papers.video.methods import DELTA, RAW, VideoMethod, release_of, released_videos, trained
-from dpose.privacy.rounding import between
+from dpose.privacy.rounding import between, lower, upper
 from dpose.release.api import bind
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
@@ -211,13 +211,13 @@ def _noise(method: VideoMethod) -> Values:
 
 
 def _row(method: VideoMethod, outcome: Outcome) -> tuple[str, ...]:
-    epsilon = f"{method.epsilon:g}" if method.epsilon else ""
+    epsilon = upper(method.epsilon) if method.epsilon else ""
     values, cells, noise = outcome.values, "", ""
     if outcome.status != "done":
         return (method.title, method.guarantee, epsilon, "", "", outcome.status, outcome.status)
     if "noise" in values:
         columns, rows, frames = values["cells"]
-        cells, noise = f"{columns} x {rows}, {frames:.3g}", f"{values['noise']:.3g}"
+        cells, noise = f"{columns} x {rows}, {frames:.3g}", lower(values["noise"], digits=3)
     told = (_told(values[name]) for name in ("raw", "released"))
     return (method.title, method.guarantee, epsilon, cells, noise, *told)
 
