@@ -259,8 +259,8 @@ NAMED = (
         (
             Edit(
                 "Coefficients.each",
-                "torch.stack(parts).sum(0)",
-                "torch.stack(parts).sum(0) - torch.stack(parts).sum(0).mean(0)",
+                "functools.reduce(torch.add, parts)",
+                "functools.reduce(torch.add, parts) - functools.reduce(torch.add, parts).mean(0)",
             ),
         ),
     ),
