@@ -44,7 +44,8 @@ from rich.table import Table
 
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
-from dpose.privacy.noise import AesNoise, Key, Purpose, add_gaussian
+from dpose.privacy.gaussian_noise import add_gaussian
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.gradients import clipped_sum, keep_freed_memory, mean_gradient, trainable_params
 from dpose.training.methods import SubspaceConfig
 from dpose.training.subspace import fit_subspace, project_onto
