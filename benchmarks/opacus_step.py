@@ -31,7 +31,8 @@ from torch.func import functional_call
 
 from dpose.pose.model import PoseConfig, fold_batchnorm
 from dpose.pose.task import PoseTask
-from dpose.privacy.noise import AesNoise, Key, Purpose, add_gaussian
+from dpose.privacy.gaussian_noise import add_gaussian
+from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training.gradients import clipped_sum, mean_gradient, trainable_params
 from dpose.units import UnitBatch
 

@@ -44,8 +44,9 @@ from rich.table import Table
 
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
-from dpose.privacy.noise import AesNoise, Key, Purpose, add_gaussian
-from dpose.training.gradients import clipped_sum, keep_freed_memory, mean_gradient, trainable_params
+from dpose.privacy.gaussian_noise import add_gaussian
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.training.gradients import clipped_sum, grid_of, keep_freed_memory, mean_gradient, trainable_params
 from dpose.training.methods import SubspaceConfig
 from dpose.training.subspace import fit_subspace, project_onto
 from dpose.units import Precision, UnitBatch
@@ -114,9 +115,10 @@ def private_step(case: Case, precision: Precision = "float32") -> Callable[[], o
 
 def noise_draw(case: Case) -> Callable[[], object]:
     _, _, params, _ = setup(case, True)
-    noise = AesNoise(Key.from_seed(0))
+    sums = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in params.items()}
+    noise, grid = AesNoise(Key.from_seed(0)), grid_of(1.0, True)
     count = iter(range(10**9))
-    return lambda: add_gaussian(params, 1.0, noise.stream(Purpose.NOISE, next(count)))
+    return lambda: add_gaussian(sums, 1.0, noise.stream(Purpose.NOISE, next(count)), grid.step)
 
 
 def projection(case: Case, subspace: SubspaceConfig, clock: str) -> tuple[float, float]:

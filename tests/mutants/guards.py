@@ -66,6 +66,8 @@ GUARDED = {
         ("TrainingPlan.bind", "BoundPlan"),
     ),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
+    "privacy/gaussian_noise.py": Guarded((*STREAMS, "training/test_step.py")),
+    "privacy/rounded_gaussian.py": Guarded(("privacy/test_rounded_gaussian.py",)),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
     "privacy/odometer/records.py": Guarded(
         ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events", "_steps", "_at")

@@ -298,7 +298,7 @@ NAMED = (
     ),
     Named(
         "noise halved for tensors above a million coordinates",
-        "privacy/noise.py",
+        "privacy/gaussian_noise.py",
         (
             Edit(
                 "add_gaussian",

@@ -81,6 +81,7 @@ SCALED = {
     "shuffled_batches": (0, 1),
     "add_gaussian": (1,),
     "gaussian": (1,),
+    "rounded_gaussian": (0,),
     "discrete_laplace": (0,),
     "discrete_gaussian": (0,),
     "_laplace": (0,),

@@ -11,7 +11,9 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from dpose.privacy.noise import ONCE, PAIRS_AT_ONCE, AesNoise, Key, Origin, Purpose, Stream, add_gaussian
+from dpose.privacy.gaussian_noise import add_gaussian
+from dpose.privacy.noise import ONCE, PAIRS_AT_ONCE, AesNoise, Key, Origin, Purpose, Stream
+from dpose.privacy.rounded_gaussian import rounded_gaussian
 
 
 def noise(seed: int = 1) -> AesNoise:
@@ -245,9 +247,10 @@ def test_scale_is_the_standard_deviation():
             noise().stream(Purpose.NOISE).gaussian(2, bad)
 
 
-def test_every_coordinate_gets_noise_of_the_given_size():
+@pytest.mark.parametrize("grid_step", [None, 2.0**-20])
+def test_every_coordinate_gets_noise_of_the_given_size(grid_step):
     sums = {"w": torch.full((400, 500), 3.0), "b": torch.full((100_000,), -2.0)}
-    noisy = add_gaussian(sums, 0.5, noise(5).stream(Purpose.NOISE))
+    noisy = add_gaussian(sums, 0.5, noise(5).stream(Purpose.NOISE), grid_step)
     for name, value in sums.items():
         added = (noisy[name] - value).double()
         count = added.numel()
@@ -255,8 +258,26 @@ def test_every_coordinate_gets_noise_of_the_given_size():
         assert noisy[name].shape == value.shape
         assert abs(float(added.mean())) < 5 * 0.5 / math.sqrt(count)
         assert float(added.var()) == pytest.approx(0.25, rel=5 * math.sqrt(2 / count))
-        assert (added != 0).all()
+        assert (added != 0).sum() >= count - 5  # rounded noise may be 0
     assert float(sums["w"].sum()) == 600_000.0  # the sums themselves are left alone
+
+
+def test_exact_noise_is_whole_multiples_of_the_step():
+    step = 2.0**-10
+    value = torch.arange(-5000, 5000, dtype=torch.float64) * step
+    noisy = add_gaussian({"w": value}, 3.7 * step, noise().stream(Purpose.NOISE), step)["w"]
+    added = (noisy - value) / step
+    assert torch.equal(added, added.round())
+    assert torch.equal(
+        added.long(), torch.from_numpy(rounded_gaussian(3.7, 10_000, noise().stream(Purpose.NOISE)))
+    )
+    # far beyond 2^24 steps, where a float32 would have lost them
+    far = torch.tensor([2.0**50 + 1, -(2.0**50) - 1], dtype=torch.float64)
+    noisy = add_gaussian({"w": far}, 2.0, noise().stream(Purpose.NOISE), 1.0)["w"] - far
+    assert noisy.abs().max() < 20
+    for off in (0.4 * step, math.nan, math.inf):
+        with pytest.raises(ValueError, match="off the grid"):
+            add_gaussian({"w": value + off}, 1.0, noise().stream(Purpose.NOISE), step)
 
 
 def test_noise_does_not_depend_on_the_order_of_the_tensors():
@@ -298,12 +319,12 @@ def at_every_lag(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return product / math.sqrt(len(x)) / (x.std() * y.std())
 
 
-@pytest.fixture(scope="module")
-def large():
+@pytest.fixture(scope="module", params=[None, 2.0**-24], ids=["float", "exact"])
+def large(request):
     """The noise of one step on tensors of several sizes, in units of what was asked for."""
     sizes = {"a": (5, LARGE // 5), "b": (LARGE // 2,), "c": (1000, 10), "d": ()}
     zero = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in sizes.items()}
-    drawn = add_gaussian(zero, 0.25, noise(12).stream(Purpose.NOISE, 3))
+    drawn = add_gaussian(zero, 0.25, noise(12).stream(Purpose.NOISE, 3), request.param)
     return {name: value.numpy().ravel() / 0.25 for name, value in drawn.items()}
 
 

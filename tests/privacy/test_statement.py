@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from scipy.stats import norm
 
 import dpose
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, Neighbours, PrivacyStatement, Query
 from dpose.privacy.wording import true_positives
 
@@ -173,7 +174,11 @@ def test_none_claims_nothing():
 
 
 def test_gaussian_events_bring_their_caveat():
-    assert FLOATING_POINT_CAVEAT in statement(caveats=()).caveats
+    made = statement(caveats=())
+    assert FLOATING_POINT_CAVEAT in made.caveats
+    exact = tuple(replace(event, type=ROUNDED) for event in made.events)
+    assert FLOATING_POINT_CAVEAT not in statement(caveats=(), events=exact).caveats
+    assert FLOATING_POINT_CAVEAT in statement(caveats=(), events=(*made.events, *exact)).caveats
     assert statement(caveats=(FLOATING_POINT_CAVEAT,)).caveats == (FLOATING_POINT_CAVEAT,)
     assert PrivacyStatement(Kind.NONE, "image").caveats == ()
 

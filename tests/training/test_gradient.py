@@ -119,7 +119,7 @@ def test_controls(dots):
 
 def test_the_residual_is_the_plain_loss_less_the_public_views(dots, monkeypatch):
     """Unclipped and without noise, over everyone: residual + public view = plain, to within the grid's steps."""
-    monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream: sums)
+    monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream, *_: sums)
     monkeypatch.setattr(step, "poisson_batch", lambda n, q, stream: np.arange(n))
     monkeypatch.setattr(update, "plain_batches", lambda engine, first: iter([np.arange(N)] * 9))
 
@@ -171,7 +171,7 @@ def test_copies_are_averaged_before_the_clip(dots, monkeypatch):
     """Four copies of everyone cost no more noise: the sensitivity, the steps and the event are the same."""
     one, four = plan("dp-sgd").bind(N), plan("dp-sgd", copies=4).bind(N)
     assert one.event == four.event
-    monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream: sums)
+    monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream, *_: sums)
     (alone, _), (copied, _) = taken(dots, "dp-sgd", steps=1)[0], taken(dots, "dp-sgd", steps=1, copies=2)[0]
     # dots load without randomness, so two copies are one picture twice; views beyond eight would be dropped
     assert torch.allclose(flat(alone), flat(copied), atol=1e-6)

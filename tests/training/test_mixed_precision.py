@@ -241,7 +241,7 @@ def test_a_neighbour_changes_nothing_but_its_own_contribution(monkeypatch):
         epsilon=3.0, delta=1e-2, steps=5, expected_batch_size=3, clip_norm=0.05, normalise=False
     ).bind(9)
     engine = Engine(task, model, Loading(task, Units(), noise), plan, noise, b"", views_at_once=4)
-    monkeypatch.setattr(steps, "add_gaussian", lambda sums, stddev, stream: dict(sums))
+    monkeypatch.setattr(steps, "add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
 
     number = itertools.count()
 

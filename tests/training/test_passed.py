@@ -182,7 +182,9 @@ def an_engine(dots, plan, n=N, key=1):
 def test_the_divisor_is_the_plans_and_not_the_samples(dots, monkeypatch, changes, divisor):
     engine = an_engine(dots, a_plan(**changes))
     monkeypatch.setattr(
-        step, "add_gaussian", lambda sums, stddev, stream: {n: torch.ones_like(v) for n, v in sums.items()}
+        step,
+        "add_gaussian",
+        lambda sums, stddev, stream, *_: {n: torch.ones_like(v) for n, v in sums.items()},
     )
     for number in range(3):
         for value in private_gradient(engine, trainable_params(engine.model), number).values():
@@ -199,7 +201,7 @@ def test_every_micro_batch_is_summed_and_told_of(dots, monkeypatch):
         return {name: torch.ones_like(p) for name, p in params.items()}
 
     monkeypatch.setattr(step, "clipped_sum", summed)
-    monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream: dict(sums))
+    monkeypatch.setattr(step, "add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
     gradient = private_gradient(
         engine, trainable_params(engine.model), 0, on_micro_batch=lambda: told.append(1)
     )

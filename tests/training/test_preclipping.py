@@ -147,7 +147,7 @@ def test_the_step_noises_the_transformed_sum_once_and_maps_back(dots, kind, monk
     transform = transform_of(kind, params)
     engine, seen = engine_for(dots, transform), {}
 
-    def spy(sums, stddev, stream):
+    def spy(sums, stddev, stream, *_):
         seen.update(sums=sums, stddev=stddev)
         return {name: value + 7 for name, value in sums.items()}
 
@@ -396,4 +396,4 @@ def test_the_machine_is_tried_with_a_transform_of_the_runs_shape(dots, tmp_path,
     assert any("fitted on" in fact for fact in done.statement.public)
     assert done.statement.verify() <= 8.0
     (event,) = done.statement.events
-    assert event.type == "poisson-gaussian"
+    assert event.type == "poisson-rounded-gaussian"

@@ -104,10 +104,10 @@ def streams(monkeypatch, unbroken):
             got.name = self._subkey(purpose, step, context)
         return got
 
-    def add(sums, stddev, source):
+    def add(sums, stddev, source, *grid):
         content = hashlib.sha256(b"".join(sums[n].numpy().tobytes() for n in sorted(sums))).digest()
         met.setdefault(source.name, set()).add(content)
-        return real_add(sums, stddev, source)
+        return real_add(sums, stddev, source, *grid)
 
     monkeypatch.setattr(AesNoise, "stream", stream)
     monkeypatch.setattr(steps, "add_gaussian", add)

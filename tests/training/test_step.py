@@ -32,7 +32,7 @@ def engine_for(dots, n=60, views_at_once=4, seed=3, **changes):
 
 
 def without_noise(monkeypatch):
-    monkeypatch.setattr("dpose.training.step.add_gaussian", lambda sums, stddev, stream: dict(sums))
+    monkeypatch.setattr("dpose.training.step.add_gaussian", lambda sums, stddev, stream, *_: dict(sums))
 
 
 def flat(gradient):
@@ -44,7 +44,7 @@ def test_the_step_is_sample_clip_sum_noise_divide(dots, monkeypatch):
     params = trainable_params(engine.model)
     seen = {}
 
-    def spy(sums, stddev, stream):
+    def spy(sums, stddev, stream, *_):
         seen["stddev"] = stddev
         return {name: value + 1000 for name, value in sums.items()}
 
@@ -103,7 +103,7 @@ def test_rounding_is_last_and_once(dots, monkeypatch):
     engine, seen = engine_for(dots, views_at_once=4), {}
     params = trainable_params(engine.model)
 
-    def spy(sums, stddev, stream):
+    def spy(sums, stddev, stream, *_):
         seen.update(sums)
         return {name: value + 2.0**-40 for name, value in sums.items()}
 
@@ -123,7 +123,7 @@ def test_micro_batches_are_added_up_without_any_rounding(dots, monkeypatch, norm
     params = trainable_params(engine.model)
     step = Grid.of(1.0 if normalise else 0.1).step
 
-    def spy(sums, stddev, stream):
+    def spy(sums, stddev, stream, *_):
         seen.update(sums)
         return dict(sums)
 

@@ -109,7 +109,7 @@ def test_the_logged_norm_is_of_the_noisy_gradient(dots, tmp_path, quiet, monkeyp
     import dpose.training.step as step
 
     real = step.add_gaussian
-    monkeypatch.setattr(step, "add_gaussian", lambda s, d, t: {k: v + 1e4 for k, v in real(s, d, t).items()})
+    monkeypatch.setattr(step, "add_gaussian", lambda *a: {k: v + 1e4 for k, v in real(*a).items()})
     run(dots, tmp_path / "run", quiet, private_plan(steps=2))
     norms = [
         json.loads(line).get("noisy_gradient_norm", 1e9) for line in (tmp_path / "run" / "log.jsonl").open()

@@ -47,10 +47,10 @@ class Fault:
 def _scaled_noise(factor: float) -> Replacements:
     real = _step.add_gaussian
 
-    def add(sums: Params, stddev: float, stream: Stream) -> Params:
+    def add(sums: Params, stddev: float, *rest: Any) -> Params:
         if factor == 0:
             return dict(sums)
-        noisy: Params = real(sums, factor * stddev, stream)
+        noisy: Params = real(sums, factor * stddev, *rest)
         return noisy
 
     return {"add_gaussian": add}
@@ -69,8 +69,8 @@ def _same_batch() -> Replacements:
         protected: Params = clipped(task, model, params, batch, *args, **kwargs)
         return protected
 
-    def add(sums: Params, stddev: float, stream: Stream) -> Params:
-        noisy = noised(sums, stddev, stream)
+    def add(sums: Params, *rest: Any) -> Params:
+        noisy = noised(sums, *rest)
         unprotected = {name: public.pop(name, torch.zeros_like(value)) for name, value in noisy.items()}
         return {name: value + unprotected[name] for name, value in noisy.items()}
 
@@ -155,8 +155,8 @@ def _realised_size() -> Replacements:
         expected, realised = rate * n, max(1.0, float(len(batch)))
         return batch
 
-    def add(sums: Params, stddev: float, stream: Stream) -> Params:
-        return {name: value * expected / realised for name, value in noised(sums, stddev, stream).items()}
+    def add(sums: Params, *rest: Any) -> Params:
+        return {name: value * expected / realised for name, value in noised(sums, *rest).items()}
 
     return {"poisson_batch": drawn, "add_gaussian": add}
 

@@ -172,6 +172,10 @@ class PlanOptions:
     epochs: Epochs = unset("10")
     expected_batch_size: BatchSize = unset("256")
     clip_norm: ClipNorm = unset("1")
+    noise: Annotated[
+        str | None,
+        option("exact (whole numbers) or float (64-bit floating point; not exact).", GUARANTEE),
+    ] = unset("exact")
     normalise: Annotated[
         bool | None,
         option("Divide clipped gradients by C, so that C does not scale the step.", METHOD),

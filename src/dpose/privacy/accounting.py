@@ -61,6 +61,11 @@ class Accountant(StrEnum):
     """Renyi DP: a looser bound, the one that the papers used."""
 
 
+FLOATING, ROUNDED = "poisson-gaussian", "poisson-rounded-gaussian"
+"""Noise drawn and added in floating point; or whole numbers, each with exactly the probability of a rounded Gaussian:
+post-processing, which costs the same (docs/proofs/exact-noise.md)."""
+
+
 @dataclass(frozen=True)
 class Event:
     """`steps` releases of a Poisson-subsampled Gaussian: what the accountant sees of a run.
@@ -71,7 +76,7 @@ class Event:
         steps: Number of releases, >= 1.
         sensitivity: L2 bound on one unit's contribution to the noised sum, in the sum's units. Under
             replacement the sum moves by up to twice that; the accountant doubles it, the event does not.
-        type: "poisson-gaussian".
+        type: `FLOATING` or `ROUNDED`.
 
     Raises:
         DposeError: a value is out of range.
@@ -81,10 +86,10 @@ class Event:
     sigma: float
     steps: int
     sensitivity: float
-    type: str = "poisson-gaussian"
+    type: str = FLOATING
 
     def __post_init__(self) -> None:
-        if self.type != "poisson-gaussian":
+        if self.type not in (FLOATING, ROUNDED):
             raise DposeError(
                 f"unknown event type {self.type!r}", fix="it was made by a newer dpose; update dpose"
             )
@@ -123,6 +128,11 @@ class Event:
             return cls(steps=values["steps"], type=values["type"], **numbers)
         except DposeError as error:
             raise DposeError(error.what, where, error.fix) from error
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the noise is that of whole numbers, exactly."""
+        return self.type == ROUNDED
 
     def dp_event(self) -> Any:
         """The same as a `dp_accounting.DpEvent`."""

@@ -1,7 +1,7 @@
-"""Where all randomness comes from, and the Gaussian noise that gradients get.
+"""Where all randomness comes from: keys, and a stream of bits for every use.
 
     noise = AesNoise(Key.fresh())
-    noisy = add_gaussian(sums, stddev, noise.stream(Purpose.NOISE, step))
+    stream = noise.stream(Purpose.NOISE, step)
 
 A key is 32 secret bytes. Every use of randomness has a stream of its own, derived from the key by purpose,
 step and context, so that no two uses share a bit: noise that is used twice cancels, and a batch whose draw
@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -308,48 +307,6 @@ class AesNoise:
         return hashlib.blake2b(
             encoded, key=self._key.secret, digest_size=KEY_BYTES, person=b"dpose/stream/1"
         ).digest()
-
-
-def add_gaussian(sums: Mapping[str, Tensor], stddev: float, stream: Stream) -> dict[str, Tensor]:
-    """Add independent Gaussian noise to every coordinate of some tensors.
-
-    **Guarantee.** Neighbours: whatever `sums` was computed for. Sensitivity: if neighbouring data move all
-    tensors together by at most D in L2 norm, this is one Gaussian mechanism with noise multiplier `stddev` /
-    D; the division by D is the caller's. Noise: N(0, stddev^2) on each coordinate, tensors in the order of
-    their names. Post-processing: the rounding to the tensor's own type.
-
-    Noise is drawn and added in float64 and the result is rounded once. Float32 noise takes few values, and
-    its sum with a float32 number leaves holes among the possible results; where they lie depends on the
-    private sum and shows it. In float64 the holes are 2^29 times finer, and the rounding to float32 covers
-    them except for results that happen to lie closer to zero than about 2^-29 of the sum itself. That is a
-    strong defence and no proof: the guarantee is proved for real numbers, and the statement says so
-    (`FLOATING_POINT_CAVEAT`).
-
-    Args:
-        sums: Floating-point tensors by name, any device.
-        stddev: Standard deviation of the noise, in the units of the sums, > 0.
-        stream: A stream that nothing else draws from.
-
-    Returns:
-        New tensors, each with the shape, type and device of its original.
-
-    Raises:
-        ValueError: `stddev` is not positive and finite, or a tensor is not floating-point.
-    """
-    if not (math.isfinite(stddev) and stddev > 0):
-        raise ValueError(f"noise needs a positive, finite standard deviation, not {stddev}")
-    import torch
-
-    noisy = {}
-    for name in sorted(sums):
-        value = sums[name]
-        if not value.is_floating_point():
-            raise ValueError(f"{name} is {value.dtype}; noise goes on floating-point tensors")
-        noise = stream.gaussian(tuple(value.shape), stddev)
-        # on the CPU, because some accelerators have no float64
-        noise += value.detach().to(device="cpu", dtype=torch.float64)
-        noisy[name] = noise.to(device=value.device, dtype=value.dtype)
-    return noisy
 
 
 def _size(shape: Shape) -> int:

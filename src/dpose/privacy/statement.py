@@ -185,7 +185,7 @@ def software_versions(*more: str) -> dict[str, str]:
 class PrivacyStatement:
     """What is guaranteed about an artefact. JSON schema 1.
 
-    A statement with floating-point Gaussian events always carries `FLOATING_POINT_CAVEAT`.
+    A statement with events of floating-point Gaussian noise always carries `FLOATING_POINT_CAVEAT`.
 
     >>> statement = PrivacyStatement(Kind.NONE, unit="image")
     >>> PrivacyStatement.from_json(statement.to_json()) == statement
@@ -267,7 +267,7 @@ class PrivacyStatement:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
                 raise DposeError("only a private run is chosen at a price", "tuning")
             check_choosable(self.neighbours.relation, self.accountant)
-        inexact = any(isinstance(event, Event) for event in self.events)
+        inexact = any(isinstance(event, Event) and not event.rounded for event in self.events)
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import (
+    FLOATING,
+    ROUNDED,
     Accountant,
     Event,
     Relation,
@@ -33,6 +35,7 @@ from dpose.training.public_view import PublicView
 from dpose.units import MAX_VIEWS, Unit
 
 PRIVATE_LOSSES = ("plain", "residual")
+NOISES = {"exact": ROUNDED, "float": FLOATING}
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class TrainingPlan:
         clip_norm: The clipping norm C, the bound on a unit's gradient.
         normalise: Divide clipped gradients by C, so that C does not scale the optimizer's step.
         noise_multiplier: sigma, the noise's standard deviation over the sensitivity; calibrated when None.
+        noise: "exact", whole numbers with exactly the probabilities of a rounded Gaussian; or "float", drawn and added
+            in 64-bit floating point, for which the proof holds up to rounding.
         relation: The neighbouring relation: "zero-out" (n is public), "add-or-remove" or "replace".
         accountant: "pld", or "rdp" to match the papers.
         nominal_units: The constant that stands for the number of units where that number is itself protected:
@@ -82,6 +87,7 @@ class TrainingPlan:
     clip_norm: float = 1.0
     normalise: bool = True
     noise_multiplier: float | None = None
+    noise: str = "exact"
     relation: Relation = Relation.ZERO_OUT
     accountant: Accountant = Accountant.PLD
     nominal_units: int | None = None
@@ -112,6 +118,8 @@ class TrainingPlan:
                 f"unknown private_loss {self.private_loss!r}",
                 fix=f"choose one of {', '.join(PRIVATE_LOSSES)}",
             )
+        if self.noise not in NOISES:
+            raise DposeError(f"unknown noise {self.noise!r}", fix=f"choose one of {', '.join(NOISES)}")
         if not 1 <= self.copies <= MAX_VIEWS:
             raise DposeError(f"a unit has 1 to {MAX_VIEWS} augmented copies, not {self.copies}")
         _positive("public_weight", self.public_weight)
@@ -233,7 +241,7 @@ class TrainingPlan:
                 self.epsilon, self.delta, rate, steps, relation=self.relation, accountant=self.accountant
             )
         event = Event(
-            type="poisson-gaussian",
+            type=NOISES[self.noise],
             q=rate,
             sigma=sigma,
             steps=steps,

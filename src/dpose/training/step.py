@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpose.privacy.noise import NoiseSource, Purpose, add_gaussian
+from dpose.privacy.gaussian_noise import add_gaussian
+from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params, clipped_sum, grid_of, mean_gradient
@@ -69,11 +70,12 @@ def private_gradient(
     **Guarantee.** Neighbours: as in the plan (zero-out, add-or-remove or replacement of one unit). Sensitivity of the
     sum: `bound.event.sensitivity` (twice that for replacement, which the accountant doubles itself). Sampling: Poisson
     with rate `bound.sampling_rate`, from its own stream. Noise: Gaussian, `bound.noise_stddev` on every coordinate
-    of the *sum*, once; the sum is one of integers (`dpose.training.grid`), with noise added in float64.
-    Post-processing: the division by the constant q*n, behind it the rounding to the weights' type and, with
-    `engine.transform`, the way back from transformed gradients, which are what is clipped, summed and noised then. An
-    empty sample is noise only. Without a transform this is line for line seed 000, Algorithm 1, with the noise on the
-    sum and a Poisson sample in place of its batch of size B.
+    of the *sum*, once; the sum is one of integers (`dpose.training.grid`), and so is the noise, which is rounded to the
+    same grid, exactly; with `noise="float"` it is drawn and added in float64. Post-processing: the division by the
+    constant q*n, behind it the rounding to the weights' type and, with `engine.transform`, the way back from
+    transformed gradients, which are what is clipped, summed and noised then. An empty sample is noise only. Without a
+    transform this is line for line seed 000, Algorithm 1, with the noise on the sum and a Poisson sample in place of
+    its batch of size B.
 
     Args:
         engine: What the step may not change.
@@ -106,7 +108,9 @@ def private_gradient(
     if not ranks.first:  # nothing: the update comes from the first process, with its noise
         return {name: torch.zeros_like(p) for name, p in params.items()}
     sums = {name: steps.values(total) for name, total in totals.items()}
-    noisy = add_gaussian(sums, bound.noise_stddev, engine.noise.stream(Purpose.NOISE, step, context))
+    stream = engine.noise.stream(Purpose.NOISE, step, context)
+    grid_step = steps.step if bound.event is not None and bound.event.rounded else None
+    noisy = add_gaussian(sums, bound.noise_stddev, stream, grid_step)
     mean = {name: (value / bound.divisor).to(like[name]) for name, value in noisy.items()}
     return engine.transform.back(mean) if engine.transform else mean
 

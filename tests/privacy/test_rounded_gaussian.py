@@ -1,0 +1,158 @@
+"""Exactly rounded Gaussian noise: every decision against whole numbers, and the law against the normal distribution."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpose.privacy import rounded_gaussian as module
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.rounded_gaussian import MOST, STRIPS, V_BITS, X_BITS, rounded_gaussian
+
+
+def stream(seed=0, step=0):
+    return AesNoise(Key.from_seed(seed)).stream(Purpose.AUGMENT, step)
+
+
+class Digits:
+    """A stream of words that a test chooses."""
+
+    def __init__(self, *words):
+        self.words = [w.to_bytes(8, "little") for w in words]
+
+    def bytes(self, count):
+        assert count == 8
+        return self.words.pop(0)
+
+
+class NoMore:
+    def bytes(self, count):
+        raise AssertionError("more digits were asked for")
+
+
+def word(x, v, negative=False):
+    return v << (64 - V_BITS) | int(negative) << X_BITS | x
+
+
+def density(y):
+    return math.exp(-y * y / 2)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.7, 3.0, 1.4 * 2**24, 2.0**40])
+def test_what_the_loop_decides_whole_numbers_decide_alike(scale):
+    """Where 128 bits decide, no further digit is asked for, and the value is the same."""
+    words = stream(1).uint64((3000, 2))
+    bounds, guide = module._table()
+    values, unsure = np.empty(len(words), np.int64), np.empty(len(words), np.int64)
+    kept, open_ones = module._fast(words, bounds, guide, scale, values, unsure)
+    skipped = set(unsure[:open_ones].tolist())
+    found = iter(v for v in values[:kept].tolist() if v != module._OPEN)
+    for i, draw in enumerate(words):
+        if i in skipped:
+            continue
+        value = module._slowly(Fraction(scale), *module._parts(draw), NoMore())
+        if value is not None:
+            assert next(found) == value
+    assert next(found, None) is None
+
+
+def test_a_draw_on_the_edge_of_a_decision_is_left_to_whole_numbers():
+    """At every place where the loop decides, words that bits so far cannot settle."""
+    bounds, guide = module._table()
+    strip = 40
+    inside = (int(bounds[strip]) + int(bounds[strip + 1])) // 2
+    x = 3 << 40
+    y = strip / STRIPS + x * 2.0**-X_BITS / STRIPS
+    kept = math.floor(density(y) / density(strip / STRIPS) * 2**V_BITS)
+    half = (round(y * 1000) + 0.5) / 1000 / y  # this scale takes y to the middle between two numbers
+    for choice, place, v, scale in (
+        (int(bounds[strip + 1]), x, 0, 3.0),
+        (2**64 - 1, x, 0, 3.0),
+        (inside, x, kept, 3.0),
+        (inside, x, 0, 1000 * half),
+    ):
+        words = np.array([[choice, word(place, v)]], np.uint64)
+        values, unsure = np.empty(1, np.int64), np.empty(1, np.int64)
+        assert module._fast(words, bounds, guide, scale, values, unsure) == (1, 1)
+
+
+def test_further_digits_settle_a_strip_a_rejection_and_a_rounding():
+    exact = {bits: module._bounds(bits) for bits in (64, 128)}
+    strip = 70
+    edge, deeper = exact[64][strip], exact[128][strip] & (2**64 - 1)
+    low, high = Digits(deeper - 1), Digits(deeper + 1)
+    y = Fraction(strip, STRIPS)
+    assert module._slowly(Fraction(STRIPS), edge, 0, 0, False, low) == strip - 1
+    assert module._slowly(Fraction(STRIPS), edge, 1 << 40, 0, True, high) == -strip
+    choice = (exact[64][strip] + exact[64][strip + 1]) // 2
+    x = 5 << 39
+    at = y + Fraction(x, STRIPS << X_BITS)
+    share = Fraction(density(float(at)) / density(float(y)))
+    v = math.floor(share * 2**V_BITS)
+    rest = math.floor((share * 2**V_BITS - v) * 2**64)
+    near = 2**40  # the floating-point quotient is good to 2^-50 or so
+    assert module._slowly(Fraction(1), choice, x, v, False, Digits(0, rest - near)) == round(float(at))
+    assert module._slowly(Fraction(1), choice, x, v, False, Digits(0, rest + near)) is None
+    # scaled so that a half is a quarter of a unit of x further
+    scale = Fraction(5, 2) / (at + Fraction(1, 4 * STRIPS << X_BITS))
+    assert module._slowly(scale, choice, x, 0, False, Digits(2**61)) == 2
+    assert module._slowly(scale, choice, x, 0, False, Digits(2**63)) == 3
+
+
+def test_strips_have_their_share_of_the_density():
+    """Against 60-digit arithmetic of another kind: theta's series by mpmath."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(60):
+        total = mpmath.nsum(lambda j: mpmath.exp(-((j / STRIPS) ** 2) / 2), [0, mpmath.inf])
+        weights = [mpmath.exp(-((mpmath.mpf(j) / STRIPS) ** 2) / 2) / total for j in range(200)]
+        for bits in (64, 128):
+            bounds = module._bounds(bits)
+            for j in (1, 2, 31, 150, 199):
+                assert bounds[j] == int(mpmath.floor(mpmath.fsum(weights[:j]) * 2**bits))
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 6.5])
+def test_whole_numbers_have_the_normal_distributions_shares(scale):
+    count = 400_000
+    found = rounded_gaussian(scale, count, stream(2))
+    reach = math.ceil(4 * scale)
+    edges = np.concatenate([[-np.inf], np.arange(-reach, reach + 1) - 0.5, [np.inf]])
+    seen = np.histogram(found, np.nan_to_num(edges, posinf=1e18, neginf=-1e18))[0]
+    expected = np.diff(stats.norm.cdf(edges / scale)) * count
+    enough = expected > 5
+    assert (
+        stats.chisquare(
+            np.append(seen[enough], seen[~enough].sum() + 1e-9),
+            np.append(expected[enough], expected[~enough].sum() + 1e-9),
+        ).pvalue
+        > 1e-4
+    )
+
+
+def test_large_scales_keep_the_law_inside_a_strip_and_in_the_tail():
+    scale = 1.4 * 2.0**24
+    z = rounded_gaussian(scale, 1_000_000, stream(3)) / scale
+    assert stats.kstest(z, "norm").pvalue > 1e-4
+    far = np.abs(z[np.abs(z) > 2.5])
+    assert stats.kstest(far, lambda t: 1 - stats.norm.sf(t) / stats.norm.sf(2.5)).pvalue > 1e-4
+    # inside a strip the density falls: points lie w y / 12 of its width before the middle, on average
+    place = STRIPS * np.abs(z) % 1
+    assert place.mean() == pytest.approx(0.5 - math.sqrt(2 / math.pi) / STRIPS / 12, abs=0.001)
+    assert abs((z < 0).mean() - 0.5) < 0.0025
+    assert abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 0.005
+
+
+def test_a_stream_gives_the_same_again_and_another_another():
+    one, same, other = (rounded_gaussian(1e6, 40_000, s) for s in (stream(4), stream(4), stream(4, 1)))
+    assert np.array_equal(one, same)
+    assert len(np.intersect1d(one, other)) < 2000
+    assert len(np.unique(one)) > 38_000
+
+
+def test_scales_out_of_range_are_refused():
+    for scale in (0.0, -1.0, math.nan, math.inf, MOST * 1.01):
+        with pytest.raises(ValueError, match="scale"):
+            rounded_gaussian(scale, 1, stream())
+    assert rounded_gaussian(5.0, 0, stream()).shape == (0,)
