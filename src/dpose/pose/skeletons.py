@@ -32,7 +32,7 @@ class Skeleton:
 
     Attributes:
         name: "mpii", "coco", "lsp", or "joints-" and a digest where a dataset brought it along.
-        joints: Names, in the dataset's order; "r_" and "l_" are the person's own right and left.
+        joints: Names, in the dataset's order; `r_` and `l_` are the person's own right and left.
         edges: Pairs of joint indices to draw a line between.
         flip_pairs: Pairs of joint indices that change places in a mirrored picture.
         sigmas: The falloff of each joint (OKS), COCO's for its own; empty where people are scored by PCKh.
@@ -124,7 +124,7 @@ def skeleton_of(
     falloff in OKS is 1/J for each joint, as Ultralytics has it: nobody has measured another.
 
     Args:
-        joints: Names; "left_", "right_" and the like become "l_" and "r_".
+        joints: Names; `left_`, `right_` and the like become `l_` and `r_`.
         edges: Pairs of places in `joints`, from 0.
         flip_order: The joint at each place of a mirrored picture; by the names' sides where None.
         where: The file, for errors.
