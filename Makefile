@@ -36,7 +36,7 @@ mutants: .venv/.ready
 
 # build/docs/index.html: opens without a server, search included; nothing is fetched
 docs: .venv/.ready
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -E -a -b html docs build/docs
 	@echo "Open build/docs/index.html"
 
 # dist/: the wheel and the source distribution, with the weights and fonts that come with dpose
