@@ -10,6 +10,7 @@ author = "the dpose authors"
 version = release = installed("dpose")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["examples"]
+highlight_language = "none"  # most blocks are commands
 html_theme = "furo"
 html_title = "dpose"
 html_math_renderer = "mathml"
