@@ -744,9 +744,13 @@ NAMED = (
         (Edit("reserve_labels", "absent and budgets()", "False"),),
     ),
     Named(
-        "absent pictures are on no account",
+        "pictures that are there are on no account where others are absent",
         "runs/scored.py",
-        (Edit("reserve_labels", "np.union1d(known, there)", "there"),),
+        (
+            Edit(
+                "reserve_labels", "np.union1d(known, protect(units, console=console).identity.marks)", "known"
+            ),
+        ),
     ),
     Named(
         "a card's metadata claim what a seed does not guarantee",

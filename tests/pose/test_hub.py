@@ -140,6 +140,7 @@ def test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more
             "scope": "unit",
         },
     }
+    assert read(private, "")["tags"] == ["pose", "differential_privacy"]
     for kind in (Kind.SEEDED, Kind.PAPER):
         assert read(replace(private, kind=kind))["tags"] == ["pose"]
     for claims_nothing in (PrivacyStatement(Kind.NONE, unit="image"), None):

@@ -185,8 +185,9 @@ def reserve_labels(
             "put the pictures where the labels look for them",
         )
     known = marks_of(hashlib.sha256(f"dpose/labels/1 {text}".encode()).hexdigest() for text in absent)
-    there = known[:0] if units is None else protect(units, console=console).identity.marks
-    return charge_account(reading_charge(place, name, np.union1d(known, there), "image")).id
+    if units is not None:
+        known = np.union1d(known, protect(units, console=console).identity.marks)
+    return charge_account(reading_charge(place, name, known, "image")).id
 
 
 def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Console) -> str:

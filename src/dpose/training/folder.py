@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import torch
 import yaml
@@ -190,8 +190,8 @@ def front_matter(task: str, statement: PrivacyStatement | None, method: str = ""
     if statement is not None and statement.kind is Kind.PRIVATE and statement.neighbours is not None:
         found["tags"] += ["differential_privacy", *([method] if method else [])]
         found["differential_privacy"] = {
-            "epsilon": float(upper(float(statement.epsilon or 0))),
-            "delta": float(statement.delta or 0),
+            "epsilon": float(upper(cast(float, statement.epsilon))),
+            "delta": float(cast(float, statement.delta)),
             "unit": statement.unit,
             "relation": statement.neighbours.relation.value,
             "scope": statement.neighbours.scope,
