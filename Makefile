@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all bits lint bench mutants clean
+.PHONY: demo test test-all bits lint bench mutants docs dist clean
 
 demo: .venv/.ready
 	$(BIN)/dpose demo
@@ -33,6 +33,15 @@ bench: .venv/.ready
 # goes on where it was stopped; results in .mutants/
 mutants: .venv/.ready
 	$(BIN)/python tests/mutants/run.py
+
+# build/docs/index.html: opens without a server, search included; nothing is fetched
+docs: .venv/.ready
+	$(BIN)/python -m sphinx -W --keep-going -q -E -a -b html docs build/docs
+	@echo "Open build/docs/index.html"
+
+# dist/: the wheel and the source distribution, with the weights and fonts that come with dpose
+dist: .venv/.ready
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:
 	rm -rf .venv build dist runs .mutants src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

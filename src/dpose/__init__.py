@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpose.pose.model import PoseModel as PoseModel
     from dpose.pose.model import apply_strategy as apply_strategy
     from dpose.pose.model import fold_batchnorm as fold_batchnorm
+    from dpose.pose.predict import Pose as Pose
     from dpose.pose.predict import predict_image as predict_image
     from dpose.pose.task import PoseTask as PoseTask
     from dpose.privacy.statement import PrivacyStatement as PrivacyStatement
@@ -54,6 +55,7 @@ _HOMES = {
     "Method": "training.methods",  # what is read, how a step's gradient is made of it, what that protects
     "OptimizerConfig": "training.optim",  # any torch optimizer and its schedule
     "PCKh": "pose.metrics",  # percentage of correct keypoints, update and compute
+    "Pose": "pose.predict",  # one person's joints in a picture
     "PoseConfig": "pose.model",  # preset, input size, norm
     "PoseModel": "pose.model",  # TinyViT with a coordinate classification head
     "PoseTask": "pose.task",  # what the engine knows of poses

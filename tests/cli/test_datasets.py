@@ -3,11 +3,14 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
+import yaml
 
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
+from dpose.media.images import write_image
 from dpose.pose.folder import load_model
 from small_nano import small_nano  # noqa: F401
 
@@ -138,6 +141,46 @@ class TestAdapting:
         assert len(near) == 12
         for name in ("upper_neck", "head_top", "pelvis", "thorax"):
             assert ((after[MPII.joints.index(name)] - before).abs().amax(dim=1) > 1e-3).all()
+
+
+class TestJointsOfItsOwn:
+    def test_a_model_learns_and_is_scored_on_them(self, tmp_path, capsys):
+        root = tmp_path / "owls"
+        for split in ("train", "val"):
+            folder = root / "images" / split
+            lines = []
+            for k in range(4):
+                shade = np.full((64, 64, 3), 40 * k + (split == "val"), np.uint8)
+                write_image(folder / f"{k}.png", shade)
+                lines.append(f"0 0.5 0.5 0.8 0.8 0.5 0.3 2 0.{k + 1} 0.5 2 0.7 0.5 1\n")
+            (root / "labels" / split).mkdir(parents=True)
+            for k, line in enumerate(lines):
+                (root / "labels" / split / f"{k}.txt").write_text(line)
+        (root / "data.yaml").write_text(
+            "train: images/train\nval: images/val\nnames: {0: owl}\nkpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\n"
+            "kpt_names: {0: [beak, left_wing, right_wing]}\n"
+        )
+        data = ["--data", f"yolo:{root}", "--strategy", "full", "--lr", "1e-3"]
+        assert main(["train", *data, *PRIVATE, "--batch-size", "2", "--out", "owl"]) == 0
+        config = json.loads((tmp_path / "owl" / "config.json").read_text())
+        assert config["model"]["skeleton"]["joints"] == ["beak", "l_wing", "r_wing"]
+        assert main(["verify", "owl"]) == 0
+        _, front, _ = (tmp_path / "owl" / "README.md").read_text().split("---\n", 2)
+        card = yaml.safe_load(front)
+        assert card["pipeline_tag"] == "keypoint-detection"
+        assert card["tags"] == ["pose", "differential_privacy", "dp-sgd"]
+        assert 7.9 < card["differential_privacy"]["epsilon"] <= 8
+        assert card["differential_privacy"]["delta"] == 0.01
+        capsys.readouterr()
+        assert main(["evaluate", "owl", "--data", f"yolo:{root}"]) == 0
+        assert "4 people in 4 pictures" in capsys.readouterr().out
+        # a score is listed in the statement and in the card, which keeps its metadata
+        again = (tmp_path / "owl" / "README.md").read_text()
+        assert again.startswith(f"---\n{front}---\n")
+        assert main(["verify", "owl"]) == 0
+        picture = str(root / "images" / "val" / "0.png")
+        assert main(["predict", "owl", picture, "--out", "p.png", "--json", "found.json"]) == 0
+        assert main(["evaluate", "--predictions", "found.json", "--data", f"yolo:{root}"]) == 0
 
 
 class TestPrivateOnSeveral:

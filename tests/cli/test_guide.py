@@ -1,4 +1,4 @@
-"""Every command that the guide and the README show is one: its options exist and take such values."""
+"""Every command that the documentation shows is one: its options exist and take such values."""
 
 import re
 import shlex
@@ -13,10 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def commands():
-    for page in ("docs/guide.md", "README.md"):
-        for block in re.findall(r"```\w*\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
+    for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+        for block in re.findall(r"```\w*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
-                if line.startswith("dpose "):
+                if line.removeprefix("    ").removeprefix("$ ").startswith("dpose "):
                     yield line
 
 

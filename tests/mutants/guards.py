@@ -178,5 +178,7 @@ GUARDED = {
     "pose/weights_file.py": Guarded(("pose/test_weights_file.py",), ("read_tensors",)),
     "action/data/sources.py": Guarded(("action/test_data.py",), ("VideoFile._hashes",)),
     "media/video_identity.py": Guarded(("action/test_data.py",), ("video_hashes", "checked_digest")),
+    "runs/scored.py": Guarded(("runs/test_scoring.py",), ("reserve_labels",)),
+    "training/folder.py": Guarded(("pose/test_hub.py",), ("front_matter",)),
 }
 """By the module's path below src/dpose."""

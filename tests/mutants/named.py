@@ -738,6 +738,25 @@ NAMED = (
         "release/api.py",
         (Edit("release_file", "Key.fresh()", CONSTANT),),
     ),
+    Named(
+        "absent pictures are scored past a budget that may be theirs",
+        "runs/scored.py",
+        (Edit("reserve_labels", "absent and budgets()", "False"),),
+    ),
+    Named(
+        "pictures that are there are on no account where others are absent",
+        "runs/scored.py",
+        (
+            Edit(
+                "reserve_labels", "np.union1d(known, protect(units, console=console).identity.marks)", "known"
+            ),
+        ),
+    ),
+    Named(
+        "a card's metadata claim what a seed does not guarantee",
+        "training/folder.py",
+        (Edit("front_matter", "statement.kind is Kind.PRIVATE", "statement.kind is not Kind.NONE"),),
+    ),
 )
 
 

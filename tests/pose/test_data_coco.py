@@ -8,9 +8,13 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.media.images import encode_image, write_image
+from dpose.pose.ap import KeypointAP
 from dpose.pose.crops import transform_points
+from dpose.pose.data import DataSpec
 from dpose.pose.data.coco import clipped, open_coco, read_coco
 from dpose.pose.data.humanart import open_humanart, read_humanart
+from dpose.pose.evaluate import keypoint_ap, label_boxes
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO
 
 SIZE = (256, 192)
@@ -292,3 +296,53 @@ def test_real_pictures(pose_fixtures):
     for index in range(4):
         for view in load(units, index):
             assert np.array_equal(view.target["visible"], view.target["labelled"])
+
+
+class TestJointsOfItsOwn:
+    def own(self, content):
+        content["categories"] = [
+            {"id": 2, "name": "bird"},
+            {
+                "id": 5,
+                "name": "owl",
+                "keypoints": ["beak", "left wing", "right wing"],
+                "skeleton": [[1, 2], [1, 3]],
+            },
+        ]
+        content["annotations"] = [
+            {**ANNOTATION, "category_id": 5, "num_keypoints": 2, "keypoints": [30, 20, 2, 40, 30, 2, 0, 0, 0]}
+        ]
+
+    def test_they_are_read_from_the_categories(self, tmp_path):
+        root = write(tmp_path, self.own)
+        units = opened(root)
+        assert units.skeleton.joints == ("beak", "l_wing", "r_wing")
+        assert (units.skeleton.edges, units.skeleton.flip_pairs) == (((0, 1), (0, 2)), ((1, 2),))
+        (view,) = load(units)
+        assert view.target["labelled"].tolist() == [1, 1, 0]
+        # the spec knows them without reading the labels
+        assert DataSpec.parse(f"coco:{root}").for_purpose("train").skeleton == units.skeleton
+
+    def test_a_model_of_them_is_scored_by_oks(self, tmp_path):
+        labels = read_coco(write(tmp_path, self.own), "train")
+        (person,) = labels.people
+        metric = KeypointAP(labels.truth(), skeleton=labels.skeleton)
+        metric.update(1, person.keypoints[None], np.ones((1, 3)), [1.0])
+        assert metric.compute().scores["AP"] == pytest.approx(1)
+        assert metric.compute().joints["beak"] == 1
+        # 1/J, not COCO's: a beak eight pixels off in an area of 900
+        metric.results.clear()
+        metric.update(1, person.keypoints[None] + [[[8, 0], [0, 0], [0, 0]]], np.ones((1, 3)), [1.0])
+        similarity = np.exp(-(8**2) / (2 * 900 * (2 / 3) ** 2))
+        assert metric.compute().joints["beak"] == pytest.approx(similarity)
+        model = PoseModel(PoseConfig("nano", (64, 64), skeleton=labels.skeleton.name)).eval()
+        assert keypoint_ap(model, labels, label_boxes(labels)).people == 1
+
+    @pytest.mark.parametrize("skeleton", [[[1, 9]], [[1]], "ab"])
+    def test_edges_that_join_nothing_are_refused(self, tmp_path, skeleton):
+        def change(content):
+            self.own(content)
+            content["categories"][1]["skeleton"] = skeleton
+
+        with pytest.raises(DposeError, match="joints"):
+            opened(write(tmp_path, change))

@@ -12,7 +12,7 @@ from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.predict import Prediction
+from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, MPII, joint_map
 
 
@@ -32,9 +32,7 @@ def oracle(monkeypatch, labels, skeleton, score=0.9):
         for box in boxes:
             people = known[by_picture[image.tobytes()]]
             person, _ = min(people, key=lambda p: np.abs(p[1] - box).sum())
-            found.append(
-                Prediction(np.nan_to_num(way.points(person.keypoints)), np.full(len(way.target), score))
-            )
+            found.append(Pose(np.nan_to_num(way.points(person.keypoints)), np.full(len(way.target), score)))
         return found
 
     monkeypatch.setattr(module, "predict_people", predict)

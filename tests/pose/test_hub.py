@@ -1,11 +1,16 @@
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
+import yaml
 
 from dpose.errors import DposeError
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.privacy.accounting import Accountant, Event, Relation
+from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, Neighbours, PrivacyStatement
+from dpose.training.folder import front_matter
 
 
 @pytest.fixture
@@ -103,3 +108,46 @@ def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(DposeError, match=r"pip install 'dpose\[hub\]'"):
         load_model(folder).push_to_hub("me/pose")
+
+
+def test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more():
+    def read(statement, method="dp-sgd"):
+        _, front, after = front_matter("pose", statement, method).split("---\n")
+        assert after == ""
+        return yaml.safe_load(front)
+
+    event = Event(0.1, 1.0, 100, 1.0)
+    private = PrivacyStatement(
+        Kind.PRIVATE,
+        unit="image",
+        neighbours=Neighbours(Relation.ZERO_OUT),
+        epsilon=9.4501,
+        delta=1e-5,
+        accountant=Accountant.PLD,
+        n=5000,
+        events=(event,),
+        caveats=(FLOATING_POINT_CAVEAT,),
+    )
+    assert read(private) == {
+        "library_name": "dpose",
+        "pipeline_tag": "keypoint-detection",
+        "tags": ["pose", "differential_privacy", "dp-sgd"],
+        "differential_privacy": {
+            "epsilon": 9.451,  # upward
+            "delta": 1e-5,
+            "unit": "image",
+            "relation": "zero-out",
+            "scope": "unit",
+        },
+    }
+    assert read(private, "")["tags"] == ["pose", "differential_privacy"]
+    for kind in (Kind.SEEDED, Kind.PAPER):
+        assert read(replace(private, kind=kind))["tags"] == ["pose"]
+    for claims_nothing in (PrivacyStatement(Kind.NONE, unit="image"), None):
+        assert set(read(claims_nothing)) == {"library_name", "pipeline_tag", "tags"}
+    data = (
+        pytest.importorskip("huggingface_hub")
+        .ModelCard(front_matter("pose", private, "dp-sgd") + "# text")
+        .data
+    )
+    assert data.pipeline_tag == "keypoint-detection"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.predict import Prediction, draw_prediction, predict_image, predict_logits
+from dpose.pose.predict import Pose, draw_prediction, predict_image, predict_logits, to_supervision
 from dpose.pose.simcc import decode
 from dpose.pose.skeletons import MPII
 
@@ -139,11 +139,23 @@ def test_what_is_no_picture_is_refused(image):
 def test_drawing_shows_confident_joints_only():
     image = np.full((100, 100, 3), 90, np.uint8)
     keypoints = np.random.default_rng(0).uniform(20, 80, (16, 2))
-    drawn = draw_prediction(image, Prediction(keypoints, np.ones(16)), MPII)
+    drawn = draw_prediction(image, Pose(keypoints, np.ones(16)), MPII)
     assert drawn.shape == image.shape
     assert (drawn != image).any()
     assert (image == 90).all()
-    unsure = draw_prediction(image, Prediction(keypoints, np.full(16, 0.1)), MPII)
+    unsure = draw_prediction(image, Pose(keypoints, np.full(16, 0.1)), MPII)
     assert (unsure == image).all()
-    shown = draw_prediction(image, Prediction(keypoints, np.full(16, 0.1)), MPII, threshold=0.05)
+    shown = draw_prediction(image, Pose(keypoints, np.full(16, 0.1)), MPII, threshold=0.05)
     assert (shown == drawn).all()
+
+
+def test_people_go_to_supervision():
+    pytest.importorskip("supervision")
+    one, other = (Pose(np.arange(32.0).reshape(16, 2) + k, np.linspace(0, 1, 16)) for k in (0, 1))
+    found = one.to_supervision()
+    assert found.xy.shape == (1, 16, 2)
+    assert np.array_equal(found.xy[0], one.keypoints)
+    assert np.allclose(found.keypoint_confidence[0], one.scores)
+    both = to_supervision([one, other])
+    assert np.array_equal(both.xy[1], other.keypoints)
+    assert len(to_supervision([])) == 0

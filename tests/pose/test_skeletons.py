@@ -1,7 +1,11 @@
+import json
+
 import numpy as np
 import pytest
 
-from dpose.pose.skeletons import COCO, LSP, MPII, SKELETONS, joint_map, lsp_to_mpii
+from dpose.errors import DposeError
+from dpose.pose.model import PoseConfig
+from dpose.pose.skeletons import COCO, LSP, MPII, SKELETONS, joint_map, lsp_to_mpii, skeleton_of
 
 
 def swapped(name):
@@ -122,3 +126,37 @@ def test_derived_joints_need_both_parents():
 def test_other_shapes_are_refused():
     with pytest.raises(ValueError, match="14"):
         lsp_to_mpii(np.zeros((16, 2)), np.zeros(16))
+
+
+class TestOfADataset:
+    def test_names_sides_and_edges_are_read(self):
+        found = skeleton_of(["LeftPaw", "right-paw", "tail", "ear_l", "ear_r"], [(0, 1)])
+        assert found.joints == ("l_paw", "r_paw", "tail", "l_ear", "r_ear")
+        assert found.flip_order == (1, 0, 2, 4, 3)
+        assert found.sigmas == (0.2,) * 5
+        assert SKELETONS[found.name] is found
+        assert skeleton_of(["l_paw", "r_paw", "tail", "l_ear", "r_ear"], [(0, 1)]) is found
+        assert skeleton_of(["l_paw", "r_paw", "tail", "l_ear", "r_ear"]).name != found.name
+
+    def test_a_known_one_is_known_by_its_joints(self):
+        spelt = [name.replace("l_", "left_").replace("r_", "right_") for name in COCO.joints]
+        assert skeleton_of(spelt) is COCO
+        assert skeleton_of(spelt, flip_order=range(17)) is not COCO
+
+    @pytest.mark.parametrize(
+        ("joints", "edges", "order"),
+        [([], [], None), (["a", "a"], [], None), (["a"], [(0, 1)], None), (["a", "b", "c"], [], [1, 2, 0])],
+    )
+    def test_what_makes_none_is_refused(self, joints, edges, order):
+        with pytest.raises(DposeError, match="here"):
+            skeleton_of(joints, edges, order, where="here")
+
+    def test_a_model_of_it_carries_it(self, monkeypatch):
+        found = skeleton_of(["left_wing", "right_wing", "beak"], [(0, 2)])
+        values = json.loads(json.dumps(PoseConfig("nano", (64, 64), skeleton=found.name).to_dict()))
+        monkeypatch.delitem(SKELETONS, found.name)  # as in a process that never met the data
+        config = PoseConfig.from_dict(values)
+        assert (config.skeleton, config.joints, SKELETONS[config.skeleton]) == (found.name, 3, found)
+        assert PoseConfig("nano").to_dict()["skeleton"] == "mpii"
+        with pytest.raises(DposeError, match="flip_order"):
+            PoseConfig.from_dict({"skeleton": {"joints": ["a"]}})

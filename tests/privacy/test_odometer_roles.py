@@ -11,7 +11,7 @@ from dpose.privacy.odometer import Budget, budget_states, budgets, charge_accoun
 from dpose.privacy.odometer.store import close_connections
 from stored import WARD, run_charge
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "account.md"
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.odometer import EVALUATION, Budget, State, charges, set_budget
+from dpose.pose.data import open_data
+from dpose.privacy.odometer import EVALUATION, Budget, State, charges, marks_of, set_budget
 from dpose.runs.budget import identity_of_data
 from dpose.runs.scoring import score_file
 from quick import quick  # noqa: F401
@@ -37,3 +39,47 @@ def test_it_is_charged_to_its_pictures_and_a_budget_refuses_it(coco):
     set_budget(Budget(1.0, 1e-5, "coco", marks[:1]))
     with pytest.raises(DposeError, match="budget"):
         scored(coco)
+
+
+def test_labels_suffice_where_pictures_are_missing(coco):
+    with_pictures = scored(coco)
+    assert not np.isnan(with_pictures.scores["AP"])
+    for picture in coco.glob("*.jpg"):
+        picture.unlink()
+    assert scored(coco) == with_pictures
+    # both are on the account; the second as its labels, which are other marks than the pictures
+    first, second = charges()
+    assert (second.what, second.state, second.stored.marks) == (EVALUATION, State.COMMITTED, 4)
+    assert first.id != second.id
+    data = f"coco:{coco},annotations=test_coco.json"
+    with pytest.raises(DposeError, match="not one of"):  # a model still needs them
+        open_data(data, purpose="evaluate")
+
+
+def test_some_missing_are_charged_beside_those_that_are_there(coco):
+    next(iter(sorted(coco.glob("*.jpg")))).unlink()
+    scored(coco)
+    (charge,) = charges()
+    assert charge.stored.marks == 1 + 2 * 3  # a picture has marks of its file and of its pixels
+
+
+def test_while_a_budget_stands_absent_pictures_are_refused(coco):
+    set_budget(Budget(1.0, 1e-5, "something else", marks_of(["f" * 64])))
+    scored(coco)  # whose pictures are not those of the budget
+    for picture in coco.glob("*.jpg"):
+        picture.unlink()
+    with pytest.raises(DposeError, match="while they are absent"):
+        scored(coco)
+
+
+def test_mpii_too(pose_fixtures, tmp_path):
+    root = tmp_path / "mpii"
+    root.mkdir()
+    shutil.copy(pose_fixtures / "mpii" / "test_mpii.json", root)
+    points = [entry["joints"] for entry in json.loads((root / "test_mpii.json").read_text())]
+    (tmp_path / "found.json").write_text(json.dumps(points))
+    result = score_file(
+        tmp_path / "found.json", f"mpii:{root}:val,annotations=test_mpii.json", Console(quiet=True)
+    )
+    assert result.columns()["Mean"] == 100
+    assert charges()[0].stored.marks == 5

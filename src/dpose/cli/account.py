@@ -56,7 +56,7 @@ Owner = Annotated[
     str,
     typer.Option(
         help="A name that whoever changes or lifts the budget must give again. It is kept as a hash, and is no "
-        "authentication: roles of a PostgreSQL are (docs/guide.md)."
+        "authentication: roles of a PostgreSQL are (docs/guide/account.md)."
     ),
 ]
 Account = Annotated[

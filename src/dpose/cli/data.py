@@ -58,6 +58,35 @@ def check(
         console.print(f"Contact sheet: {target}", highlight=False)
 
 
+@app.command(epilog="Example: dpose data convert coco:/data/coco:val --out coco-yolo")
+def convert(
+    data: Annotated[str, typer.Argument(help="NAME:ROOT[:SPLIT]; the split defaults to the training one.")],
+    out: Annotated[Path, typer.Option(help="The YOLO-pose folder.")],
+    to: Annotated[str, typer.Option(help="The split that it becomes: train, val or test.")] = "train",
+    annotations: Annotations = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Take only so many pictures, chosen by name.")
+    ] = None,
+) -> None:
+    """Write pose data as a YOLO-pose folder: labels, data.yaml, and links to the pictures.
+
+    Nothing is protected by it: the labels and pictures are the data themselves.
+    """
+    from dpose.errors import DposeError
+    from dpose.pose.data.convert import convert_data
+    from dpose.pose.data.spec import SOURCES, DataSpec, open_data
+
+    if to not in SOURCES["yolo"].splits:
+        raise DposeError("no such split", f"--to {to}", f"choose from {', '.join(SOURCES['yolo'].splits)}")
+    console = plain_console()
+    spec = DataSpec.parse(with_annotations(data, annotations))
+    units = open_data(spec, purpose="train", input_size=(256, 192), limit=limit)
+    with Progress(console=console, transient=True) as bar:
+        shown = bar.add_task("writing", total=len(units.pictures))
+        count = convert_data(units, out, to, lambda: bar.advance(shown))
+    console.print(f"{count:,} pictures, as yolo:{out}:{to}", highlight=False)
+
+
 @app.command(epilog="Example: dpose data cache --clear")
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Delete it.")] = False,

@@ -25,6 +25,12 @@ def predict(
         ),
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the joints as COCO-style JSON.")] = None,
+    yolo: Annotated[
+        Path | None, typer.Option(help="Also write YOLO-pose labels into this folder, with data.yaml.")
+    ] = None,
+    label_studio: Annotated[
+        Path | None, typer.Option(help="Also write Label Studio's pre-annotations as JSON.")
+    ] = None,
     box: Annotated[
         str | None, typer.Option(help="The person's box x0,y0,x1,y1 in pixels; default: the whole picture.")
     ] = None,
@@ -36,7 +42,7 @@ def predict(
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart or mpii."),
+        typer.Option(help="People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, mpii or yolo."),
     ] = None,
     detector: Annotated[
         bool,
@@ -63,7 +69,8 @@ def predict(
     given += ["--detector"] if detector else []
     if len(given) > 1:
         raise DposeError(f"{given[0]} and {given[1]} both say where people are", fix="give one of them")
-    if not names_several(sources) and given in ([], ["--box"]) and json is None and threshold == 0:
+    written = json or yolo or label_studio
+    if not names_several(sources) and given in ([], ["--box"]) and not written and threshold == 0:
         picture = Path(sources[0])
         target = out or picture.with_name(f"{picture.stem}-pose.png")
         if target.suffix:
@@ -79,7 +86,16 @@ def predict(
     if detections or labels or detector:
         where = _boxes(detections, labels, least, console)
     done = annotate(
-        model, files, out, where, results=json, flip_test=flip, threshold=threshold, console=console
+        model,
+        files,
+        out,
+        where,
+        results=json,
+        yolo=yolo,
+        label_studio=label_studio,
+        flip_test=flip,
+        threshold=threshold,
+        console=console,
     )
     for line in done.lines():
         console.print(line, highlight=False)

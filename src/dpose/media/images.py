@@ -96,6 +96,23 @@ def image_size(path: str | Path) -> tuple[int, int]:
     return header.height, header.width
 
 
+def shown_size(path: str | Path) -> tuple[int, int]:
+    """(H, W) of a picture file as `read_image` gives it, EXIF orientation applied; decoded only where it may be turned.
+
+    Raises:
+        DposeError: as `read_image`.
+    """
+    data = read_bytes(path)
+    header = _checked_header(data, str(path))
+    stored = header.height, header.width
+    if b"Exif" not in data[: 2**16] or stored[0] == stored[1]:
+        return stored
+    # an eighth of the size tells which way up it is, unless it is nearly square
+    small = cv2.IMREAD_REDUCED_GRAYSCALE_8 if abs(stored[0] - stored[1]) > 16 else cv2.IMREAD_GRAYSCALE
+    height, width = _decoded(data, str(path), small).shape
+    return stored if (height > width) == (stored[0] > stored[1]) else stored[::-1]
+
+
 def decode_image(data: bytes, name: str, *, orient: bool = True) -> Image:
     """`read_image` for bytes already in memory; `name` stands in the error.
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from dpose.errors import DposeError
 from dpose.pose.oks import joint_similarity
-from dpose.pose.skeletons import COCO
+from dpose.pose.skeletons import COCO, Skeleton
 
 COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
 """pycocotools' ten numbers for keypoints, in its order: the mean over OKS .50:.05:.95, at .50, at .75, for people of
@@ -108,7 +108,7 @@ class APResult:
 
 @dataclass
 class KeypointAP:
-    """AP and AR on COCO's seventeen joints: `update(...)` with every picture, then `compute()`.
+    """AP and AR, on COCO's seventeen joints or others: `update(...)` with every picture, then `compute()`.
 
     The numbers are those of `pycocotools` (`COCOeval`, "keypoints"): nothing is computed again here. Differences from
     what the reference implementations print:
@@ -125,12 +125,14 @@ class KeypointAP:
     Args:
         truth: A COCO dictionary with images, annotations of people and categories.
         groups: Pictures' ids by group; each group has a row of its own.
-        predicted: (17,), which joints are predicted; all where None.
+        predicted: (J,), which joints are predicted; all where None.
+        skeleton: Of the labels; its sigmas are the falloff.
     """
 
     truth: Mapping[str, Any]
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
     predicted: Sequence[bool] | None = None
+    skeleton: Skeleton = COCO
     results: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def update(self, image: int, keypoints: ArrayLike, joint_scores: ArrayLike, scores: ArrayLike) -> None:
@@ -138,8 +140,8 @@ class KeypointAP:
 
         Args:
             image: The picture's id.
-            keypoints: (N, 17, 2), pixels; joints that are not predicted may be nan.
-            joint_scores: (N, 17).
+            keypoints: (N, J, 2), pixels; joints that are not predicted may be nan.
+            joint_scores: (N, J).
             scores: (N,), what people are ranked by.
         """
         self.results += coco_results(image, keypoints, joint_scores, scores)
@@ -152,13 +154,16 @@ class KeypointAP:
         """The result over everything added so far; the metric may be updated further."""
         truth, left_out = self._reduced()
         images = [i["id"] for i in truth["images"]]
-        scores, evaluation = _evaluate(truth, self.results, images)
+        scores, evaluation = _evaluate(truth, self.results, images, self.skeleton)
         groups = {}
         for group, ids in self.groups.items():
-            groups[group] = (_evaluate(truth, self.results, list(ids))[0], _count(truth, set(ids)))
+            groups[group] = (
+                _evaluate(truth, self.results, list(ids), self.skeleton)[0],
+                _count(truth, set(ids)),
+            )
         return APResult(
             scores,
-            _by_joint(truth, self.results, evaluation),
+            _by_joint(truth, evaluation, self.skeleton),
             groups,
             len(images),
             _count(truth, set(images)),
@@ -178,7 +183,7 @@ class KeypointAP:
             rows[~np.asarray(self.predicted, bool)] = 0
             annotation["keypoints"] = rows.ravel().tolist()
             annotation["num_keypoints"] = int((rows[:, 2] > 0).sum())
-        names = tuple(n for n, there in zip(COCO.joints, self.predicted, strict=True) if not there)
+        names = tuple(n for n, there in zip(self.skeleton.joints, self.predicted, strict=True) if not there)
         return truth, names
 
 
@@ -213,7 +218,7 @@ def _joint_table(title: str, joints: Mapping[str, float]) -> Table:
 
 
 def _evaluate(
-    truth: Mapping[str, Any], results: Sequence[Mapping[str, Any]], images: list[int]
+    truth: Mapping[str, Any], results: Sequence[Mapping[str, Any]], images: list[int], skeleton: Skeleton
 ) -> tuple[dict[str, float], Any]:
     """The ten numbers over some of the pictures, and its evaluation where it made one."""
     try:
@@ -233,6 +238,7 @@ def _evaluate(
         labels.createIndex()
         evaluation = COCOeval(labels, labels.loadRes(chosen), "keypoints")
         evaluation.params.imgIds = images
+        evaluation.params.kpt_oks_sigmas = np.array(skeleton.sigmas)
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
@@ -240,9 +246,7 @@ def _evaluate(
     return {c: float("nan") if v == -1 else v for c, v in zip(COLUMNS, found, strict=True)}, evaluation
 
 
-def _by_joint(
-    truth: Mapping[str, Any], results: Sequence[Mapping[str, Any]], evaluation: Any
-) -> dict[str, float]:
+def _by_joint(truth: Mapping[str, Any], evaluation: Any, skeleton: Skeleton) -> dict[str, float]:
     """Each joint's mean similarity over its labels, people paired as COCOeval pairs them at OKS 0.50."""
     people = {a["id"]: a for a in truth["annotations"] if _wanted(a)}
     matched: dict[int, NDArray[np.float64]] = {}
@@ -257,17 +261,17 @@ def _by_joint(
                     matched[person] = np.asarray(predictions[int(match)]["keypoints"], np.float64).reshape(
                         -1, 3
                     )
-    total, count = np.zeros(len(COCO)), np.zeros(len(COCO))
+    total, count = np.zeros(len(skeleton)), np.zeros(len(skeleton))
     for key, person in people.items():
         rows = np.asarray(person["keypoints"], np.float64).reshape(-1, 3)
         seen = rows[:, 2] > 0
         count += seen
         if key in matched:
             total += seen * joint_similarity(
-                matched[key][:, :2], rows[:, :2], np.array(person["area"]), COCO.sigmas
+                matched[key][:, :2], rows[:, :2], np.array(person["area"]), skeleton.sigmas
             )
     with np.errstate(invalid="ignore"):
-        return dict(zip(COCO.joints, (total / count).tolist(), strict=True))
+        return dict(zip(skeleton.joints, (total / count).tolist(), strict=True))
 
 
 def _wanted(annotation: Mapping[str, Any]) -> bool:

@@ -41,7 +41,7 @@ def keypoint_ap(
 ) -> APResult:
     """AP and AR of a model on labels in COCO's format: each box's person predicted, scored, near doubles removed.
 
-    A model of another skeleton is scored on the joints it shares with COCO's (`KeypointAP.predicted`).
+    A model of another skeleton is scored on the joints it shares with the labels' (`KeypointAP.predicted`).
 
     Args:
         model: On its device.
@@ -51,16 +51,18 @@ def keypoint_ap(
         advance: Called after every picture.
 
     Raises:
-        DposeError: a picture is damaged or of another size than its labels say.
+        DposeError: a picture is damaged or of another size than its labels say, or model and labels share no joint.
     """
-    way = joint_map(model.config.skeleton, COCO)
-    there = [t not in way.missing for t in range(len(COCO))]
+    way = joint_map(model.config.skeleton, labels.skeleton)
+    there = [t not in way.missing for t in range(len(labels.skeleton))]
+    if not any(there):
+        raise DposeError("the model has none of the labels' joints", labels.name)
     groups: dict[str, list[int]] = {}
     for image in labels.images:
         if image.group:
             groups.setdefault(image.group, []).append(image.id)
-    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())), there)
-    sigmas = [s for s, t in zip(COCO.sigmas, there, strict=True) if t]
+    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())), there, labels.skeleton)
+    sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
     for image in labels.images:
         found = list(boxes.get(image.id, ()))
         if found:
@@ -93,7 +95,7 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
         content = _own_results(content, path, labels)
     if not isinstance(content, list):
         raise DposeError("should be a JSON list of people", str(path), "give a file of COCO's results format")
-    known = {image.id for image in labels.images}
+    known, values = {image.id for image in labels.images}, 3 * len(labels.skeleton)
     usable: list[dict[str, Any]] = []
     for number, entry in enumerate(content, 1):
         where = f"{path.name} entry {number}"
@@ -102,9 +104,9 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
             continue
         if entry.get("category_id", 1) != 1:
             continue
-        flat, score = numbers(entry.get("keypoints"), 3 * len(COCO)), numbers([entry.get("score")], 1)
+        flat, score = numbers(entry.get("keypoints"), values), numbers([entry.get("score")], 1)
         if flat is None:
-            problems.add(f"keypoints are not {3 * len(COCO)} finite numbers", where)
+            problems.add(f"keypoints are not {values} finite numbers", where)
         elif score is None:
             problems.add("no finite score", where)
         elif entry["image_id"] not in known:
@@ -128,7 +130,7 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
     for image in labels.images:
         if image.group:
             groups.setdefault(image.group, []).append(image.id)
-    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())))
+    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())), skeleton=labels.skeleton)
     metric.add_results(usable)
     return metric.compute(), problems
 
@@ -143,10 +145,10 @@ def _own_results(content: dict[str, Any], path: Path, labels: CocoSet) -> list[A
         raise DposeError(
             "should be a list of people, or what dpose predict --json writes", str(path)
         ) from error
-    if joints != COCO.joints:
-        raise DposeError(
-            f"holds {len(joints)} joints that are not COCO's 17", str(path), "use a model of COCO's joints"
-        )
+    if joints != labels.skeleton.joints:
+        whose = "COCO's" if labels.skeleton == COCO else "the labels'"
+        told = f"holds {len(joints)} joints that are not {whose} {len(labels.skeleton)}"
+        raise DposeError(told, str(path), f"use a model of {whose} joints")
     numbers_of = {Path(image.name).name: image.id for image in labels.images}
     for entry in entries:
         entry["image_id"] = numbers_of.get(names.get(entry.get("image_id"), ""), -1)

@@ -126,6 +126,7 @@ def _unchanged(model: PoseModel, source: Path) -> bool:
 
 def _plain_card(model: PoseModel) -> str:
     return (
+        "---\nlibrary_name: dpose\npipeline_tag: keypoint-detection\ntags: [pose]\n---\n\n"
         "# A pose model\n\n"
         "It carries no statement of privacy: whether anyone in its training data is protected is not recorded here. A "
         "statement that its first weights had does not speak for these.\n\n"

@@ -22,7 +22,7 @@ from dpose.errors import DposeError
 from dpose.pose.backbones import Backbone, backbone_named
 from dpose.pose.norms import Norm, replace_batch_norms
 from dpose.pose.simcc import bins
-from dpose.pose.skeletons import SKELETONS
+from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
 from dpose.pose.tinyvit import replace_conv_norms
 
 Strategy = Literal["light", "finetune", "full", "scratch"]
@@ -99,7 +99,11 @@ class PoseConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration, ready for JSON."""
-        return {**asdict(self), "input_size": list(self.input_size)}
+        return {
+            **asdict(self),
+            "input_size": list(self.input_size),
+            "skeleton": skeleton_to_dict(self.skeleton),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "model") -> PoseConfig:
@@ -113,6 +117,8 @@ class PoseConfig:
             DposeError: a key is unknown (names the nearest), or a value is of the wrong kind or not possible.
         """
         known = {field.name: field.default for field in fields(cls)}
+        if isinstance(values.get("skeleton"), Mapping):
+            values = {**values, "skeleton": skeleton_from_dict(values["skeleton"], where)}
         for key, value in values.items():
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1)

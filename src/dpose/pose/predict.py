@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from dpose.errors import DposeError
 from dpose.media.drawing import draw_skeleton
 from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame, zoom_of
 from dpose.pose.model import PoseModel
 from dpose.pose.simcc import decode, mirror_x
 from dpose.pose.skeletons import SKELETONS, Skeleton
 
+if TYPE_CHECKING:
+    from supervision import KeyPoints
+
 
 @dataclass(frozen=True)
-class Prediction:
+class Pose:
     """One person's joints.
 
     Attributes:
@@ -30,10 +34,14 @@ class Prediction:
     keypoints: NDArray[np.float64]
     scores: NDArray[np.float64]
 
+    def to_supervision(self) -> KeyPoints:
+        """This person as `supervision.KeyPoints`, for its annotators; needs `dpose[supervision]`."""
+        return to_supervision([self])
+
 
 def predict_image(
     model: PoseModel, image: NDArray[np.uint8], box: ArrayLike | None = None, *, flip_test: bool = False
-) -> Prediction:
+) -> Pose:
     """The joints of the person in a box: cropped, predicted, put back into the picture.
 
     Args:
@@ -63,7 +71,7 @@ def predict_people(
     *,
     flip_test: bool = False,
     at_once: int = 32,
-) -> list[Prediction]:
+) -> list[Pose]:
     """The joints of the person in each box (`predict_image`), several at once.
 
     Args:
@@ -83,6 +91,24 @@ def predict_people(
     return found
 
 
+def to_supervision(people: Sequence[Pose]) -> KeyPoints:
+    """The people of a picture as `supervision.KeyPoints`: xy (N, J, 2) and keypoint_confidence (N, J), float32.
+
+    Raises:
+        DposeError: supervision is not installed.
+    """
+    try:
+        from supervision import KeyPoints
+    except ImportError as error:
+        raise DposeError("needs supervision", fix="pip install 'dpose[supervision]'") from error
+    if not people:
+        return KeyPoints.empty()
+    return KeyPoints(
+        xy=np.stack([person.keypoints for person in people]).astype(np.float32),
+        keypoint_confidence=np.stack([person.scores for person in people]).astype(np.float32),
+    )
+
+
 def crop_area(box: ArrayLike, size: tuple[int, int]) -> float:
     """The area of the crop that a box gives, picture pixels squared."""
     return size[0] * size[1] / zoom_of(crop_transform(box, size)) ** 2
@@ -90,13 +116,13 @@ def crop_area(box: ArrayLike, size: tuple[int, int]) -> float:
 
 def _predict(
     model: PoseModel, image: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
-) -> list[Prediction]:
+) -> list[Pose]:
     size = model.config.input_size
     crops = torch.from_numpy(np.stack([warp(image, m, size) for m in matrices])).permute(0, 3, 1, 2)
     x_logits, y_logits = predict_logits(model, crops.to(model.mean.device), flip_test=flip_test)
     keypoints, scores = decode(x_logits, y_logits, model.config.split_ratio, model.config.sigma)
     return [
-        Prediction(transform_points(invert(m), k), s)
+        Pose(transform_points(invert(m), k), s)
         for m, k, s in zip(
             matrices, keypoints.double().cpu().numpy(), scores.double().cpu().numpy(), strict=True
         )
@@ -132,7 +158,7 @@ def predict_logits(model: PoseModel, crops: Tensor, *, flip_test: bool = False) 
 
 
 def draw_prediction(
-    image: NDArray[np.uint8], prediction: Prediction, skeleton: Skeleton, threshold: float = 0.3
+    image: NDArray[np.uint8], prediction: Pose, skeleton: Skeleton, threshold: float = 0.3
 ) -> NDArray[np.uint8]:
     """The predicted skeleton drawn over a copy of the picture.
 

@@ -1,15 +1,23 @@
 """Skeletons as data: which joints there are, what joins them, which swap when a picture is mirrored.
 
 `MPII` (16 joints) is the house's own; `COCO` (17) is that of COCO and Human-Art. A joint has the same name in every
-skeleton that has it, so going from one to another is a matter of names: `JointMap`.
+skeleton that has it, so going from one to another is a matter of names: `JointMap`. A dataset with joints of its own
+brings its skeleton along (`skeleton_of`), and so does the `config.json` of a model that learnt from it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from dpose.errors import DposeError
 
 Colour = tuple[int, int, int]
 
@@ -23,11 +31,11 @@ class Skeleton:
     """One dataset's joints.
 
     Attributes:
-        name: "mpii", "coco" or "lsp".
-        joints: Names, in the dataset's order; "r_" and "l_" are the person's own right and left.
+        name: "mpii", "coco", "lsp", or "joints-" and a digest where a dataset brought it along.
+        joints: Names, in the dataset's order; `r_` and `l_` are the person's own right and left.
         edges: Pairs of joint indices to draw a line between.
         flip_pairs: Pairs of joint indices that change places in a mirrored picture.
-        sigmas: COCO's falloff of each joint (OKS), or empty where the dataset has none.
+        sigmas: The falloff of each joint (OKS), COCO's for its own; empty where people are scored by PCKh.
     """
 
     name: str
@@ -98,6 +106,93 @@ LSP = Skeleton(
 )  # fmt: skip
 
 SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP)}
+"""Those that dpose knows, and those that were met since (`skeleton_of`)."""
+
+BUILT_IN = frozenset(SKELETONS)
+
+
+def skeleton_of(
+    joints: Sequence[str],
+    edges: Sequence[Sequence[int]] = (),
+    flip_order: Sequence[int] | None = None,
+    *,
+    where: str = "",
+) -> Skeleton:
+    """The skeleton that a label file describes, entered into `SKELETONS`: a known one where the joints are its own.
+
+    A new one is called by the digest of what it is, so that two files with the same joints have the same skeleton. Its
+    falloff in OKS is 1/J for each joint, as Ultralytics has it: nobody has measured another.
+
+    Args:
+        joints: Names; `left_`, `right_` and the like become `l_` and `r_`.
+        edges: Pairs of places in `joints`, from 0.
+        flip_order: The joint at each place of a mirrored picture; by the names' sides where None.
+        where: The file, for errors.
+
+    Raises:
+        DposeError: no or two equal joints, an edge that joins nothing, or an order that is none.
+    """
+    names = tuple(map(_plain_name, joints))
+    if not names or len(set(names)) != len(names) or not all(names):
+        raise DposeError("names no joints, or one twice", where or "skeleton", "give each joint its own name")
+    for known in (SKELETONS[name] for name in sorted(BUILT_IN)):
+        if names == known.joints and (flip_order is None or tuple(flip_order) == known.flip_order):
+            return known
+    count = len(names)
+    order = _by_sides(names) if flip_order is None else [int(j) for j in flip_order]
+    if len(order) != count or any(not 0 <= j < count or order[j] != i for i, j in enumerate(order)):
+        raise DposeError(f"does not swap {count} joints in pairs: {list(order)}", where or "skeleton")
+    pairs = tuple((i, j) for i, j in enumerate(order) if i < j)
+    lines = tuple((int(a), int(b)) for a, b in edges)
+    if any(not (0 <= a < count and 0 <= b < count) for a, b in lines):
+        raise DposeError(f"joins joints that are not among its {count}", where or "skeleton")
+    digest = hashlib.sha256(json.dumps([names, lines, pairs]).encode()).hexdigest()
+    made = Skeleton(f"joints-{digest[:12]}", names, lines, pairs, (1 / count,) * count)
+    return SKELETONS.setdefault(made.name, made)
+
+
+def skeleton_to_dict(name: str) -> str | dict[str, Any]:
+    """How a model's configuration writes its skeleton: the name of a known one, any other in full."""
+    if name in BUILT_IN:
+        return name
+    found = SKELETONS[name]
+    return {
+        "joints": list(found.joints),
+        "edges": [list(e) for e in found.edges],
+        "flip_order": list(found.flip_order),
+    }
+
+
+def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
+    """The name of the skeleton that `skeleton_to_dict` wrote in full.
+
+    Raises:
+        DposeError: it is none.
+    """
+    try:
+        return skeleton_of(values["joints"], values["edges"], values["flip_order"], where=where).name
+    except (KeyError, TypeError, ValueError) as error:
+        raise DposeError("a skeleton has joints, edges and flip_order", where) from error
+
+
+def _plain_name(name: str) -> str:
+    """A joint's name with its side in front: "LeftEye", "left-eye" and "eye_l" are all "l_eye"."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower()
+    parts = [part for part in re.split(r"[^a-z0-9]+", words) if part]
+    sides = {"left": "l", "l": "l", "right": "r", "r": "r"}
+    for place in (0, -1):
+        if len(parts) > 1 and parts[place] in sides:
+            side = sides[parts.pop(place)]
+            return "_".join([side, *parts])
+    return "_".join(parts)
+
+
+def _by_sides(names: Sequence[str]) -> list[int]:
+    """For each joint the place of its counterpart on the other side; its own where it has none."""
+    other = {"l_": "r_", "r_": "l_"}
+    turned = [other.get(name[:2], name[:2]) + name[2:] for name in names]
+    return [names.index(t) if t in names else i for i, t in enumerate(turned)]
+
 
 _ALIASES = {"neck": "upper_neck"}  # LSP's name for MPII's joint
 # joints that datasets without them can derive: the middle of hips, the middle of shoulders

@@ -22,10 +22,12 @@ from dpose.pose.boxes import Boxes
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.detections import Box
 from dpose.pose.data.problems import count_problems
+from dpose.pose.data.yolo import write_yolo
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
-from dpose.pose.predict import Prediction, draw_prediction, predict_image, predict_people
+from dpose.pose.predict import Pose, draw_prediction, predict_image, predict_people
 from dpose.pose.skeletons import SKELETONS, Skeleton
+from dpose.runs.label_studio import label_studio_tasks
 
 ANIMATED = (*VIDEO_SUFFIXES, ".gif")
 """What is drawn frame by frame."""
@@ -102,6 +104,8 @@ def annotate(
     boxes: Boxes,
     *,
     results: Path | None = None,
+    yolo: Path | None = None,
+    label_studio: Path | None = None,
     flip_test: bool = False,
     threshold: float = 0.0,
     console: Console,
@@ -119,6 +123,8 @@ def annotate(
         boxes: Where people are.
         results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y, score),
             score and box, and categories with the joints' names.
+        yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.yolo.write_yolo`), as of its training split.
+        label_studio: A JSON file of Label Studio's tasks to write (`dpose.runs.label_studio`).
         flip_test: Average with the mirrored crop.
         threshold: Joints with a lower score are not drawn.
         console: Where progress goes.
@@ -150,6 +156,11 @@ def annotate(
         raise DposeError(f"not one of {len(files):,} files could be used; {done.problems[0]}")
     if results is not None:
         write_atomic(results, json.dumps(done.document, allow_nan=False) + "\n")
+    if yolo is not None:
+        write_yolo(yolo, done.document, skeleton, "train")
+    if label_studio is not None:
+        tasks = label_studio_tasks(done.document, f"dpose {model.config.preset}")
+        write_atomic(label_studio, json.dumps(tasks, allow_nan=False) + "\n")
     return done
 
 
@@ -229,7 +240,7 @@ class _Work:
         return image
 
     def _collect(
-        self, path: Path, size: tuple[int, int], facts: dict[str, Any], people: list[tuple[Prediction, Box]]
+        self, path: Path, size: tuple[int, int], facts: dict[str, Any], people: list[tuple[Pose, Box]]
     ) -> None:
         document = self.done.document
         # a picture called by a number keeps it, as COCO's are; all others get the next that is free

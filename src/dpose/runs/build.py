@@ -102,7 +102,7 @@ def shown_spec(spec: DataSpec) -> str:
 
 def _skeleton(config: RunConfig) -> str:
     """Of the joints that the first data are labelled with; those of others are brought to them."""
-    return sources(config)[0].dataset.skeleton.name
+    return sources(config)[0].for_purpose("train").skeleton.name
 
 
 def first_weights(config: RunConfig) -> Path | None:

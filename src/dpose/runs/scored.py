@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 
+import numpy as np
 from rich.console import Console
 
 from dpose.errors import DposeError
@@ -27,9 +28,11 @@ from dpose.privacy.odometer import (
     Marks,
     PureLoss,
     ZcdpLoss,
+    budgets,
     charge_account,
     charges,
     lineage,
+    marks_of,
     names_of_run,
     touching,
 )
@@ -151,6 +154,40 @@ def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, co
     """
     marks = protect(units, console=console).identity.marks
     return charge_account(reading_charge(place, name, marks, unit)).id
+
+
+def reserve_labels(
+    place: Path, units: UnitDataset | None, absent: Sequence[str], *, name: str, console: Console
+) -> str:
+    """As `reserve_reading`, where some pictures are not at hand and only their labels are read.
+
+    The account knows pictures by their content, and cannot tell whether it has met the absent ones. So they are charged
+    as what their labels say, which no other run is found by, and while any budget stands they are refused: it could be
+    theirs.
+
+    Args:
+        place: Where the results go.
+        units: The pictures that are there; None where none is.
+        absent: Of each absent picture, a text of its name and labels.
+        name: Of the data.
+        console: Where progress goes.
+
+    Returns:
+        The name of the charge, to be committed once the results are kept.
+
+    Raises:
+        DposeError: a budget stands for some of them, or may.
+    """
+    if absent and budgets():
+        raise DposeError(
+            "a budget stands, and whether it is for these pictures cannot be told while they are absent",
+            name,
+            "put the pictures where the labels look for them",
+        )
+    known = marks_of(hashlib.sha256(f"dpose/labels/1 {text}".encode()).hexdigest() for text in absent)
+    if units is not None:
+        known = np.union1d(known, protect(units, console=console).identity.marks)
+    return charge_account(reading_charge(place, name, known, "image")).id
 
 
 def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Console) -> str:

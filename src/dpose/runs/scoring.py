@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -13,12 +14,13 @@ from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
 from dpose.pose.data.coco import CocoSet, report_lines
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import MpiiSet
+from dpose.pose.data.units import PoseUnits
 from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
-from dpose.runs.scored import reserve_reading
+from dpose.runs.scored import reserve_labels
 
 
 def score_boxes(
@@ -71,7 +73,8 @@ def score_boxes(
 def score_file(predictions: Path, data: str, console: Console) -> APResult | PCKhResult:
     """The score of a file of predictions by itself: COCO's results format, or MPII's order as `.mat` or JSON.
 
-    A score of labels that need protection tells of them whoever predicted, and is charged to their account.
+    A score of labels that need protection tells of them whoever predicted, and is charged to their account. Labels
+    suffice: pictures that are absent are scored too, and charged by their labels (`reserve_labels`).
 
     Args:
         predictions: The file.
@@ -82,12 +85,18 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
         DposeError: a file cannot be read, the data are of another kind, or a budget stands for some of the pictures.
     """
     spec = DataSpec.parse(data).for_purpose("evaluate")
-    labels = open_labels(spec)
+    labels = open_labels(spec, pictures=False)
     reserved = ""
     if labels is not None and not spec.public:
-        size = PoseConfig(preset="nano").input_size  # of no matter: files are told apart by their own content
-        units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
-        reserved = reserve_reading(predictions, units, name=shown_spec(spec), unit="image", console=console)
+        absent = _absent(labels)
+        if absent:
+            console.print(
+                f"{len(absent):,} pictures are not there: the account has their labels, and cannot tell what else read "
+                "those pictures",
+                highlight=False,
+            )
+        units = None if len(absent) == _learnt(labels) else _units(spec)
+        reserved = reserve_labels(predictions, units, absent, name=shown_spec(spec), console=console)
     with committing(reserved):
         if isinstance(labels, MpiiSet):
             for line in labels.notes:
@@ -97,6 +106,32 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
     for line in problems.summary():
         console.print(line, highlight=False)
     return result
+
+
+def _units(spec: DataSpec) -> PoseUnits:
+    size = PoseConfig(preset="nano").input_size  # of no matter: files are told apart by their own content
+    return open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
+
+
+def _learnt(labels: CocoSet | MpiiSet) -> int:
+    """How many pictures show somebody to learn from."""
+    return len(labels.learnt() if isinstance(labels, CocoSet) else {p.image for p in labels.people})
+
+
+def _absent(labels: CocoSet | MpiiSet) -> list[str]:
+    """Of each such picture that is not there, its name and labels in one text."""
+    if isinstance(labels, MpiiSet):
+        names: dict[str, list[Any]] = {}
+        for labelled in labels.people:
+            if labelled.image not in labels.paths:
+                names.setdefault(labelled.image, []).append(labelled.person.keypoints.tolist())
+        return [f"{name} {people}" for name, people in names.items()]
+    learnt = labels.learnt()
+    return [
+        f"{image.name} {[(p.keypoints.tolist(), p.box.tolist()) for p, _ in learnt[image.id]]}"
+        for image in labels.images
+        if image.path is None and image.id in learnt
+    ]
 
 
 def _in_cocos_format(

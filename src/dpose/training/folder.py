@@ -9,16 +9,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import torch
+import yaml
 from safetensors.torch import save as save_tensors
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, write_atomic
 from dpose.privacy.ledger import Ledger
+from dpose.privacy.rounding import upper
 from dpose.privacy.seal import Seal, run_digests
-from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import check_sealed
 
 
@@ -166,10 +168,43 @@ def _config_bytes(config: Mapping[str, Any]) -> bytes:
     return (json.dumps(config, indent=2) + "\n").encode()
 
 
+PIPELINE_TAGS = {"pose": "keypoint-detection", "action": "video-classification"}
+"""The Hugging Face Hub's words for tasks, by their names here; a task of another name has none."""
+
+
+def front_matter(task: str, statement: PrivacyStatement | None, method: str = "") -> str:
+    """A card's metadata as the Hugging Face Hub reads them: what the model is for, and what protects its data.
+
+    Only a statement that guarantees something gives the tag "differential_privacy", and the mapping of that name its
+    numbers; seeds, repeated papers and public training give none.
+
+    Args:
+        task: Its name.
+        statement: The model's; None where it has none.
+        method: Of training, a tag where there is a guarantee.
+    """
+    found: dict[str, Any] = {"library_name": "dpose"}
+    if task in PIPELINE_TAGS:
+        found["pipeline_tag"] = PIPELINE_TAGS[task]
+    found["tags"] = [task]
+    if statement is not None and statement.kind is Kind.PRIVATE and statement.neighbours is not None:
+        found["tags"] += ["differential_privacy", *([method] if method else [])]
+        found["differential_privacy"] = {
+            "epsilon": float(upper(cast(float, statement.epsilon))),
+            "delta": float(cast(float, statement.delta)),
+            "unit": statement.unit,
+            "relation": statement.neighbours.relation.value,
+            "scope": statement.neighbours.scope,
+        }
+    return f"---\n{yaml.safe_dump(found, sort_keys=False)}---\n"
+
+
 def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]) -> str:
-    """A model card in Markdown: what it is, what is guaranteed, how it was made."""
-    settings = json.dumps(config.get("run", {}), indent=2)
+    """A model card in Markdown: its metadata, what it is, what is guaranteed, how it was made."""
+    run = config.get("run", {})
+    settings = json.dumps(run, indent=2)
     return (
+        f"{front_matter(task, statement, run.get('plan', {}).get('method', ''))}\n"
         f"# A {task} model trained with dpose\n\n"
         f"## What is guaranteed\n\n{statement.paragraph()}\n\n"
         "The same in machine-readable form: `privacy.json`. `dpose verify FOLDER` recomputes epsilon from the "

@@ -9,6 +9,9 @@ box is not empty once it is clipped to the picture. Joints with v = 1 (hidden) c
 **What is scored.** Everything in the file, crowds and people without joints too: `pycocotools` ignores those by its own
 rules, and pictures without people count for what is wrongly found there (`dpose.pose.ap`).
 
+**Joints.** Those that the file's `categories` name, joined as its `skeleton` says; COCO's 17 where it names none.
+A category called "person" is read, or else the only one that has joints.
+
 **Crops.** A box (x, y, w, h) is clipped to [0, W - 1] x [0, H - 1], widened or heightened to the input's aspect about
 its centre and enlarged by 1.25. Differences from HRNet: its clipping takes a pixel off each side of every box, and its
 crops' centre lies half a crop pixel further right and down. Joints and their crop move together, so neither changes
@@ -17,6 +20,8 @@ what is learnt or scored.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +38,7 @@ from dpose.pose.data.cache import PictureCache, picture_cache
 from dpose.pose.data.files import PictureFinder, find_annotations, leads_out
 from dpose.pose.data.problems import Problem, Problems, numbers, read_json
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
-from dpose.pose.skeletons import COCO
+from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 from dpose.privacy.selection import smallest
 
 ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
@@ -41,6 +46,9 @@ ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
     for split in ("train", "val")
 }
 _GET_IT = "give the folder that holds annotations/ and train2017/ or val2017/ of COCO 2017"
+
+CATEGORIES_BYTES = 2**20
+"""At most so much of a file is taken for its list of categories."""
 
 FAR_OUTSIDE = 0.5
 """A labelled joint further outside the picture than this share of its longer side is told as a problem; it is kept."""
@@ -53,7 +61,7 @@ class CocoImage:
     Attributes:
         id: The file's own number.
         name: The file name that the labels give.
-        path: Where it is.
+        path: Where it is; None where it is not there, which only `parse_coco(..., pictures=False)` lets pass.
         width: Pixels.
         height: Pixels.
         group: What tables are split by: Human-Art's category; "" where there is none.
@@ -61,7 +69,7 @@ class CocoImage:
 
     id: int
     name: str
-    path: Path
+    path: Path | None
     width: int
     height: int
     group: str = ""
@@ -74,8 +82,8 @@ class CocoPerson:
     Attributes:
         id: The file's own number.
         image: The picture's id.
-        keypoints: (17, 2) float64, pixels.
-        flags: (17,) float64: 0 not labelled, 1 hidden, 2 seen.
+        keypoints: (J, 2) float64, pixels; 17 joints in COCO.
+        flags: (J,) float64: 0 not labelled, 1 hidden, 2 seen.
         box: (4,) float64, x, y, width, height in pixels, as written.
         area: Of the segmentation, pixels squared.
         crowd: Several people in one annotation.
@@ -107,6 +115,7 @@ class CocoSet:
         problems: What was wrong with the file.
         notes: Anything else worth telling.
         cache: Decoded pictures on disk.
+        skeleton: Of the people's joints.
     """
 
     name: str
@@ -116,9 +125,12 @@ class CocoSet:
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     cache: PictureCache | None = None
+    skeleton: Skeleton = COCO
 
     def read(self, image: CocoImage) -> NDArray[np.uint8]:
         """The decoded picture, uint8 (H, W, 3) RGB, of the size that the labels speak of (`read_labelled`)."""
+        if image.path is None:
+            raise DposeError("the picture is missing", image.name)
         return read_labelled(image.path, (image.height, image.width), self.cache)
 
     def limit(self, count: int, seed: int = 0) -> CocoSet:
@@ -152,7 +164,9 @@ class CocoSet:
             "images": [
                 {"id": i.id, "width": i.width, "height": i.height, "file_name": i.name} for i in self.images
             ],
-            "categories": [{"id": 1, "name": "person", "keypoints": list(COCO.joints), "skeleton": []}],
+            "categories": [
+                {"id": 1, "name": "person", "keypoints": list(self.skeleton.joints), "skeleton": []}
+            ],
             "annotations": [
                 {
                     "id": p.id,
@@ -194,8 +208,8 @@ def open_coco(
     return units_of(read_coco(root, split, annotations), input_size=input_size, augment=augment, unit=unit)
 
 
-def read_coco(root: Path, split: str, annotations: str = "") -> CocoSet:
-    """The labels of one split of COCO (`open_coco`)."""
+def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:
+    """The labels of one split of COCO (`open_coco`); without `pictures` those of absent pictures too."""
     path, note = coco_annotations(root, split, annotations)
     bases = [
         (root / f"{split}2017", ""),
@@ -203,7 +217,30 @@ def read_coco(root: Path, split: str, annotations: str = "") -> CocoSet:
         (root / "images", ""),
         (root, ""),
     ]
-    return parse_coco(path, PictureFinder(bases), name=f"coco:{split}", notes=(note,) if note else ())
+    return parse_coco(
+        path, PictureFinder(bases), name=f"coco:{split}", notes=(note,) if note else (), pictures=pictures
+    )
+
+
+def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
+    """The skeleton of the labels of one split, without reading the labels: COCO's where the file names no joints.
+
+    Raises:
+        DposeError: there is no such file, it cannot be read, or its joints make no skeleton.
+    """
+    path, _ = coco_annotations(root, split, annotations)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    for found in re.finditer(rb'"categories"\s*:\s*', raw):
+        text = raw[found.end() : found.end() + CATEGORIES_BYTES].decode("utf-8", "replace")
+        try:
+            listed, _ = json.JSONDecoder().raw_decode(text)
+        except ValueError:  # whoever reads the labels says what is wrong with them
+            continue
+        return _category({"categories": listed}, path)[1]
+    return COCO
 
 
 def coco_annotations(root: Path, split: str, annotations: str = "") -> tuple[Path, str]:
@@ -228,7 +265,7 @@ def units_of(
             )
             for p, box in learnt.get(image.id, ())
         )
-        if people:
+        if people and image.path is not None:
             pictures.append(
                 Picture(
                     image.name,
@@ -243,7 +280,7 @@ def units_of(
         input_size=input_size,
         augment=augment,
         unit=unit,
-        skeleton=COCO,
+        skeleton=labels.skeleton,
         report=[f"{labels.name}: {len(pictures):,} pictures, {count:,} people", *report_lines(labels)],
         problems=labels.problems,
     )
@@ -313,6 +350,8 @@ def parse_coco(
     name: str,
     notes: tuple[str, ...] = (),
     group_key: str = "",
+    skeleton: Skeleton | None = None,
+    pictures: bool = True,
 ) -> CocoSet:
     """Read a label file in COCO's format.
 
@@ -325,9 +364,11 @@ def parse_coco(
         name: What to call the data.
         notes: Lines to hand on.
         group_key: The picture's field that tables are split by.
+        skeleton: Of the labels; as the file's categories say where None.
+        pictures: Whether a missing picture is left out. Otherwise it stays, without a path: labels alone can be scored.
 
     Raises:
-        DposeError: the file is unreadable or not in this format, or none of its pictures is there.
+        DposeError: the file is unreadable or not in this format, or none of its pictures can be used.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -335,26 +376,40 @@ def parse_coco(
         isinstance(content.get(k), list) for k in ("images", "annotations")
     ):
         raise DposeError('should be a JSON object with "images" and "annotations"', str(path), _GET_IT)
-    person = _person_categories(content)
-    images, lost = _images(content["images"], finder, group_key, problems)
+    person, named = _category(content, path)
+    joints = skeleton or named
+    images, lost = _images(content["images"], finder, group_key, problems, pictures)
     if content["images"] and not images:
         first = problems.found[0] if len(problems) else ""
         raise DposeError(
             f"not one of its {len(content['images']):,} pictures can be used; {first}", str(path)
         )
-    people = _people(content["annotations"], person, images, lost, problems)
-    return CocoSet(name, path, tuple(images.values()), tuple(people), tuple(problems), notes, picture_cache())
+    people = _people(content["annotations"], person, images, lost, problems, len(joints))
+    absent = sum(image.path is None for image in images.values())
+    if absent:
+        notes = (*notes, f"{absent:,} of {len(images):,} pictures are not there: their labels alone are read")
+    found = tuple(images.values())
+    return CocoSet(name, path, found, tuple(people), tuple(problems), notes, picture_cache(), joints)
 
 
-def _person_categories(content: dict[str, Any]) -> set[int]:
+def _category(content: dict[str, Any], path: Path) -> tuple[set[int], Skeleton]:
+    """The numbers of the categories that are read, and their joints."""
     listed = content.get("categories")
-    if not isinstance(listed, list):
-        return {1}
-    return {c["id"] for c in listed if isinstance(c, dict) and c.get("name") == "person" and "id" in c} or {1}
+    entries = [c for c in listed if isinstance(c, dict) and "id" in c] if isinstance(listed, list) else []
+    posed = [c for c in entries if isinstance(c.get("keypoints"), list) and c["keypoints"]]
+    chosen = [c for c in entries if c.get("name") == "person"] or (posed if len(posed) == 1 else [])
+    described = next((c for c in chosen if c in posed), None)
+    if described is None:
+        return {c["id"] for c in chosen} or {1}, COCO
+    try:
+        edges = [(int(a) - 1, int(b) - 1) for a, b in described.get("skeleton") or ()]  # COCO counts from 1
+    except (TypeError, ValueError) as error:
+        raise DposeError('"skeleton" should be pairs of joints', str(path)) from error
+    return {c["id"] for c in chosen}, skeleton_of(described["keypoints"], edges, where=str(path))
 
 
 def _images(
-    entries: list[Any], finder: PictureFinder, group_key: str, problems: Problems
+    entries: list[Any], finder: PictureFinder, group_key: str, problems: Problems, pictures: bool
 ) -> tuple[dict[int, CocoImage], set[int]]:
     """The usable pictures by id, and the ids of those that are not."""
     images: dict[int, CocoImage] = {}
@@ -376,12 +431,12 @@ def _images(
             problems.add("no usable file name", where, detail=repr(file)[:80])
         elif not all(type(v) is int and v > 0 for v in size):
             problems.add("no width and height", where, detail=file)
-        elif (found := finder.find(file)) is None:
+        elif (found := finder.find(file)) is None and pictures:
             problems.add("the picture is missing", where, detail=file)
-        elif found in paths:
+        elif (place := found or Path(file)) in paths:
             problems.add("two ids for one picture", where, detail=file)
         else:
-            paths.add(found)
+            paths.add(place)
             lost.discard(entry["id"])
             group = entry.get(group_key, "") if group_key else ""
             images[entry["id"]] = CocoImage(
@@ -396,7 +451,12 @@ def _images(
 
 
 def _people(
-    entries: list[Any], person: set[int], images: dict[int, CocoImage], lost: set[int], problems: Problems
+    entries: list[Any],
+    person: set[int],
+    images: dict[int, CocoImage],
+    lost: set[int],
+    problems: Problems,
+    joints: int,
 ) -> list[CocoPerson]:
     people: dict[int, CocoPerson] = {}
     for number, entry in enumerate(entries, 1):
@@ -414,7 +474,7 @@ def _people(
         elif image not in images:
             problems.add("its picture is not in the file", where, detail=f"image {image}")
         else:
-            made = _annotation(entry, images[image], where, problems)
+            made = _annotation(entry, images[image], where, problems, joints)
             if made is not None:
                 people[made.id] = made
     return list(people.values())
@@ -426,7 +486,9 @@ _KEYS = frozenset({
 })  # fmt: skip
 
 
-def _annotation(entry: dict[str, Any], image: CocoImage, where: str, problems: Problems) -> CocoPerson | None:
+def _annotation(
+    entry: dict[str, Any], image: CocoImage, where: str, problems: Problems, joints: int
+) -> CocoPerson | None:
     unknown = sorted(set(entry) - _KEYS)
     if unknown:
         problems.add("an unknown key", where, "not used", repr(unknown[0]))
@@ -434,9 +496,9 @@ def _annotation(entry: dict[str, Any], image: CocoImage, where: str, problems: P
     if missing:
         problems.add(f"has no {missing[0]}", where)
         return None
-    flat, box = numbers(entry["keypoints"], 3 * len(COCO)), numbers(entry["bbox"], 4)
+    flat, box = numbers(entry["keypoints"], 3 * joints), numbers(entry["bbox"], 4)
     if flat is None:
-        problems.add(f"keypoints are not {3 * len(COCO)} finite numbers", where)
+        problems.add(f"keypoints are not {3 * joints} finite numbers", where)
         return None
     if box is None:
         problems.add("bbox is not 4 finite numbers", where)

@@ -16,6 +16,7 @@ from dpose.pose.data.augment import Augment
 from dpose.pose.data.coco import CocoSet, parse_coco, units_of
 from dpose.pose.data.files import PictureFinder, find_annotations
 from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.skeletons import COCO
 
 ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
     "train": ("annotations/training_humanart_coco.json", "annotations/training_humanart.json"),
@@ -39,8 +40,8 @@ def open_humanart(
     )
 
 
-def read_humanart(root: Path, split: str, annotations: str = "") -> CocoSet:
-    """The labels of one split of Human-Art."""
+def read_humanart(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:
+    """The labels of one split of Human-Art; without `pictures` those of absent pictures too."""
     path, note = humanart_annotations(root, split, annotations)
     above = root.resolve().parent
     bases = [(above, "HumanArt/"), (above, "coco/")]
@@ -52,6 +53,8 @@ def read_humanart(root: Path, split: str, annotations: str = "") -> CocoSet:
         name=f"humanart:{split}",
         notes=(note,) if note else (),
         group_key="category",
+        skeleton=COCO,  # its categories name its own 21
+        pictures=pictures,
     )
 
 

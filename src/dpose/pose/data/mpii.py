@@ -74,7 +74,7 @@ class MpiiSet:
         source: The label file.
         entries: How many people the file has, those left out too.
         people: In the file's order.
-        paths: The picture files by name.
+        paths: The picture files by name; `read_mpii(..., pictures=False)` lets some be absent.
         problems: What was wrong with the file.
         notes: Anything else worth telling.
     """
@@ -139,11 +139,11 @@ def open_mpii(
     )
 
 
-def read_mpii(root: Path, split: str, annotations: str = "") -> MpiiSet:
+def read_mpii(root: Path, split: str, annotations: str = "", pictures: bool = True) -> MpiiSet:
     """The labels of one split of MPII (`open_mpii`).
 
     An entry that makes no sense is left out and told in `problems` by its place in the file, counted from one; so is
-    one whose picture is missing.
+    one whose picture is missing, with `pictures`.
     """
     path, note = mpii_annotations(root, split, annotations)
     problems = Problems()
@@ -155,7 +155,7 @@ def read_mpii(root: Path, split: str, annotations: str = "") -> MpiiSet:
     people: list[MpiiPerson] = []
     paths: dict[str, Path] = {}
     for index, entry in enumerate(content):
-        made = _entry(entry, index, finder, paths, problems)
+        made = _entry(entry, index, finder, paths, problems, pictures)
         if made is not None:
             people.append(made if lengths is None else _with_length(made, float(lengths[index])))
     if content and not people:
@@ -194,7 +194,7 @@ def _read(
 
 
 def _entry(
-    entry: Any, index: int, finder: PictureFinder, paths: dict[str, Path], problems: Problems
+    entry: Any, index: int, finder: PictureFinder, paths: dict[str, Path], problems: Problems, pictures: bool
 ) -> MpiiPerson | None:
     where = f"entry {index + 1}"
     if not isinstance(entry, dict):
@@ -226,10 +226,11 @@ def _entry(
         return None
     if name not in paths:
         found = finder.find(name)
-        if found is None:
+        if found is not None:
+            paths[name] = found
+        elif pictures:
             problems.add("the picture is missing", where, detail=name)
             return None
-        paths[name] = found
     visible = flags > 0
     keypoints = np.where(visible[:, None], joints - 1, 0).astype(np.float32)
     length = float("nan")

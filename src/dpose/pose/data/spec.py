@@ -13,11 +13,11 @@ from typing import ClassVar
 
 from dpose.data_spec import Dataset, Purpose, Spec
 from dpose.errors import DposeError
-from dpose.pose.data import coco, humanart, lspet, mpii
+from dpose.pose.data import coco, humanart, lspet, mpii, yolo
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.concat import ConcatUnits
 from dpose.pose.data.units import PoseUnits, UnitKind
-from dpose.pose.skeletons import MPII, SKELETONS, Skeleton
+from dpose.pose.skeletons import COCO, MPII, SKELETONS, Skeleton
 from dpose.privacy.selection import Selection, as_selection
 
 
@@ -28,18 +28,21 @@ class PoseDataset(Dataset):
     Attributes:
         open: Gives the units; takes `input_size`, `augment` and `unit` by name too. The root is a `Path`, or a name
             where the dataset has `roots`.
-        skeleton: Of its labels.
+        skeleton: Of its labels, where they name no joints of their own.
+        own_skeleton: Gives the skeleton that the labels name.
         several: Whether a picture may show several people; the papers then count people, not pictures.
         preset: Of the model that the papers' experiments train on it where none is asked for.
         choosing: The splits to choose settings on, to train and to test; () where there are none. The second is none
             that a benchmark reports.
         label_file: For data whose labels are a file: gives the file and a note.
-        labels: The labels as they stand, where they have people's boxes or a measure of their own.
+        labels: The labels as they stand, where they have people's boxes or a measure of their own; takes `pictures`
+            too, False where those of absent pictures are wanted.
         oks: Whether people are scored by OKS, boxes and all; `labels` are then in COCO's format.
     """
 
     open: Callable[..., PoseUnits]
     skeleton: Skeleton = MPII
+    own_skeleton: Callable[..., Skeleton] | None = None
     several: bool = False
     preset: str = "5m"
     choosing: tuple[str, str] | tuple[()] = ()
@@ -61,6 +64,7 @@ def _labelled(
     labels: Callable[..., coco.CocoSet | mpii.MpiiSet],
     *,
     oks: bool,
+    own_skeleton: Callable[..., Skeleton] | None = None,
 ) -> PoseDataset:
     """Photographs of several people with a label file a split, which `,annotations=FILE` replaces."""
     return PoseDataset(
@@ -69,7 +73,8 @@ def _labelled(
         options=("annotations",),
         distinct=("annotations",),
         open=open,
-        skeleton=SKELETONS["coco"] if oks else MPII,
+        skeleton=COCO if oks else MPII,
+        own_skeleton=own_skeleton,
         several=True,
         label_file=label_file,
         labels=labels,
@@ -78,7 +83,9 @@ def _labelled(
 
 
 SOURCES: dict[str, PoseDataset] = {
-    "coco": _labelled(coco.open_coco, coco.coco_annotations, coco.read_coco, oks=True),
+    "coco": _labelled(
+        coco.open_coco, coco.coco_annotations, coco.read_coco, oks=True, own_skeleton=coco.coco_skeleton
+    ),
     "humanart": _labelled(
         humanart.open_humanart, humanart.humanart_annotations, humanart.read_humanart, oks=True
     ),
@@ -105,6 +112,18 @@ SOURCES: dict[str, PoseDataset] = {
         preset="nano",
         choosing=("train", "val"),
     ),
+    "yolo": PoseDataset(
+        splits=("train", "val", "test"),
+        default={"train": "train", "evaluate": "val"},
+        options=("annotations",),
+        distinct=("annotations",),
+        open=yolo.open_yolo,
+        skeleton=COCO,
+        own_skeleton=yolo.yolo_skeleton,
+        several=True,
+        labels=yolo.read_yolo,
+        oks=True,
+    ),
 }
 """Every kind of pose data by name."""
 
@@ -125,6 +144,17 @@ class DataSpec(Spec):
     def dataset(self) -> PoseDataset:
         """What the data say of themselves."""
         return SOURCES[self.name]
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """Of the labels: as they name it, or the dataset's own where they do not or cannot be read."""
+        find = self.dataset.own_skeleton
+        if find is None:
+            return self.dataset.skeleton
+        try:
+            return find(self.place, self.split, **dict(self.options))
+        except DposeError:  # whoever opens the data says what is wrong with them
+            return self.dataset.skeleton
 
     def same_units(self, other: Spec) -> bool:
         """Whether two specs with their splits filled in share units, as far as names and label files tell.
@@ -216,7 +246,7 @@ def open_several(
     for i, one in enumerate(asked):
         if any(one.same_units(other) for other in asked[:i]):
             raise DposeError("the same data twice", str(one), "each unit may count once only")
-    target = SKELETONS[skeleton] if skeleton else asked[0].dataset.skeleton
+    target = SKELETONS[skeleton] if skeleton else asked[0].skeleton
     parts = [open_data(s, purpose=purpose, input_size=input_size, augment=augment, unit=unit) for s in asked]
     units = (
         parts[0].with_skeleton(target)
@@ -227,15 +257,22 @@ def open_several(
     return units if selection is None else units.limit(selection)
 
 
-def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate") -> coco.CocoSet | mpii.MpiiSet | None:
+def open_labels(
+    spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures: bool = True
+) -> coco.CocoSet | mpii.MpiiSet | None:
     """The labels of data as they stand, for scores by a measure of their own and for boxes; None where they have none.
+
+    Args:
+        spec: As `open_data`.
+        purpose: As `open_data`.
+        pictures: Whether labels of absent pictures are left out.
 
     Raises:
         DposeError: as `open_data`.
     """
     asked = _asked(spec, purpose)
     read = asked.dataset.labels
-    return None if read is None else read(asked.place, asked.split, **dict(asked.options))
+    return None if read is None else read(asked.place, asked.split, pictures=pictures, **dict(asked.options))
 
 
 def _asked(spec: str | DataSpec, purpose: Purpose) -> DataSpec:

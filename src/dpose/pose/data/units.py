@@ -247,7 +247,7 @@ class PoseUnits:
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's crops.
 
-        Each view's image is uint8 (*input_size, 3) RGB. Its target holds, in crop pixels and in the order of
+        Each view's image is uint8 `(*input_size, 3)` RGB. Its target holds, in crop pixels and in the order of
         `skeleton`'s J joints,
 
         * `keypoints` (J, 2) float32: zero where not labelled;

@@ -1,0 +1,292 @@
+"""YOLO-pose: a text file a picture, as Ultralytics and Roboflow write it, read and written.
+
+The folder holds `data.yaml` and pictures below `images/`, each with `labels/NAME.txt` in its place:
+
+    path: .                       # or the root itself
+    train: images/train           # a folder, a list of them, or a text file of pictures
+    val: images/val
+    names: {0: person}
+    kpt_shape: [17, 3]            # joints, and 2 or 3 numbers a joint
+    flip_idx: [0, 2, 1, ...]      # the joint at each place of a mirrored picture
+    kpt_names: {0: [nose, ...]}   # optional
+
+A line is `class cx cy w h` and, for each joint, `x y v` (or `x y`), all in shares of the picture's width and height as
+it is shown; v is 0 not labelled, 1 hidden, 2 seen. Without `kpt_names` 17 joints are COCO's, others are called by
+number. Without v a joint at 0, 0 is not labelled.
+
+Everything else is as for data in COCO's format, AP too. A person's area is 0.53 of the box, as Ultralytics takes it:
+boxes stand for the segmentation that labels of this kind lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+from dpose.media.images import IMAGE_SUFFIXES, shown_size
+from dpose.pose.data.augment import Augment
+from dpose.pose.data.cache import picture_cache
+from dpose.pose.data.coco import CocoImage, CocoPerson, CocoSet, units_of
+from dpose.pose.data.problems import Problems
+from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
+
+USUAL = "data.yaml"
+AREA_OF_BOX = 0.53
+_GET_IT = "give the folder that holds data.yaml, images/ and labels/"
+
+
+def open_yolo(
+    root: Path,
+    split: str,
+    *,
+    input_size: tuple[int, int],
+    augment: Augment | None = None,
+    unit: UnitKind = "image",
+    annotations: str = "",
+) -> PoseUnits:
+    """One split of a YOLO-pose dataset: a picture with all its people a unit (`dpose.pose.data.coco.open_coco`).
+
+    Args:
+        root: The dataset's folder.
+        split: "train", "val" or "test".
+        input_size: (H, W) of a view in pixels.
+        augment: What to change at random.
+        unit: "image" or "crop".
+        annotations: `data.yaml`, relative to `root`, where it has another name.
+
+    Raises:
+        DposeError: as `read_yolo`.
+    """
+    return units_of(read_yolo(root, split, annotations), input_size=input_size, augment=augment, unit=unit)
+
+
+def yolo_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
+    """The joints of a dataset, as its `data.yaml` names, counts and mirrors them.
+
+    Raises:
+        DposeError: there is no such file, or it describes no joints.
+    """
+    return _described(*_settings(root, annotations))[0]
+
+
+def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:
+    """The labels of one split. A line that makes no sense is left out and told by file and line.
+
+    Pictures are always needed, whatever `pictures` says: labels are shares of their sizes.
+
+    Raises:
+        DposeError: `data.yaml` is missing, is none or lacks the split, or there is not one picture.
+    """
+    settings, path = _settings(root, annotations)
+    skeleton, values = _described(settings, path)
+    files = _pictures(settings, split, path)
+    people_class = _people_class(settings)
+    problems = Problems()
+    numbered = all(file.stem.isdecimal() for file in files) and len({int(f.stem) for f in files}) == len(
+        files
+    )
+    images: list[CocoImage] = []
+    people: list[CocoPerson] = []
+    for place, file in enumerate(files, 1):
+        try:
+            height, width = shown_size(file)
+        except DposeError as error:
+            problems.add(error.what, file.name)
+            continue
+        # as COCO's, a picture called by a number keeps it
+        number = int(file.stem) if numbered else place
+        images.append(CocoImage(number, _below(file, path.parent), file, width, height))
+        for line, text in _lines(_label_file(file)):
+            where = f"{_label_file(file).name} line {line}"
+            found = _person(text, len(skeleton), values, (width, height))
+            if isinstance(found, str):
+                problems.add(found, where)
+            elif people_class is None or found[0] == people_class:
+                people.append(CocoPerson(len(people) + 1, number, *found[1:], crowd=False))
+    if not images:
+        raise DposeError(f"not one picture of {split!r} can be read", str(path), _GET_IT)
+    return CocoSet(
+        f"yolo:{split}", path, tuple(images), tuple(people), tuple(problems), (), picture_cache(), skeleton
+    )
+
+
+def write_yolo(folder: Path, document: Mapping[str, Any], skeleton: Skeleton, split: str) -> int:
+    """Write people as labels of a YOLO-pose dataset: `labels/SPLIT/NAME.txt` and `data.yaml`, readable by you alone.
+
+    Args:
+        folder: Made where it is missing; its `data.yaml` gets the split beside those that it has.
+        document: As COCO has it: images, and annotations with bbox and keypoints. The third number of a joint is v; in
+            annotations with a "score", which are predictions, it is the joint's own score and every joint is taken as
+            seen. A joint outside the picture is not labelled: YOLO has no place for it.
+        skeleton: Of the joints.
+        split: "train", "val" or "test".
+
+    Returns:
+        How many files of labels were written: one a picture, empty where there is nobody in it.
+
+    Raises:
+        DposeError: two pictures would share a file, or the folder cannot be written to or is of other joints.
+    """
+    path = folder / USUAL
+    settings: dict[str, Any] = {"path": ".", "names": {0: "person"}}
+    if path.exists():
+        settings = _settings(folder, "")[0]
+        if _described(settings, path)[0] != skeleton:
+            raise DposeError("describes other joints", str(path), "choose another folder")
+    lines: dict[int, list[str]] = {image["id"]: [] for image in document["images"]}
+    sizes = {image["id"]: (image["width"], image["height"]) for image in document["images"]}
+    for person in document["annotations"]:
+        lines[person["image_id"]].append(_line(person, sizes[person["image_id"]]))
+    names = [label_name(image) for image in document["images"]]
+    if len(set(names)) != len(names):
+        raise DposeError("two pictures have one name", str(folder), "write them to a folder each")
+    for name, image in zip(names, document["images"], strict=True):
+        write_atomic(folder / "labels" / split / name, "".join(lines[image["id"]]), mode=0o600)
+    settings |= {
+        split: f"images/{split}",
+        "kpt_shape": [len(skeleton), 3],
+        "flip_idx": list(skeleton.flip_order),
+        "kpt_names": {0: list(skeleton.joints)},
+    }
+    # Ultralytics wants both in every file
+    settings |= {"train": settings.get("train", settings[split]), "val": settings.get("val", settings[split])}
+    write_atomic(path, yaml.safe_dump(settings, sort_keys=False, default_flow_style=None), mode=0o600)
+    return len(names)
+
+
+def label_name(image: Mapping[str, Any]) -> str:
+    """The label file's name of a picture, or of a video's frame: counted from 1, as Ultralytics writes those."""
+    frame = f"_{image['frame'] + 1}" if "frame" in image else ""
+    return f"{Path(image['file_name']).stem}{frame}.txt"
+
+
+def _line(person: Mapping[str, Any], size: tuple[int, int]) -> str:
+    x, y, w, h = person["bbox"]
+    x0, x1 = np.clip([x, x + w], 0, size[0])
+    y0, y1 = np.clip([y, y + h], 0, size[1])
+    box = np.array([(x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0]) / [*size, *size]
+    rows = np.asarray(person["keypoints"], np.float64).reshape(-1, 3)
+    places = rows[:, :2] / size
+    flags = np.where(rows[:, 2] > 0, 2 if "score" in person else rows[:, 2], 0)
+    flags[((places < 0) | (places > 1)).any(axis=1)] = 0
+    joints = [
+        f"{px:.6f} {py:.6f} {v:.0f}" if v else "0 0 0" for (px, py), v in zip(places, flags, strict=True)
+    ]
+    return " ".join(["0", *(f"{v:.6f}" for v in box), *joints]) + "\n"
+
+
+def _settings(root: Path, annotations: str) -> tuple[dict[str, Any], Path]:
+    path = root / (annotations or USUAL)
+    if not path.is_file():
+        raise DposeError(f"holds no {annotations or USUAL}", str(root), _GET_IT)
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DposeError("is no YAML", str(path), _GET_IT) from error
+    if not isinstance(found, dict):
+        raise DposeError("should be a mapping with train, val, names and kpt_shape", str(path), _GET_IT)
+    return found, path
+
+
+def _described(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton, int]:
+    """The skeleton, and how many numbers a joint has."""
+    shape = settings.get("kpt_shape")
+    if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int for n in shape)):
+        raise DposeError("has no kpt_shape, so its labels are no poses", str(path), "write [joints, 2 or 3]")
+    count, values = shape
+    if count < 1 or values not in (2, 3):
+        raise DposeError(f"kpt_shape cannot be {shape}", str(path), "write [joints, 2 or 3]")
+    named = settings.get("kpt_names")
+    named = next(iter(named.values()), None) if isinstance(named, dict) else named
+    names = named if isinstance(named, list) else COCO.joints if count == len(COCO) else None
+    names = [f"joint_{j}" for j in range(count)] if names is None else [str(name) for name in names]
+    if len(names) != count:
+        raise DposeError(f"names {len(names)} joints where kpt_shape has {count}", str(path))
+    order, edges = settings.get("flip_idx"), COCO.edges if tuple(names) == COCO.joints else ()
+    if order is not None and not (isinstance(order, list) and all(type(j) is int for j in order)):
+        raise DposeError("flip_idx should be a list of places", str(path))
+    return skeleton_of(names, edges, order, where=str(path)), values
+
+
+def _people_class(settings: Mapping[str, Any]) -> int | None:
+    """The number of the class called person; None where no class is, and all are read."""
+    names = settings.get("names")
+    listed = names.items() if isinstance(names, dict) else enumerate(names if isinstance(names, list) else ())
+    return next((int(number) for number, name in listed if name == "person"), None)
+
+
+def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]:
+    """The picture files of a split, by name."""
+    given = settings.get(split)
+    if not given:
+        raise DposeError(f"names no pictures of {split!r}", str(path), f"its splits: {_splits(settings)}")
+    roots = [path.parent / str(settings.get("path", ".")), path.parent]
+    files: list[Path] = []
+    for place in given if isinstance(given, list) else [given]:
+        # Roboflow writes "../train/images" for what lies beside data.yaml
+        tried = [root / name for root in roots for name in (str(place), str(place).removeprefix("../"))]
+        found = next((t for t in tried if t.exists()), None)
+        if found is None:
+            raise DposeError("no such file or folder", str(tried[0]), f"{split} in {path.name} names it")
+        if found.is_dir():
+            files += [f for f in sorted(found.rglob("*")) if f.suffix.lower() in IMAGE_SUFFIXES]
+        else:
+            listed = found.read_text(encoding="utf-8").split("\n")
+            files += [found.parent / line.strip() for line in listed if line.strip()]
+    return list(dict.fromkeys(files))
+
+
+def _splits(settings: Mapping[str, Any]) -> str:
+    return ", ".join(name for name in ("train", "val", "test") if settings.get(name)) or "none"
+
+
+def _label_file(picture: Path) -> Path:
+    """Where a picture's labels lie: "labels" for the last folder called "images"."""
+    parts = list(picture.parts)
+    places = [k for k, part in enumerate(parts[:-1]) if part == "images"]
+    if places:
+        parts[places[-1]] = "labels"
+    return Path(*parts).with_suffix(".txt")
+
+
+def _lines(path: Path) -> Iterable[tuple[int, str]]:
+    """The lines of a label file, counted from 1; none where there is no file, as of a picture without anybody."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    return [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _person(
+    text: str, joints: int, values: int, size: Sequence[int]
+) -> str | tuple[int, Any, Any, Any, float]:
+    """Class, keypoints, flags, box and area of a line, in pixels; or what is wrong with it."""
+    try:
+        row = np.array([float(part) for part in text.split()])
+    except ValueError:
+        return "not a line of numbers"
+    if len(row) != 5 + joints * values:
+        return f"not {5 + joints * values} numbers"
+    if not np.isfinite(row).all() or (row[1:5] < 0).any() or (row[1:5] > 1).any():
+        return "a box that is not in shares of the picture"
+    scale = np.array(size, np.float64)
+    rows = row[5:].reshape(joints, values)
+    flags = rows[:, 2] if values == 3 else np.where((rows > 0).any(axis=1), 2.0, 0.0)
+    if not np.isin(flags, (0, 1, 2)).all():
+        return "a visibility other than 0, 1 or 2"
+    centre, extent = row[1:3] * scale, row[3:5] * scale
+    box = np.concatenate([centre - extent / 2, extent])
+    return int(row[0]), rows[:, :2] * scale, flags.copy(), box, float(AREA_OF_BOX * extent.prod())
+
+
+def _below(file: Path, folder: Path) -> str:
+    """A file's name relative to a folder, or its own where it lies elsewhere."""
+    return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
