@@ -75,7 +75,8 @@ def test_a_preview_says_what_the_plan_says_and_takes_nothing(ask, opened):
     assert by["what is hidden"] == "2"
     assert float(by["the box you drew"]) == pytest.approx(2 * 900 / 1024, rel=1e-3)
     assert float(by["the box you drew"]) >= 2 * 900 / 1024  # an upper bound is rounded up
-    assert any("protected with epsilon" in line for line in found["visible"])
+    assert any("protected with epsilon" in line for line in found["larger"])
+    assert "gray levels of noise on a cell of 8 pixels" in found["visible"]
     assert charges() == []
 
 
@@ -122,7 +123,9 @@ def test_the_noise_of_a_preview_is_as_large_as_the_releases(tmp_path, block):
         {"kind": "picture", "height": 1500, "width": 1800, "channels": 1, "peak": 255},
     )
     opened.__dict__["pixels"] = flat
-    asked = wanted({"epsilon": str(round(721 / block**2, 4)), "block": block, "restore": "none"}, 1500, 1800, clip=False)
+    asked = wanted(
+        {"epsilon": str(round(721 / block**2, 4)), "block": block, "restore": "none"}, 1500, 1800, clip=False
+    )
     plan = previews.plan_for(opened, asked.config)
     picture, _ = previews._of_picture(opened, plan)
     assert max(picture.shape) <= 1.6 * previews.SCREEN

@@ -10,13 +10,14 @@ from dpose.audits.tradeoff import of_events
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.report.numbers import tidy
 from dpose.runs.explain import RELATIONS
 from dpose.training.methods import METHODS
 from dpose.training.plan import BoundPlan, TrainingPlan
 
 RATES = tuple(k / 50 for k in range(51))
 """False-positive rates that the curve is shown at."""
-TIMES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0)
+TIMES = (0.5, 0.6, 0.75, 1.0, 1.3, 1.6, 2.0)
 """Noise that epsilon is shown for, in multiples of the plan's."""
 
 
@@ -59,7 +60,7 @@ def planned(body: Mapping[str, Any]) -> dict[str, Any]:
             ["steps", f"{bound.steps:,}"],
             ["sampling rate", upper(bound.sampling_rate, places=6)],
             ["epsilon", upper(bound.epsilon, places=4)],
-            ["delta", as_given(plan.delta or 0)],
+            ["delta", tidy(as_given(plan.delta or 0))],
         ],
         "attack": [list(point) for point in zip(RATES, attack, strict=True)],
         "reached": (

@@ -19,11 +19,11 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.exact import LaplaceEvent
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.rounding import upper
+from dpose.privacy.rounding import lower, upper
 from dpose.release.api import bind
 from dpose.release.choosing import cell_choices, grid_choices
 from dpose.release.config import ReleaseConfig
-from dpose.release.explain import explain_release
+from dpose.release.explain import MOSTLY_NOISE
 from dpose.release.grid import Shape
 from dpose.release.kernels import block_sums
 from dpose.release.linear import LinearPlan
@@ -104,18 +104,27 @@ def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted
         "cells": cells,
         "block": config.block,
         "hidden": asked.hidden,
-        "neighbours": near_words(plan),
+        "open": asked.left_open,
         "epsilons": epsilons,
-        "visible": list(object_lines(plan)),
-        "explained": explain_release(plan, None, curve=False),
+        "visible": visible_words(plan),
+        "larger": list(object_lines(plan)),
     }
 
 
-def near_words(plan: PixelizationPlan | LinearPlan) -> str:
-    """What neighbours may differ in, in words."""
-    from dpose.privacy.wording import protected_words
-
-    return protected_words(plan.config.neighbours(plan.shape))
+def visible_words(plan: PixelizationPlan | LinearPlan) -> str:
+    """What can still be seen, by the size of cells and of the noise on them; no picture is looked at."""
+    if isinstance(plan, PixelizationPlan):
+        side = plan.config.side
+        noise = plan.stages[0].variance ** 0.5 / (side**2 * plan.colour.scales[0]) * 255 / plan.shape.peak
+        cell = "a pixel" if side == 1 else f"a cell of {side} pixels"
+    else:
+        noise, cell = plan.noise, "a cell"
+    told = f"{lower(noise, 2)} gray levels of noise on {cell}"
+    if noise > MOSTLY_NOISE:
+        return f"Little but noise: {told}."
+    if noise > MOSTLY_NOISE / 4:
+        return f"Broad light and dark, wider than several cells: {told}."
+    return f"Whatever is wider than a cell, such as colours, postures and places: only {told}."
 
 
 def _of_picture(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tuple[NDArray[Any], str]:

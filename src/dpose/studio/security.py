@@ -45,6 +45,7 @@ NO_KEY = (
 )
 ENTRY = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">'
+    '<link rel="icon" href="data:,">'
     '<title>dpose studio</title></head><body><p><a href="/">dpose studio</a></p></body></html>'
 )
 """Shown where the token was right. The page goes on by itself: a redirect that begins at another program or site would

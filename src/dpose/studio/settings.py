@@ -37,9 +37,7 @@ SIDES = (
 """Sides of a clip's box, pixels."""
 SECONDS = 10
 """For how long a box drawn on a clip may be there."""
-BOX_LEFT = (
-    "whoever or whatever is larger is protected less, and so is all that follows from the rest of the picture"
-)
+BOX_LEFT = "what is larger is protected less, and whatever the rest of the picture tells of it stays"
 SEEN = (
     "the settings were chosen by somebody who saw the picture: what the choice itself tells of it is outside this "
     "guarantee; sizes went up a public ladder"
@@ -53,12 +51,14 @@ class Wanted:
 
     Attributes:
         config: The settings.
-        hidden: What they hide and what not, in words.
+        hidden: What they hide, in words.
+        left_open: What they do not.
         pixels: Of the box, before it went up the ladder; 0 where none was drawn.
     """
 
     config: ReleaseConfig
     hidden: str
+    left_open: str
     pixels: int = 0
 
 
@@ -99,10 +99,11 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
                 f"pixels:{m}",
                 f"any {m:,} pixels: the box has {pixels:,}, and the ladder's next step is taken",
             )
-        said = f"{said}; {BOX_LEFT}"
+        left_open = BOX_LEFT
     elif hide in LEFT:
         parse_face(face)
-        near, said = protected_neighbours(hide, face), preset_line(hide, face).partition(": ")[2]
+        near, left_open = protected_neighbours(hide, face), LEFT[hide]
+        said = preset_line(hide, face).partition(": ")[2].removesuffix(f"; {left_open}")
     else:
         raise DposeError(f"must be box, {', '.join(LEFT)}, not {hide[:40]!r}", "hide")
     epsilon, delta = (_number(body, name, usual) for name, usual in (("epsilon", "2"), ("delta", "0")))
@@ -113,7 +114,7 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
         config = ReleaseConfig.of(
             epsilon, near, block if block == "auto" else _whole(block, "block"), delta, colour=None
         )
-    return Wanted(config.restored(str(body.get("restore", "learned"))), said, pixels)
+    return Wanted(config.restored(str(body.get("restore", "learned"))), said, left_open, pixels)
 
 
 def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:

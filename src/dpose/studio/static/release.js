@@ -44,10 +44,12 @@ async function redraw() {
     $("note").textContent = found.note;
     $("psnr").textContent = found.psnr ?? "–";
     $("cells").textContent = found.cells;
-    $("hidden").textContent = `Hidden: ${found.hidden}.`;
+    $("hidden").textContent = `${found.hidden[0].toUpperCase()}${found.hidden.slice(1)}.`;
     $("epsilons").replaceChildren(...found.epsilons.map(([what, epsilon, where]) =>
       el("tr", {}, el("td", {}, what + where), el("td", { class: "right" }, epsilon))));
-    $("visible").replaceChildren(...found.visible.map((line) => el("li", {}, line)));
+    $("visible").textContent = found.visible;
+    $("open").textContent = `Besides, ${found.open}.`;
+    $("larger").replaceChildren(...found.larger.map((line) => el("li", {}, line)));
     $("previewing").textContent = "";
     complain(null);
     stands();
@@ -62,6 +64,7 @@ async function redraw() {
 }
 
 const stands = settled(async () => {
+  if (hide() === "box" && !box) return;
   const now = file;
   try {
     const found = await ask("standing", settings());
