@@ -30,7 +30,7 @@ def whole_account() -> dict[str, Any]:
     }
 
 
-def history(name: str, hashes: list[str]) -> dict[str, Any]:
+def picture_history(name: str, hashes: list[str]) -> dict[str, Any]:
     """What one picture or clip has given.
 
     Args:

@@ -63,19 +63,19 @@ class Studio:
         self.workplace.close()
 
 
-def open_file(studio: Studio, body: Body) -> dict[str, Any]:
+def _open_file(studio: Studio, body: Body) -> dict[str, Any]:
     """Open a picture or clip of a folder."""
     return studio.files.open(studio.roots.find(body.get("place"))).told()
 
 
-def browse(studio: Studio, body: Body) -> dict[str, Any]:
+def _browse(studio: Studio, body: Body) -> dict[str, Any]:
     """What a folder holds."""
     from dpose.studio.runs_view import folder_entries
 
     return folder_entries(studio.roots, body)
 
 
-def preview(studio: Studio, body: Body) -> dict[str, Any]:
+def _preview(studio: Studio, body: Body) -> dict[str, Any]:
     """What a release would look like, and what is known of it."""
     from dpose.studio.preview import previewed
     from dpose.studio.settings import wanted
@@ -84,7 +84,7 @@ def preview(studio: Studio, body: Body) -> dict[str, Any]:
     return previewed(opened, wanted(body, *opened.size, clip=opened.clip))
 
 
-def standing(studio: Studio, body: Body) -> dict[str, Any]:
+def _standing(studio: Studio, body: Body) -> dict[str, Any]:
     """What the account says of the release beforehand."""
     from dpose.studio.settings import wanted
     from dpose.studio.standing import stands
@@ -93,7 +93,7 @@ def standing(studio: Studio, body: Body) -> dict[str, Any]:
     return stands(opened, wanted(body, *opened.size, clip=opened.clip))
 
 
-def release(studio: Studio, body: Body) -> dict[str, Any]:
+def _release(studio: Studio, body: Body) -> dict[str, Any]:
     """Queue the release of an opened file, or of all files of a folder with the settings of an opened one."""
     from dpose.studio.settings import wanted
 
@@ -119,17 +119,17 @@ def release(studio: Studio, body: Body) -> dict[str, Any]:
     return job.told()
 
 
-def jobs(studio: Studio, body: Body) -> dict[str, Any]:
+def _jobs(studio: Studio, body: Body) -> dict[str, Any]:
     """All jobs and how far they are."""
     return {"jobs": [job.told() for job in studio.jobs.all()]}
 
 
-def stop_job(studio: Studio, body: Body) -> dict[str, Any]:
+def _stop_job(studio: Studio, body: Body) -> dict[str, Any]:
     """Stop one."""
     return studio.jobs.stop(body.get("job")).told()
 
 
-def verify_job(studio: Studio, body: Body) -> dict[str, Any]:
+def _verify_job(studio: Studio, body: Body) -> dict[str, Any]:
     """Verify what a job wrote."""
     from dpose.release.verify import verify_release
     from dpose.studio.jobs import ENDED
@@ -142,73 +142,73 @@ def verify_job(studio: Studio, body: Body) -> dict[str, Any]:
         if path.suffix == ".json":
             continue
         try:
-            lines.append(verify_release(path)[1])
+            lines.append(verify_release(path)[1].replace(str(path), path.name))
         except DposeError as error:
-            lines, holds = [*lines, error.line()], False
+            lines, holds = [*lines, error.line().replace(str(path), path.name)], False
     return {"lines": lines, "holds": holds}
 
 
-def methods(studio: Studio, body: Body) -> dict[str, Any]:
+def _methods(studio: Studio, body: Body) -> dict[str, Any]:
     """The methods that can be planned."""
     from dpose.studio.planning import private_methods
 
     return {"methods": private_methods()}
 
 
-def plan(studio: Studio, body: Body) -> dict[str, Any]:
+def _plan(studio: Studio, body: Body) -> dict[str, Any]:
     """A plan."""
     from dpose.studio.planning import planned
 
     return planned(body)
 
 
-def curve(studio: Studio, body: Body) -> dict[str, Any]:
+def _curve(studio: Studio, body: Body) -> dict[str, Any]:
     """Epsilon against noise."""
     from dpose.studio.planning import noise_curve
 
     return noise_curve(body)
 
 
-def runs(studio: Studio, body: Body) -> dict[str, Any]:
+def _runs(studio: Studio, body: Body) -> dict[str, Any]:
     """All runs."""
     from dpose.studio.runs_view import run_list
 
     return {"runs": run_list(studio.roots), "folders": len(studio.roots.folders)}
 
 
-def run(studio: Studio, body: Body) -> dict[str, Any]:
+def _run(studio: Studio, body: Body) -> dict[str, Any]:
     """One run."""
     from dpose.studio.runs_view import run_detail
 
-    return run_detail(_run(studio, body), _resumed(studio))
+    return run_detail(_folder(studio, body), _resumed(studio))
 
 
-def verify(studio: Studio, body: Body) -> dict[str, Any]:
+def _verify(studio: Studio, body: Body) -> dict[str, Any]:
     """Verify one."""
     from dpose.studio.runs_view import verify_lines
 
-    return verify_lines(_run(studio, body))
+    return verify_lines(_folder(studio, body))
 
 
-def stop(studio: Studio, body: Body) -> dict[str, Any]:
+def _stop(studio: Studio, body: Body) -> dict[str, Any]:
     """Stop one that trains."""
     from dpose.studio.runs_view import stop_run
 
-    return stop_run(_run(studio, body))
+    return stop_run(_folder(studio, body))
 
 
-def resume(studio: Studio, body: Body) -> dict[str, Any]:
+def _resume(studio: Studio, body: Body) -> dict[str, Any]:
     """Go on with one that was stopped."""
-    _resumed(studio).start(_run(studio, body))
+    _resumed(studio).start(_folder(studio, body))
     return {"said": "It goes on from its last checkpoint. It may take a minute until the next step is there."}
 
 
-def predict(studio: Studio, body: Body) -> dict[str, Any]:
+def _predict(studio: Studio, body: Body) -> dict[str, Any]:
     """Try a run's model on an opened picture."""
     from dpose.studio.children import answer
     from dpose.studio.settings import drawn_box
 
-    opened, folder = studio.files.get(body.get("file")), _run(studio, body)
+    opened, folder = studio.files.get(body.get("file")), _folder(studio, body)
     if opened.clip:
         raise DposeError(
             "is a clip", opened.source.name, "try the model on a picture; dpose predict takes clips"
@@ -221,14 +221,14 @@ def predict(studio: Studio, body: Body) -> dict[str, Any]:
     return {"joints": joints, "picture": f"/files/{opened.id}/predicted.jpg"}
 
 
-def account(studio: Studio, body: Body) -> dict[str, Any]:
+def _account(studio: Studio, body: Body) -> dict[str, Any]:
     """The account."""
     from dpose.studio.account_view import whole_account
 
     return whole_account()
 
 
-def history(studio: Studio, body: Body) -> dict[str, Any]:
+def _history(studio: Studio, body: Body) -> dict[str, Any]:
     """What one opened picture or clip has given."""
     from dpose.studio import account_view
     from dpose.studio.children import answer
@@ -236,18 +236,22 @@ def history(studio: Studio, body: Body) -> dict[str, Any]:
     opened = studio.files.get(body.get("file"))
     if "hashes" not in opened.facts:
         opened.facts |= answer("marks", {"source": str(opened.source)}, seconds=600)
-    return account_view.history(opened.source.name, opened.facts["hashes"])
+    return account_view.picture_history(opened.source.name, opened.facts["hashes"])
 
 
-CALLS: tuple[Callable[[Studio, Body], dict[str, Any]], ...] = (
-    open_file, browse, preview, standing, release, jobs, stop_job, verify_job,  # the release page
-    methods, plan, curve,
-    runs, run, verify, stop, resume, predict,
-    account, history,
-)  # fmt: skip
+CALLS: Mapping[str, Callable[[Studio, Body], dict[str, Any]]] = {
+    one.__name__[1:]: one
+    for one in (
+        *(_open_file, _browse, _preview, _standing, _release, _jobs, _stop_job, _verify_job),
+        *(_methods, _plan, _curve),
+        *(_runs, _run, _verify, _stop, _resume, _predict),
+        *(_account, _history),
+    )
+}
+"""By the name that a page asks by."""
 
 
-def _run(studio: Studio, body: Body) -> Path:
+def _folder(studio: Studio, body: Body) -> Path:
     return studio.roots.closed(studio.roots.find(body.get("run")))
 
 
@@ -310,7 +314,7 @@ def make_app(studio: Studio) -> ASGIApp:
         return FileResponse(found[0], filename=found[0].name, content_disposition_type=kind)
 
     async def report(request: Request) -> Response:
-        folder = await run_in_threadpool(_run, studio, {"run": request.path_params["run"]})
+        folder = await run_in_threadpool(_folder, studio, {"run": request.path_params["run"]})
         if not (folder / "report.html").is_file():
             raise DposeError("has no report", folder.name, "dpose report writes one")
         text = (folder / "report.html").read_text(encoding="utf-8", errors="replace")
@@ -332,7 +336,7 @@ def make_app(studio: Studio) -> ASGIApp:
 
     routes = [
         *(Route(path, page(view)) for path, view in VIEWS.items()),
-        *(Route(f"/api/{one.__name__}", call(one), methods=["POST"]) for one in CALLS),
+        *(Route(f"/api/{name}", call(one), methods=["POST"]) for name, one in CALLS.items()),
         Route("/api/upload", upload, methods=["PUT"]),
         Route("/files/{file}/{name}", file),
         Route("/written/{job}/{name}", written),

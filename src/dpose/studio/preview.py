@@ -27,7 +27,7 @@ from dpose.release.explain import MOSTLY_NOISE
 from dpose.release.grid import Shape
 from dpose.release.kernels import block_sums
 from dpose.release.linear import LinearPlan
-from dpose.release.objects import area_epsilon, face_in, object_lines
+from dpose.release.objects import area_epsilon, face_in, object_lines, warning_lines
 from dpose.release.pixelization import PixelizationPlan, blocks_of
 from dpose.release.planes import Observed, Plane
 from dpose.release.released import Layers, ReleasedSums
@@ -107,7 +107,8 @@ def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted
         "open": asked.left_open,
         "epsilons": epsilons,
         "visible": visible_words(plan),
-        "larger": list(object_lines(plan)),
+        "larger": [line for line in object_lines(plan) if line not in warning_lines(plan)],
+        "warnings": warning_lines(plan),
     }
 
 

@@ -19,6 +19,9 @@ from dpose.studio.roots import Roots
 from dpose.studio.security import LOOPBACK, Door
 from dpose.studio.workplace import Workplace
 
+WAIT = 1.5
+"""Seconds that the first page has for itself."""
+
 
 def serve_studio(
     folders: Sequence[Path], out: Path, port: int = 0, *, browser: bool = True, console: Console
@@ -56,8 +59,10 @@ def serve_studio(
             console.print(
                 "What an earlier studio had left when it was killed has been removed.", soft_wrap=True
             )
-        # what the first preview needs is loaded while the page is looked at
-        threading.Thread(target=_warm, daemon=True).start()
+        # what the first preview needs is loaded while the page is looked at, and not before
+        warming = threading.Timer(WAIT, _warm)
+        warming.daemon = True
+        warming.start()
         if browser:
             threading.Thread(target=webbrowser.open, args=(door.address,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
@@ -87,9 +92,12 @@ def _warm() -> None:
         import numpy as np
 
         from dpose.release.kernels import block_sums
+        from dpose.release.planes import Observed, Plane
         from dpose.release.restoration import Restoration
         from dpose.studio.standing import stands
 
         block_sums(np.zeros((8, 8, 3), np.uint8), 4)
-        Restoration.chosen("learned")
+        few, ones = np.zeros((4, 4), np.float32), np.ones((4, 4), np.float32)
+        for method in ("learned", "tv"):
+            Restoration.chosen(method).apply(Observed((Plane(few, ones, 2),), "grey", 8, 8))
         assert callable(stands)

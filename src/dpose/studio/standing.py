@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpose.release.counting import Original, account_standing, release_charge
-from dpose.studio.account_view import history
+from dpose.studio.account_view import picture_history
 from dpose.studio.opened import OpenedFile
 from dpose.studio.preview import plan_for
 from dpose.studio.settings import Wanted
@@ -30,7 +30,7 @@ def stands(opened: OpenedFile, asked: Wanted) -> dict[str, Any]:
     hashes, (height, width) = tuple(opened.facts["hashes"]), opened.size
     original = Original(opened.source.name, hashes, height * width, file=hashes[0])
     found = account_standing(release_charge(original, plan_for(opened, asked.config), "", seeded=False))
-    here = history(opened.source.name, list(hashes))
+    here = picture_history(opened.source.name, list(hashes))
     count = len(found.before)
     words = found.words() if count else "the account knows of no earlier release of this picture"
     return {"before": count, "words": words[:1].upper() + words[1:] + ".", "budgets": here["budgets"]}

@@ -27,7 +27,7 @@ CLIP_FRAMES, CLIP_BYTES = 40, 256 << 20
 """So many of a clip's first frames are kept for its preview, and no more of them than this takes."""
 
 
-def decode(task: Task) -> dict[str, Any]:
+def _decode(task: Task) -> dict[str, Any]:
     """Decode a picture or the beginning of a clip: its pixels for previews, and a small copy to draw a box on."""
     from dpose.media.images import IMAGE_SUFFIXES
     from dpose.media.video import VIDEO_SUFFIXES
@@ -106,7 +106,7 @@ def _write_shown(room: Path, pixels: Any) -> None:
     (room / "shown.jpg").write_bytes(encode_image(flat, ".jpg", quality=88))
 
 
-def release(task: Task) -> dict[str, Any]:
+def _release(task: Task) -> dict[str, Any]:
     """Release files as `dpose pixelize` and `dpose release-video` do: counted beforehand, each written whole."""
     from dpose.media.video import probe
     from dpose.release.files import find_jobs, record_names, release_all
@@ -146,7 +146,7 @@ def release(task: Task) -> dict[str, Any]:
     return {"files": len(todo)}
 
 
-def marks(task: Task) -> dict[str, Any]:
+def _marks(task: Task) -> dict[str, Any]:
     """The digests by which the account knows a picture or clip."""
     from dpose.media.video import VIDEO_SUFFIXES, probe
     from dpose.release.counting import picture_original, video_original
@@ -157,7 +157,7 @@ def marks(task: Task) -> dict[str, Any]:
     return {"hashes": list(original.hashes)}
 
 
-def predict(task: Task) -> dict[str, Any]:
+def _predict(task: Task) -> dict[str, Any]:
     """The joints that a run's model finds in a picture, drawn on it."""
     from dpose.media.images import encode_image, read_image
     from dpose.pose.folder import load_model
@@ -175,7 +175,7 @@ def predict(task: Task) -> dict[str, Any]:
 
 
 WORK: Mapping[str, Callable[[Task], dict[str, Any]]] = {
-    one.__name__: one for one in (decode, release, marks, predict)
+    one.__name__[1:]: one for one in (_decode, _release, _marks, _predict)
 }
 
 

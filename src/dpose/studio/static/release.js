@@ -49,6 +49,7 @@ async function redraw() {
       el("tr", {}, el("td", {}, what + where), el("td", { class: "right" }, epsilon))));
     $("visible").textContent = found.visible;
     $("open").textContent = `Besides, ${found.open}.`;
+    $("warnings").replaceChildren(...found.warnings.map((line) => el("p", { class: "notice bad" }, line)));
     $("larger").replaceChildren(...found.larger.map((line) => el("li", {}, line)));
     $("previewing").textContent = "";
     complain(null);
