@@ -8,7 +8,8 @@ import pytest
 
 from clips import write
 from dpose.errors import DposeError
-from dpose.privacy.odometer import charges
+from dpose.privacy.accounting import Relation
+from dpose.privacy.odometer import PIXEL, Budget, charges, marks_of, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import read_stamp
 from dpose.release.verify import verify_release
@@ -183,6 +184,20 @@ def test_a_second_release_has_to_be_asked_for(ask, opened, studio, near):
     # and the account page knows
     assert len(ask("account")["datasets"]) == 1
     assert [row[3] for row in ask("history", file=opened["id"])["rows"]] == ["2", "1"]
+
+
+def test_a_budget_is_told_and_kept(ask, studio, near):
+    opened = ask("open_file", place="0/inner/b.png")
+    marks = marks_of(studio.files.get(opened["id"]).facts["hashes"])
+    set_budget(Budget(3.0, 1e-5, "ward", marks, PIXEL, Relation.REPLACE, 16))
+    (state,) = ask("standing", file=opened["id"], epsilon="2")["budgets"]
+    assert (state["epsilon"], state["spent"], state["left"], state["used"]) == ("3", "0", "3", 0.0)
+    assert ended(ask, ask("release", file=opened["id"], epsilon="4"))["state"] == "failed"
+    assert ended(ask, ask("release", file=opened["id"], epsilon="2", again=True))["state"] == "done"
+    (state,) = ask("standing", file=opened["id"], epsilon="2")["budgets"]
+    assert float(state["left"]) <= 1
+    assert 0.6 < state["used"] <= 1
+    assert any(one["budgets"] for one in ask("account")["datasets"])
 
 
 def test_no_reservation_no_release(ask, client, tmp_path, monkeypatch, studio, near):

@@ -17,7 +17,7 @@ from dpose.studio.server import _listen
 from dpose.studio.workplace import Workplace
 from studios import HOME, PORT, photo
 
-PATHS = [*VIEWS, "/api/jobs", "/api/upload", "/static/studio.js", "/files/a/shown.jpg", "/report/0/a", "/no"]
+PATHS = ["/", "/api/jobs", "/api/upload", "/static/studio.js", "/report/0/a"]
 
 
 def send(client, path, **headers):

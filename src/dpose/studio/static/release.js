@@ -142,9 +142,9 @@ function card(job) {
     statement: el("details", { hidden: true }, el("summary", {}, "The statement"), el("pre")),
     stop: el("button", { type: "button", class: "small", onclick: () => ask("stop_job", { job: job.id }).then(follow, complain) }, "Stop"),
     verify: el("button", { type: "button", class: "small", hidden: true, onclick: () => check(job, parts) }, "Verify"),
-    found: el("div"),
+    found: el("div"), picture: el("img", { class: "released", alt: `What was released of ${job.name}`, hidden: true }),
   };
-  parts.whole = el("article", { class: "job" }, el("header", {}, el("h3", {}, job.name), parts.state), bar, parts.said, parts.lines, parts.files,
+  parts.whole = el("article", { class: "job" }, el("header", {}, el("h3", {}, job.name), parts.state), bar, parts.said, parts.lines, parts.picture, parts.files,
     parts.statement, parts.found, el("p", { class: "actions" }, parts.stop, parts.verify));
   return parts;
 }
@@ -164,10 +164,13 @@ function update(parts, job) {
   parts.state.className = `tag ${job.state === "done" ? "private" : job.state === "running" ? "training" : ""}`;
   if (job.of) parts.bar.value = job.at / job.of; else parts.bar.removeAttribute("value");
   parts.bar.hidden = ended;
-  parts.said.textContent = job.said;
+  parts.said.textContent = job.folder ? `${job.said}, in ${job.folder}` : job.said;
   parts.said.className = job.state === "failed" ? "notice bad" : "quiet";
   parts.lines.replaceChildren(...job.lines.map((line) => el("li", {}, line)));
   if (parts.files.childElementCount !== job.files.length) {
+    const drawn = job.files.filter((name) => /[.](png|jpg)$/.test(name)).at(-1);
+    if (drawn) parts.picture.src = `/written/${job.id}/${encodeURIComponent(drawn)}?show`;
+    parts.picture.hidden = !drawn;
     parts.files.replaceChildren(...job.files.map((name) => el("li", {}, el("a", { href: `/written/${job.id}/${encodeURIComponent(name)}`, download: name }, name))));
   }
   parts.statement.hidden = !job.statement;
@@ -207,6 +210,7 @@ opener(async (opened, where) => {
   $("folder-row").hidden = !place || clip;
   $("again-row").hidden = true;
   $("box").hidden = true;
+  $("delta").options[0].disabled = clip;  // a clip's noise is Gaussian
   if (clip && $("delta").value === "0") $("delta").value = "1e-5";
   if (!clip && $("delta").value === "1e-5") $("delta").value = "0";
   $("work").hidden = false;
