@@ -9,6 +9,7 @@ import pytest
 from dpose.errors import DposeError
 from dpose.files import locked_folder
 from dpose.studio import runs_view
+from dpose.studio.children import Child
 from dpose.studio.roots import Roots
 from quick import quick  # noqa: F401  (a fixture)
 
@@ -99,6 +100,19 @@ def test_who_trains_is_who_holds_the_lock(tmp_path):
     assert runs_view.trains(run) is None
     with locked_folder(run):  # the lock itself was never touched
         pass
+
+
+def test_a_worker_that_is_stopped_says_so_and_leaves_no_file(tmp_path):
+    """A process of its own, told to stop while it decodes a clip that has a minute to go."""
+    clip = write(tmp_path / "a.mp4", frames=700, size=(64, 48))
+    settings = {"hide": "detail", "epsilon": "8", "delta": "1e-5"}
+    task = {"kind": "clip", "height": 48, "width": 64, "sources": [str(clip)], "settings": settings}
+    child = Child("release", task | {"out": str(tmp_path / "out")})
+    lines = child.lines()
+    assert next(lines)["say"] == "comparing with the account"
+    child.stop()
+    assert [line for line in lines if "stopped" in line] == [{"stopped": True}]
+    assert list((tmp_path / "out").glob("*.mp4*")) == []
 
 
 def test_a_job_is_stopped_and_what_waits_never_begins(ask, opened, studio, monkeypatch):

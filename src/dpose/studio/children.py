@@ -56,7 +56,7 @@ class Child:
     def stop(self, after: float = 10.0) -> None:
         """Ask it to stop: what it has finished stays, what it has begun is taken away. Kill it if it does not."""
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGTERM)  # SIGINT may be ignored, by inheritance
         try:
             self._process.wait(after)
         except subprocess.TimeoutExpired:

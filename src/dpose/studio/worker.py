@@ -201,7 +201,7 @@ def limit(memory: int, seconds: int) -> None:
 def main() -> None:
     """Read the task, do it, answer."""
     os.umask(0o077)
-    # what stops the studio in a terminal also reaches its children: they stop when the studio says so
+    # as Ctrl-C does, so that what was begun is taken away
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     task = json.load(sys.stdin)
     try:
