@@ -5,6 +5,7 @@ const SIDES = ["auto", 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96]
 let file = null, place = null, box = null, asking = null;
 const form = $("settings");
 const hide = () => form.elements.hide.value;
+const whole = () => !$("folder-row").hidden && $("whole-folder").checked;
 
 function settings() {
   const block = SIDES[$("block").value];
@@ -72,7 +73,8 @@ const stands = settled(async () => {
     if (now !== file) return;
     $("standing").textContent = found.words;
     $("budgets").replaceChildren(...found.budgets.map(budget));
-    $("again-row").hidden = !found.before;
+    // of clips and of whole folders it is known when the release begins
+    $("again-row").hidden = !found.before && file.kind !== "clip" && !whole();
   } catch (error) { $("standing").textContent = error.message; }
 }, 250);
 
@@ -124,7 +126,7 @@ form.addEventListener("input", () => { labels(); if (box) $("box").hidden = hide
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   complain(null);
-  const folder = !$("folder-row").hidden && $("whole-folder").checked ? place.slice(0, place.lastIndexOf("/") + 1) : null;
+  const folder = whole() ? place.slice(0, place.lastIndexOf("/") + 1) : null;
   try {
     await ask("release", { ...settings(), folder, again: !$("again-row").hidden && $("again").checked });
     $("again").checked = false;
