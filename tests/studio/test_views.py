@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
+from clips import write
 from dpose.errors import DposeError
 from dpose.files import locked_folder
 from dpose.studio import runs_view
 from dpose.studio.children import Child
 from dpose.studio.roots import Roots
-from clips import write
 from quick import quick  # noqa: F401  (a fixture)
 
 PLAN = {"units": "2000", "epochs": "5", "batch": "200", "epsilon": "2", "delta": "1e-5", "accountant": "rdp"}
