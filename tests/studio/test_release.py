@@ -24,8 +24,9 @@ def near(monkeypatch):
     """Jobs in this process: a process of its own takes two seconds to begin, and one test has it."""
 
     class Near:
-        def __init__(self, work, task):
+        def __init__(self, work, task, cwd):
             self.work, self.task = work, task
+            monkeypatch.chdir(cwd or ".")
 
         def lines(self):
             said = []
@@ -222,6 +223,7 @@ def test_a_clip_is_previewed_and_released(ask, client, tmp_path, studio, near):
     done = ended(ask, ask("release", **settings))
     assert done["state"] == "done"
     assert done["at"] == done["of"] == 24
+    assert charges()[-1].data == "a.mp4"  # a copy's own folder says nothing to anybody
     statement, _ = verify_release(studio.out / done["files"][0])
     assert SEEN in statement.caveats
     assert statement.neighbours.box == (24, 24)

@@ -123,7 +123,7 @@ def test_a_job_is_stopped_and_what_waits_never_begins(ask, opened, studio, monke
     from dpose.studio import jobs
 
     class Endless:
-        def __init__(self, work, task):
+        def __init__(self, work, task, cwd):
             self.stopped = threading.Event()
 
         def lines(self):

@@ -103,18 +103,22 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
     folder = studio.roots.find(body["folder"]) if body.get("folder") else None
     if folder is not None and opened.clip:
         raise DposeError("a folder is released with the settings of a picture", fix="open a picture of it")
+    copied = folder is None and opened.source.parent == opened.room
     task = {
         "kind": opened.facts["kind"],
         "height": height,
         "width": width,
-        "sources": [str(folder or opened.source)],
+        "sources": [opened.source.name if copied else str(folder or opened.source)],
         "settings": dict(body),
         "out": str(studio.out),
         "again": body.get("again") is True,
     }
     studio.files.hold(opened.id, busy=True)
     job = studio.jobs.add(
-        folder.name if folder else opened.source.name, task, lambda: studio.files.hold(opened.id, busy=False)
+        folder.name if folder else opened.source.name,
+        task,
+        opened.room if copied else None,
+        lambda: studio.files.hold(opened.id, busy=False),
     )
     return job.told()
 

@@ -33,7 +33,7 @@ class Child:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=cwd,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))},
             start_new_session=True,  # Ctrl-C in the studio's terminal is the studio's to pass on
         )
         assert self._process.stdin is not None

@@ -37,6 +37,7 @@ class ReleaseJob:
         lines: What else its owner must know.
         files: What it has written so far.
         statement: The last one.
+        cwd: Where the worker is: names that are dropped are told without the folder that the copy lies in.
         after: Called when it has ended.
     """
 
@@ -50,6 +51,7 @@ class ReleaseJob:
     lines: list[str] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     statement: str = ""
+    cwd: Path | None = None
     after: Callable[[], None] | None = None
     child: Child | None = None
 
@@ -99,9 +101,11 @@ class Jobs:
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def add(self, name: str, task: dict[str, Any], after: Callable[[], None] | None = None) -> ReleaseJob:
+    def add(
+        self, name: str, task: dict[str, Any], cwd: Path | None, after: Callable[[], None] | None = None
+    ) -> ReleaseJob:
         """Queue a release."""
-        job = ReleaseJob(secrets.token_hex(8), name, task, after=after)
+        job = ReleaseJob(secrets.token_hex(8), name, task, cwd=cwd, after=after)
         self._jobs[job.id] = job
         self._queue.put(job)
         return job
@@ -141,8 +145,11 @@ class Jobs:
         while (job := self._queue.get()) is not None:
             if job.state == "waiting":
                 job.state, job.said = "running", "starting"
-                job.child = Child("release", job.task)
-                for line in job.child.lines():
-                    job.hear(line)
+                try:
+                    job.child = Child("release", job.task, cwd=job.cwd)
+                    for line in job.child.lines():
+                        job.hear(line)
+                except OSError as error:
+                    job.hear({"error": f"no process could be started for it ({error.strerror})"})
             if job.after is not None:
                 job.after()
