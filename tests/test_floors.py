@@ -29,6 +29,7 @@ FLOORS = {
     "attacks": 6,
     "audits": 6,
     "papers": 6,
+    "studio": 7,
     "cli": 8,
 }
 DOORS = {"__init__", "__main__"}  # the public names and `python -m dpose`: they may open any room

@@ -39,7 +39,7 @@ def test_the_package_loads_nothing():
     assert {name for name in found if name.startswith("dpose")} == {"dpose"}
 
 
-@pytest.mark.parametrize("command", [["--help"], ["--version"], ["train", "--help"]])
+@pytest.mark.parametrize("command", [["--help"], ["--version"], ["train", "--help"], ["studio", "--help"]])
 def test_help_loads_the_command_line_alone(command):
     (found,) = loaded_after([command])
     assert not found & (MODELS | NUMBERS)

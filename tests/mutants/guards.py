@@ -58,6 +58,14 @@ GUARDED = {
     "training/gradients.py": Guarded(
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
     ),
+    "studio/security.py": Guarded(
+        ("studio/test_security.py",), ("Door.refusal", "Door.knocks", "Door.knows", "Guard")
+    ),
+    "studio/roots.py": Guarded(
+        ("studio/test_security.py",), ("Roots.find", "Roots.closed", "Roots._holds", "Roots._split")
+    ),
+    "studio/worker.py": Guarded(("studio/test_release.py",), ("_release",)),
+    "studio/settings.py": Guarded(("studio/test_release.py",), ("up_the_ladder", "wanted", "drawn_box")),
     "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),

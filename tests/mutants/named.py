@@ -50,6 +50,54 @@ CONSTANT = "Key.drawn(bytes(32), seeded=False)"
 """A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
     Named(
+        "studio: another name of this machine is let in",
+        "studio/security.py",
+        (
+            Edit(
+                "Door.refusal",
+                "len(hosts) != 1 or hosts[0].lower() not in self.hosts",
+                "len(hosts) != 1",
+            ),
+        ),
+    ),
+    Named(
+        "studio: a page of another site is answered",
+        "studio/security.py",
+        (
+            Edit(
+                "Door.refusal",
+                "any(origin.lower() != own for origin in origins) or (not reads and len(origins) != 1)",
+                "not reads and len(origins) != 1",
+            ),
+        ),
+    ),
+    Named(
+        "studio: any token opens it",
+        "studio/security.py",
+        (
+            Edit(
+                "Door.knocks",
+                "len(given) == 1 and secrets.compare_digest(given[0].encode(), self.token.encode())",
+                "len(given) == 1",
+            ),
+        ),
+    ),
+    Named(
+        "studio: a link leads out of the folders",
+        "studio/roots.py",
+        (Edit("Roots.find", "not found.is_relative_to(root)", "False"),),
+    ),
+    Named(
+        "studio: the statement does not say that whoever chose saw the picture",
+        "studio/worker.py",
+        (Edit("_release", "replace(job, caveats=(SEEN,))", "job"),),
+    ),
+    Named(
+        "studio: m is a step of the ladder below the box",
+        "studio/settings.py",
+        (Edit("up_the_ladder", "max(0, pixels - 1).bit_length()", "pixels.bit_length() - 1"),),
+    ),
+    Named(
         "norms: a convolution that others read too takes BatchNorm up",
         "pose/norms.py",
         (Edit("foldable", "seen.reads[read] == 1", "seen.reads[read] >= 1"),),

@@ -269,12 +269,12 @@ class TestWhatIsPassedOn:
 
         monkeypatch.setattr(batch, "release_file", spy)
         monkeypatch.setattr(batch, "probe", lambda path: path)
-        jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4") for n in "ab"]
+        jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,)) for n in "ab"]
         more = {"workers": 3, "keep_sound": True, "progress": told, "public": True, "again": True}
         assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
         # one seed for two clips would give both the same noise
         assert asked == [
-            (name, name, SETTING, {"seed": seed, "original": None, **more})
+            (name, name, SETTING, {"seed": seed, "original": None, "caveats": (name[0],), **more})
             for name, seed in (("a.mp4", 5), ("b.mp4", 6))
         ]
 

@@ -17,6 +17,7 @@ from dpose.cli.options import plain_console, typed, unfolded
 from dpose.cli.predict import predict
 from dpose.cli.reproduce import reproduce
 from dpose.cli.run_options import Limit, PlanBasics, Seed
+from dpose.cli.studio import studio
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.cli.tune import tune
 from dpose.errors import DposeError
@@ -155,6 +156,9 @@ app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png
 
 
 app.command(epilog="Example: dpose export runs/a pose.onnx")(export)
+
+
+app.command(epilog="Example: dpose studio --folder photos --folder runs")(studio)
 
 
 @app.command(epilog="Example: dpose report runs/a")

@@ -332,6 +332,7 @@ def release_file(
     public: bool = False,
     again: bool = False,
     original: Original | None = None,
+    caveats: tuple[str, ...] = (),
 ) -> PrivacyStatement:
     """Release a video that was probed: duration, frame rate and time stamps kept, sound and metadata dropped.
 
@@ -351,6 +352,7 @@ def release_file(
         public: As for `release_video`.
         again: As for `release_video`.
         original: What the video is, where that is known: it is decoded for it otherwise.
+        caveats: What the statement tells its reader besides.
 
     Returns:
         The statement, as for `release_video`.
@@ -367,20 +369,27 @@ def release_file(
             info,
             out,
             lambda frames: plan.run(frames, source, workers),
-            lambda caveats, given: release_statement(
-                plan, seeded=seeded, caveats=caveats, conditional_on=given
+            lambda told, given: release_statement(
+                plan, seeded=seeded, caveats=(*told, *caveats), conditional_on=given
             ),
             Asking(
-                video_settings(config, seed, keep_sound=keep_sound), plan, seeded, public, again, original
+                video_settings(config, seed, keep_sound=keep_sound, caveats=caveats),
+                plan,
+                seeded,
+                public,
+                again,
+                original,
             ),
             keep_sound=keep_sound,
             progress=progress,
         )
 
 
-def video_settings(what: ReleaseConfig | str, seed: int | None, *, keep_sound: bool) -> str:
+def video_settings(
+    what: ReleaseConfig | str, seed: int | None, *, keep_sound: bool, caveats: tuple[str, ...] = ()
+) -> str:
     """Digest of all that decides a released video."""
-    return settings_digest("video", what, seed, keep_sound)
+    return settings_digest("video", what, seed, keep_sound, *caveats)
 
 
 @dataclass(frozen=True)

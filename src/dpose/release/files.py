@@ -56,6 +56,7 @@ class Job:
         number: The number that stands for the original's name; empty where the file has another name.
         place: Which file of the command it is, from 0; None where nobody counts.
         original: What it is, where that is known.
+        caveats: What its statement tells the reader besides.
     """
 
     source: Path
@@ -64,6 +65,7 @@ class Job:
     number: str = ""
     place: int | None = None
     original: Original | None = None
+    caveats: tuple[str, ...] = ()
 
     @property
     def video(self) -> bool:
@@ -203,7 +205,8 @@ def release_picture(
             _, (released,) = noised(plan, pixels, [pixels], noise)
             assert not isinstance(released, ReleasedValues)
             caveats = (DECODED,) if lossy else ()
-            statement = count.told(release_statement(plan, seeded=seeded, caveats=caveats))
+            statement = release_statement(plan, seeded=seeded, caveats=(*caveats, *job.caveats))
+            statement = count.told(statement)
             _write(job, released, statement)
             count.outputs += [file_digest(path) for path in job.outputs]
     return statement
@@ -217,7 +220,9 @@ def picture_shape(pixels: NDArray[Any]) -> Shape:
 
 def picture_settings(job: Job, config: ReleaseConfig, seed: int | None) -> str:
     """Digest of all that decides a released picture's files."""
-    return settings_digest("picture", config, seed, job.target.suffix.lower(), job.archive is not None)
+    return settings_digest(
+        "picture", config, seed, job.target.suffix.lower(), job.archive is not None, *job.caveats
+    )
 
 
 def carried(path: Path) -> PrivacyStatement:
@@ -305,6 +310,7 @@ def release_all(
                                 keep_sound=keep_sound,
                                 progress=progress,
                                 original=job.original,
+                                caveats=job.caveats,
                                 **counting,
                             )
                 except DposeError as error:

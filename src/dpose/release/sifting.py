@@ -156,7 +156,7 @@ def _charge(
     keep_sound: bool,
 ) -> Charge:
     if job.video or isinstance(what, str):
-        settings = video_settings(what, seed, keep_sound=keep_sound)
+        settings = video_settings(what, seed, keep_sound=keep_sound, caveats=job.caveats)
     else:
         settings = picture_settings(job, what, seed)
     return release_charge(original, plan, settings, seeded=seed is not None, target=job.target)

@@ -1,0 +1,75 @@
+"""The account page: what private data have given, what is left of budgets, and one picture's history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpose.privacy.odometer import State, marks_of
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.runs.account import answer_lines, check_there, row_of, set_back_line
+from dpose.runs.budget import budget_lines
+from dpose.runs.spending import PLANNED, DataSpending, datasets, lines_of, picture_of, told_neighbours
+
+HEAD = ("when", "what", "neighbours", "epsilon", "delta", "state")
+
+
+def whole_account() -> dict[str, Any]:
+    """All datasets that the account knows of.
+
+    Raises:
+        DposeError: it cannot be read.
+    """
+    check_there()
+    return {
+        "datasets": [told(one) for one in datasets()],
+        "notes": [
+            f"Figures are {PLANNED}. A budget is kept by a filter, whose count is larger and holds for what was chosen "
+            "after seeing results, too.",
+            *filter(None, [set_back_line()]),
+        ],
+    }
+
+
+def picture_history(name: str, hashes: list[str]) -> dict[str, Any]:
+    """What one picture or clip has given.
+
+    Args:
+        name: For readers.
+        hashes: Its digests, as the worker found them.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    check_there()
+    return told(picture_of(name, marks_of(hashes)))
+
+
+def told(one: DataSpending) -> dict[str, Any]:
+    """What a page is told of one dataset or picture."""
+    lines = lines_of(one.entries)
+    notes = []
+    if any(line.entry.state is State.FAILED for line in lines):
+        notes.append("What failed counts: nobody knows what it had computed by then.")
+    if any(line.entry.beyond for line in lines):
+        notes.append("* protects only what a picture holds beyond its public view and labels.")
+    return {
+        "name": one.name,
+        "said": [text for answer in one.answers for text in answer_lines(answer)] if one.entries else [],
+        "head": HEAD,
+        "rows": [list(row_of(line)) for line in lines],
+        "budgets": [_budget(state) for state in one.budgets],
+        "notes": notes,
+    }
+
+
+def _budget(state: Any) -> dict[str, Any]:
+    limit, first = state.budget, budget_lines(state)
+    left = 0.0 if state.closed else max(0.0, limit.epsilon - state.epsilon)
+    return {
+        "for": told_neighbours(limit.asked),
+        "epsilon": as_given(limit.epsilon),
+        "spent": "no bound" if state.unbounded else upper(state.epsilon),
+        "left": "0" if state.unbounded else lower(left),
+        "used": 1.0 if state.unbounded else min(1.0, float(state.used)),
+        "lines": first,
+    }

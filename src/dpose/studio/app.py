@@ -1,0 +1,368 @@
+"""The studio's pages and what they ask: one table of calls, each a function from what is sent to what is got."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from dpose.errors import DposeError
+from dpose.studio.jobs import Jobs
+from dpose.studio.opened import OpenedFiles
+from dpose.studio.roots import Roots
+from dpose.studio.security import REPORT_POLICY, Door, Guard
+from dpose.studio.workplace import Workplace
+
+HERE = Path(__file__).parent
+MOST_JSON = 64 << 10
+"""Bytes of what a page asks."""
+VIEWS = {"/": "release", "/plan": "plan", "/runs": "runs", "/account": "account"}
+Body = Mapping[str, Any]
+
+
+@dataclass
+class Studio:
+    """What the calls work on.
+
+    Attributes:
+        door: Who is let in.
+        roots: What may be read.
+        out: Where releases are written.
+        workplace: Where copies lie.
+        files: What is open.
+        jobs: Releases.
+        resumed: Trainings; made when first asked for.
+    """
+
+    door: Door
+    roots: Roots
+    out: Path
+    workplace: Workplace
+    files: OpenedFiles = field(init=False)
+    jobs: Jobs = field(default_factory=Jobs)
+    resumed: Any = None
+
+    def __post_init__(self) -> None:
+        self.files = OpenedFiles(self.workplace)
+
+    def close(self) -> None:
+        """Stop what runs, remove what lies about."""
+        self.jobs.close()
+        self.workplace.close()
+
+
+def _open_file(studio: Studio, body: Body) -> dict[str, Any]:
+    """Open a picture or clip of a folder."""
+    return studio.files.open(studio.roots.find(body.get("place"))).told()
+
+
+def _browse(studio: Studio, body: Body) -> dict[str, Any]:
+    """What a folder holds."""
+    from dpose.studio.runs_view import folder_entries
+
+    return folder_entries(studio.roots, body)
+
+
+def _preview(studio: Studio, body: Body) -> dict[str, Any]:
+    """What a release would look like, and what is known of it."""
+    from dpose.studio.preview import previewed
+    from dpose.studio.settings import wanted
+
+    opened = studio.files.get(body.get("file"))
+    return previewed(opened, wanted(body, *opened.size, clip=opened.clip))
+
+
+def _standing(studio: Studio, body: Body) -> dict[str, Any]:
+    """What the account says of the release beforehand."""
+    from dpose.studio.settings import wanted
+    from dpose.studio.standing import stands
+
+    opened = studio.files.get(body.get("file"))
+    return stands(opened, wanted(body, *opened.size, clip=opened.clip))
+
+
+def _release(studio: Studio, body: Body) -> dict[str, Any]:
+    """Queue the release of an opened file, or of all files of a folder with the settings of an opened one."""
+    from dpose.studio.settings import wanted
+
+    opened = studio.files.get(body.get("file"))
+    height, width = opened.size
+    wanted(body, height, width, clip=opened.clip)  # what is wrong with it is said now
+    folder = studio.roots.find(body["folder"]) if body.get("folder") else None
+    if folder is not None and opened.clip:
+        raise DposeError("a folder is released with the settings of a picture", fix="open a picture of it")
+    copied = folder is None and opened.source.parent == opened.room
+    task = {
+        "kind": opened.facts["kind"],
+        "height": height,
+        "width": width,
+        "sources": [opened.source.name if copied else str(folder or opened.source)],
+        "settings": dict(body),
+        "out": str(studio.out),
+        "again": body.get("again") is True,
+    }
+    studio.files.hold(opened.id, busy=True)
+    job = studio.jobs.add(
+        folder.name if folder else opened.source.name,
+        task,
+        opened.room if copied else None,
+        lambda: studio.files.hold(opened.id, busy=False),
+    )
+    return job.told()
+
+
+def _jobs(studio: Studio, body: Body) -> dict[str, Any]:
+    """All jobs and how far they are."""
+    return {"jobs": [job.told() for job in studio.jobs.all()]}
+
+
+def _stop_job(studio: Studio, body: Body) -> dict[str, Any]:
+    """Stop one."""
+    return studio.jobs.stop(body.get("job")).told()
+
+
+def _verify_job(studio: Studio, body: Body) -> dict[str, Any]:
+    """Verify what a job wrote."""
+    from dpose.release.verify import verify_release
+    from dpose.studio.jobs import ENDED
+
+    job = studio.jobs.get(body.get("job"))
+    if job.state not in ENDED:
+        raise DposeError("is not finished", job.name, "wait for it")
+    lines, holds = [], True
+    for path in job.files:
+        if path.suffix == ".json":
+            continue
+        try:
+            lines.append(verify_release(path)[1].replace(str(path), path.name))
+        except DposeError as error:
+            lines, holds = [*lines, error.line().replace(str(path), path.name)], False
+    return {"lines": lines, "holds": holds}
+
+
+def _methods(studio: Studio, body: Body) -> dict[str, Any]:
+    """The methods that can be planned."""
+    from dpose.studio.planning import private_methods
+
+    return {"methods": private_methods()}
+
+
+def _plan(studio: Studio, body: Body) -> dict[str, Any]:
+    """A plan."""
+    from dpose.studio.planning import planned
+
+    return planned(body)
+
+
+def _curve(studio: Studio, body: Body) -> dict[str, Any]:
+    """Epsilon against noise."""
+    from dpose.studio.planning import noise_curve
+
+    return noise_curve(body)
+
+
+def _runs(studio: Studio, body: Body) -> dict[str, Any]:
+    """All runs."""
+    from dpose.studio.runs_view import run_list
+
+    return {"runs": run_list(studio.roots), "folders": len(studio.roots.folders)}
+
+
+def _run(studio: Studio, body: Body) -> dict[str, Any]:
+    """One run."""
+    from dpose.studio.runs_view import run_detail
+
+    return run_detail(_folder(studio, body), _resumed(studio))
+
+
+def _verify(studio: Studio, body: Body) -> dict[str, Any]:
+    """Verify one."""
+    from dpose.studio.runs_view import verify_lines
+
+    return verify_lines(_folder(studio, body))
+
+
+def _stop(studio: Studio, body: Body) -> dict[str, Any]:
+    """Stop one that trains."""
+    from dpose.studio.runs_view import stop_run
+
+    return stop_run(_folder(studio, body))
+
+
+def _resume(studio: Studio, body: Body) -> dict[str, Any]:
+    """Go on with one that was stopped."""
+    _resumed(studio).start(_folder(studio, body))
+    return {"said": "It goes on from its last checkpoint. It may take a minute until the next step is there."}
+
+
+def _predict(studio: Studio, body: Body) -> dict[str, Any]:
+    """Try a run's model on an opened picture."""
+    from dpose.studio.children import answer
+    from dpose.studio.settings import drawn_box
+
+    opened, folder = studio.files.get(body.get("file")), _folder(studio, body)
+    if opened.clip:
+        raise DposeError(
+            "is a clip", opened.source.name, "try the model on a picture; dpose predict takes clips"
+        )
+    out = opened.room / "predicted.jpg"
+    box = drawn_box(body["box"], *opened.size) if body.get("box") else None
+    task = {"source": str(opened.source), "run": str(folder), "out": str(out), "box": box}
+    # a model's libraries take more address space than any picture
+    joints = answer("predict", task, seconds=180, memory=0)["joints"]
+    return {"joints": joints, "picture": f"/files/{opened.id}/predicted.jpg"}
+
+
+def _account(studio: Studio, body: Body) -> dict[str, Any]:
+    """The account."""
+    from dpose.studio.account_view import whole_account
+
+    return whole_account()
+
+
+def _history(studio: Studio, body: Body) -> dict[str, Any]:
+    """What one opened picture or clip has given."""
+    from dpose.studio import account_view
+    from dpose.studio.children import answer
+
+    opened = studio.files.get(body.get("file"))
+    if "hashes" not in opened.facts:
+        opened.facts |= answer("marks", {"source": str(opened.source)}, seconds=600)
+    return account_view.picture_history(opened.source.name, opened.facts["hashes"])
+
+
+CALLS: Mapping[str, Callable[[Studio, Body], dict[str, Any]]] = {
+    one.__name__[1:]: one
+    for one in (
+        *(_open_file, _browse, _preview, _standing, _release, _jobs, _stop_job, _verify_job),
+        *(_methods, _plan, _curve),
+        *(_runs, _run, _verify, _stop, _resume, _predict),
+        *(_account, _history),
+    )
+}
+"""By the name that a page asks by."""
+
+
+def _folder(studio: Studio, body: Body) -> Path:
+    return studio.roots.closed(studio.roots.find(body.get("run")))
+
+
+def _resumed(studio: Studio) -> Any:
+    from dpose.studio.runs_view import Resumed
+
+    if studio.resumed is None:
+        studio.resumed = Resumed()
+    return studio.resumed
+
+
+def make_app(studio: Studio) -> ASGIApp:
+    """The studio as an ASGI application, guarded."""
+    pages = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+    )
+
+    def page(view: str) -> Any:
+        async def shown(request: Request) -> Response:
+            text = pages.get_template(f"{view}.html").render(
+                view=view,
+                views=VIEWS,
+                out=str(studio.out),
+                folders=[str(root) for root in studio.roots.folders],
+            )
+            return HTMLResponse(text)
+
+        return shown
+
+    def call(function: Callable[[Studio, Body], dict[str, Any]]) -> Any:
+        async def called(request: Request) -> Response:
+            body = await _json(request)
+            return JSONResponse(await run_in_threadpool(function, studio, body))
+
+        return called
+
+    async def upload(request: Request) -> Response:
+        path = await studio.files.receive(request.query_params.get("name", ""), request.stream())
+        opened = await run_in_threadpool(studio.files.open, path, path.parent)
+        return JSONResponse(opened.told())
+
+    async def file(request: Request) -> Response:
+        opened, name = studio.files.get(request.path_params["file"]), request.path_params["name"]
+        if name not in ("shown.jpg", "predicted.jpg") or not (opened.room / name).is_file():
+            raise DposeError("there is no such picture", name)
+        return FileResponse(opened.room / name)
+
+    async def written(request: Request) -> Response:
+        job = studio.jobs.get(request.path_params["job"])
+        found = [path for path in job.files if path.name == request.path_params["name"]]
+        if not found or not found[0].is_file():
+            raise DposeError("there is no such file any more", request.path_params["name"])
+        kind = (
+            "inline"
+            if found[0].suffix in (".png", ".jpg") and "show" in request.query_params
+            else "attachment"
+        )
+        return FileResponse(found[0], filename=found[0].name, content_disposition_type=kind)
+
+    async def report(request: Request) -> Response:
+        folder = await run_in_threadpool(_folder, studio, {"run": request.path_params["run"]})
+        if not (folder / "report.html").is_file():
+            raise DposeError("has no report", folder.name, "dpose report writes one")
+        text = (folder / "report.html").read_text(encoding="utf-8", errors="replace")
+        return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
+
+    async def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, DposeError)
+        return JSONResponse({"error": error.line()}, 400)
+
+    async def broken(request: Request, error: Exception) -> Response:
+        # what a program's fault says may hold a path or a value: its kind is enough to report it by
+        said = f"this is a fault of dpose ({type(error).__name__}); nothing was released by this request"
+        return JSONResponse({"error": said}, 500)
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(studio.close)
+
+    routes = [
+        *(Route(path, page(view)) for path, view in VIEWS.items()),
+        *(Route(f"/api/{name}", call(one), methods=["POST"]) for name, one in CALLS.items()),
+        Route("/api/upload", upload, methods=["PUT"]),
+        Route("/files/{file}/{name}", file),
+        Route("/written/{job}/{name}", written),
+        Route("/report/{run:path}", report),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]
+    inner = Starlette(
+        routes=routes, lifespan=life, exception_handlers={DposeError: failed, Exception: broken}
+    )
+    return Guard(inner, studio.door)
+
+
+async def _json(request: Request) -> Body:
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MOST_JSON:
+            raise DposeError("the page asks for too much at once")
+    try:
+        body = json.loads(data or b"{}")
+    except ValueError as error:
+        raise DposeError("the page sent no JSON") from error
+    if not isinstance(body, dict):
+        raise DposeError("the page sent no JSON object")
+    return body

@@ -1,0 +1,158 @@
+"""The plan page: what noise a budget asks for, what an attacker can reach, and epsilon against noise. Reads no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from dpose.audits.tradeoff import of_events
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.report.numbers import tidy
+from dpose.runs.explain import RELATIONS
+from dpose.training.methods import METHODS
+from dpose.training.plan import BoundPlan, TrainingPlan
+
+RATES = tuple(k / 50 for k in range(51))
+"""False-positive rates that the curve is shown at."""
+TIMES = (0.5, 0.6, 0.75, 1.0, 1.3, 1.6, 2.0)
+"""Noise that epsilon is shown for, in multiples of the plan's."""
+
+
+def planned(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan as a page shows it; the numbers are the plan's own, rounded as everywhere.
+
+    Args:
+        body: units, epochs, batch, epsilon, delta; method, relation and accountant where they are not the usual ones.
+
+    Raises:
+        DposeError: something is missing or out of range, or no noise meets the budget.
+    """
+    bound = _bound(
+        _positive(body, "units", whole=True),
+        _positive(body, "epochs"),
+        _positive(body, "batch", whole=True),
+        _positive(body, "epsilon"),
+        _positive(body, "delta"),
+        str(body.get("method", "dp-sgd")),
+        str(body.get("relation", Relation.ZERO_OUT.value)),
+        str(body.get("accountant", Accountant.PLD.value)),
+    )
+    plan, event = bound.plan, bound.event
+    if event is None or bound.epsilon is None:
+        raise DposeError(f"{plan.method} adds no noise, so there is nothing to plan", "method")
+    options = (
+        f"--epochs {as_given(plan.epochs)} --batch-size {plan.expected_batch_size} "
+        f"--epsilon {as_given(plan.epsilon or 0)} --delta {as_given(plan.delta or 0)} --method {plan.method}"
+    )
+    if plan.relation is not Relation.ZERO_OUT:
+        options += f" --relation {plan.relation.value}"
+    if plan.accountant is not Accountant.PLD:
+        options += f" --accountant {plan.accountant.value}"
+    nominal = "" if plan.nominal_units is None else f" --nominal-units {plan.nominal_units}"
+    attack = _attack(event, plan.relation)
+    return {
+        "numbers": [
+            ["noise multiplier", lower(event.sigma, places=4)],
+            ["noise on the mean gradient", f"{lower(event.sigma / bound.divisor, 3)} C"],
+            ["steps", f"{bound.steps:,}"],
+            ["sampling rate", upper(bound.sampling_rate, places=6)],
+            ["epsilon", upper(bound.epsilon, places=4)],
+            ["delta", tidy(as_given(plan.delta or 0))],
+        ],
+        "attack": [list(point) for point in zip(RATES, attack, strict=True)],
+        "reached": (
+            "At 1 % false alarms, whoever guesses whether one given unit was in the data is right about at most "
+            f"{upper(100 * _power(event, plan.relation, 0.01), places=1)} % of those that were."
+        ),
+        "sigma": event.sigma,
+        "steps": bound.steps,
+        "rate": bound.sampling_rate,
+        "protects": list(plan.kind.protects),
+        "open": list(plan.kind.leaves_open),
+        "neighbours": f"{plan.relation.value}: {RELATIONS[plan.relation]}",
+        "summary": plan.kind.summary,
+        "commands": [
+            f"dpose plan --units {bound.n} {options}",
+            f"dpose train --data NAME:ROOT {options}{nominal} --out runs/a",
+        ],
+    }
+
+
+def noise_curve(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Epsilon of the plan for less noise and for more.
+
+    Raises:
+        DposeError: as `planned`.
+    """
+    sigma, steps = _positive(body, "sigma"), _positive(body, "steps", whole=True)
+    rate, delta = _positive(body, "rate"), _positive(body, "delta")
+    relation = Relation(str(body.get("relation", Relation.ZERO_OUT.value)))
+    return {"points": [list(point) for point in _noise_curve(sigma, steps, rate, delta, relation)]}
+
+
+def private_methods() -> list[str]:
+    """The methods that add noise."""
+    return [name for name, method in METHODS.items() if method.private]
+
+
+@lru_cache(maxsize=64)
+def _bound(
+    units: int,
+    epochs: float,
+    batch: int,
+    budget: float,
+    delta: float,
+    method: str,
+    relation: str,
+    accountant: str,
+) -> BoundPlan:
+    nominal = units if relation == Relation.ADD_REMOVE else None
+    plan = TrainingPlan(
+        method=method,
+        epsilon=budget,
+        delta=delta,
+        epochs=epochs,
+        expected_batch_size=batch,
+        relation=relation,  # type: ignore[arg-type]
+        accountant=accountant,  # type: ignore[arg-type]
+        nominal_units=nominal,
+    )
+    return plan.bind(units)
+
+
+@lru_cache(maxsize=64)
+def _curve(event: Event, relation: Relation) -> Any:
+    return of_events([event], relation)
+
+
+def _attack(event: Event, relation: Relation) -> list[float]:
+    return [round(float(value), 4) for value in _curve(event, relation).power(RATES)]
+
+
+def _power(event: Event, relation: Relation, rate: float) -> float:
+    return float(_curve(event, relation).power(rate)[0])
+
+
+@lru_cache(maxsize=64)
+def _noise_curve(
+    sigma: float, steps: int, rate: float, delta: float, relation: Relation
+) -> tuple[tuple[float, float], ...]:
+    points = []
+    for times in TIMES:
+        event = Event(q=min(1.0, rate), sigma=sigma * times, steps=steps, sensitivity=1.0)
+        points.append((sigma * times, epsilon([event], delta, relation=relation)))
+    return tuple(points)
+
+
+def _positive(body: Mapping[str, Any], name: str, *, whole: bool = False) -> Any:
+    try:
+        value = float(body[name])
+        if not 0 < value < 1e12 or isinstance(body[name], bool) or (whole and value != int(value)):
+            raise ValueError
+    except (KeyError, TypeError, ValueError, OverflowError):
+        kind = "a whole number above 0" if whole else "a number above 0"
+        raise DposeError(f"must be {kind}, not {str(body.get(name))[:40]!r}", name) from None
+    return int(value) if whole else value

@@ -1,0 +1,210 @@
+"""What a release would look like, at once. It is none: nothing is saved or charged, its noise is thrown away.
+
+The exact sums of a picture's cells are kept, and noise of the plan's own size is drawn on them by a generator that no
+release has. They are restored at the size that a screen has: cells that are smaller than its dots are taken together.
+A clip's preview is its first frame, by the mechanism itself under a key of its own that is thrown away.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.media.images import encode_image
+from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.rounding import lower, upper
+from dpose.release.api import bind
+from dpose.release.choosing import cell_choices, grid_choices
+from dpose.release.config import ReleaseConfig
+from dpose.release.explain import MOSTLY_NOISE
+from dpose.release.grid import Shape
+from dpose.release.kernels import block_sums
+from dpose.release.linear import LinearPlan
+from dpose.release.objects import area_epsilon, face_in, object_lines, warning_lines
+from dpose.release.pixelization import PixelizationPlan, blocks_of
+from dpose.release.planes import Observed, Plane
+from dpose.release.released import Layers, ReleasedSums
+from dpose.release.restoration import Restoration
+from dpose.studio.opened import OpenedFile
+from dpose.studio.settings import Wanted
+
+SCREEN = 900
+"""The longer side of a preview, dots, at most."""
+SUMS = 4
+"""Partitions whose sums are kept of an opened picture."""
+LEARNED_CELLS = 40_000
+"""Of more cells than this the network takes longer than a preview may."""
+QUICK = "This preview is smoothed in a quicker way than the release will be, which may look a little better."
+
+
+def previewed(opened: OpenedFile, asked: Wanted) -> dict[str, Any]:
+    """A preview and what is known of the release beforehand.
+
+    Args:
+        opened: The picture or clip.
+        asked: The settings.
+
+    Raises:
+        DposeError: they do not fit it.
+    """
+    plan = plan_for(opened, asked.config)
+    with opened.lock:
+        picture, note = _of_clip(opened, plan) if opened.clip else _of_picture(opened, plan)
+    return facts(opened, plan, asked) | {
+        "picture": "data:image/jpeg;base64,"
+        + base64.b64encode(encode_image(picture, ".jpg", quality=86)).decode(),
+        "note": note,
+    }
+
+
+def plan_for(opened: OpenedFile, config: ReleaseConfig) -> PixelizationPlan | LinearPlan:
+    """The plan of an opened file's release.
+
+    Raises:
+        DposeError: the settings do not fit it.
+    """
+    (height, width), known = opened.size, opened.facts
+    if config.box is not None and opened.clip:
+        config = replace(config, box=config.box.timed(opened.times))
+    shape = Shape.of(
+        height, width, known["channels"], known["peak"], known["frames"] if opened.clip else None
+    )
+    plan = bind(config, shape)
+    assert isinstance(plan, PixelizationPlan | LinearPlan)
+    return plan
+
+
+def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted) -> dict[str, Any]:
+    """What is known of a release before it is made, for a person: every number from the plan, none from the picture."""
+    config, shape = plan.config, plan.shape
+    if isinstance(plan, PixelizationPlan):
+        expected = [c for c in cell_choices(config, shape) if c.factor == (config.chroma or 1)]
+        cells = f"cells of {config.side} pixels"
+    else:
+        grid = (plan.operator.rows, plan.operator.columns, plan.operator.groups)
+        expected = [c for c in grid_choices(replace(config, chroma=None), shape) if c.grid == grid]
+        cells = f"{grid[1]} x {grid[0]} cells, {shape.frames / grid[2]:.3g} frames long"
+    face, size = face_in(shape.height, shape.width)
+    epsilons = [("what is hidden", upper(config.epsilon), "")]
+    if asked.pixels:
+        drawn = upper(area_epsilon(plan, asked.pixels))
+        epsilons.append(("the box you drew", drawn, " in one frame" if opened.clip else ""))
+    epsilons.append(
+        (f"a face of {size} pixels", upper(area_epsilon(plan, face)), " in one frame" if opened.clip else "")
+    )
+    return {
+        "psnr": f"{expected[0].psnr:.1f}" if expected else None,
+        "cells": cells,
+        "block": config.block,
+        "hidden": asked.hidden,
+        "open": asked.left_open,
+        "epsilons": epsilons,
+        "visible": visible_words(plan),
+        "larger": [line for line in object_lines(plan) if line not in warning_lines(plan)],
+        "warnings": warning_lines(plan),
+    }
+
+
+def visible_words(plan: PixelizationPlan | LinearPlan) -> str:
+    """What can still be seen, by the size of cells and of the noise on them; no picture is looked at."""
+    if isinstance(plan, PixelizationPlan):
+        side = plan.config.side
+        noise = plan.stages[0].variance ** 0.5 / (side**2 * plan.colour.scales[0]) * 255 / plan.shape.peak
+        cell = "a pixel" if side == 1 else f"a cell of {side} pixels"
+    else:
+        noise, cell = plan.noise, "a cell"
+    told = f"{lower(noise, 2)} gray levels of noise on {cell}"
+    if noise > MOSTLY_NOISE:
+        return f"Little but noise: {told}."
+    if noise > MOSTLY_NOISE / 4:
+        return f"Broad light and dark, wider than several cells: {told}."
+    return f"Whatever is wider than a cell, such as colours, postures and places: only {told}."
+
+
+def _of_picture(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tuple[NDArray[Any], str]:
+    assert isinstance(plan, PixelizationPlan)
+    shape, block, factor = plan.shape, plan.config.side, plan.config.chroma or 1
+    scale = min(1.0, SCREEN / max(shape.height, shape.width))
+    times = 1
+    while block * times * scale < 1:
+        times *= 2
+    side, coarse = block * times, max(1, factor // times)
+    dots = max(1, round(side * scale))
+    layers = Layers(blocks_of(shape, side), plan.colour, coarse)
+    first, rng = plan.stages[0], np.random.default_rng()
+    sums = {}
+    for name, width, rows in (
+        ("luma", side, plan.colour.luma),
+        ("chroma", side * coarse, plan.colour.chroma),
+    ):
+        if rows:
+            exact = _sums(opened, width) @ np.array(rows, np.int64).T
+            exact = exact.reshape(-1, len(rows))
+            # as many cells of the release as this one is wide, along each side
+            merged = width // (block if name == "luma" else block * factor) or 1
+            sums[name] = exact + _noise(first.event, merged, exact.shape, rng)
+    released = ReleasedSums(layers, sums, (first.variance * times**2,), plan.config.restoration)
+    seen = released.observed()
+    # chroma's cells may take fewer of the release's together than luma's do
+    shares = (
+        (1.0, *[max(1, times // factor) / times] * 2) if plan.colour.chroma else (1.0,) * len(seen.planes)
+    )
+    planes = tuple(
+        Plane(plane.levels, plane.deviation * np.float32(share), plane.block // side * dots)
+        for plane, share in zip(seen.planes, shares, strict=True)
+    )
+    height, width = (-(-length * dots // side) for length in (shape.height, shape.width))
+    restoration, note = plan.config.restoration, ""
+    if restoration.method == "learned" and planes[0].levels.size > LEARNED_CELLS:
+        restoration, note = Restoration("tv"), QUICK
+    made = restoration.apply(Observed(planes, seen.colour, height, width, seen.peak))
+    return _eight_bits(made, seen.peak), note
+
+
+def _noise(event: Any, merged: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Noise as large as the release's, for looking at: not exact, and of no secret key."""
+    if isinstance(event, LaplaceEvent) and merged == 1:
+        drawn = rng.laplace(scale=float(event.scale), size=shape)
+    else:
+        spread = 2 * float(event.scale) ** 2 if isinstance(event, LaplaceEvent) else float(event.variance)
+        drawn = rng.normal(scale=merged * spread**0.5, size=shape)
+    return np.rint(drawn).astype(np.int64)
+
+
+def _sums(opened: OpenedFile, side: int) -> NDArray[np.int64]:
+    """Exact sums over cells of this side, kept: (rows, columns, C)."""
+    kept: OrderedDict[int, NDArray[np.int64]] = opened.caches.setdefault("sums", OrderedDict())
+    if side not in kept:
+        pixels = opened.pixels
+        kept[side] = block_sums(pixels if pixels.ndim == 3 else pixels[:, :, None], side)
+        while len(kept) > SUMS:
+            kept.popitem(last=False)
+    kept.move_to_end(side)
+    return kept[side]
+
+
+def _of_clip(opened: OpenedFile, plan: PixelizationPlan | LinearPlan) -> tuple[NDArray[Any], str]:
+    if isinstance(plan, LinearPlan) and len(opened.pixels) < min(
+        plan.shape.frames, 2 * -(-plan.shape.frames // plan.operator.groups)
+    ):
+        raise DposeError(
+            "frames as large as these have no preview",
+            opened.source.name,
+            "they can be released all the same",
+        )
+    made = plan.run((np.asarray(frame) for frame in opened.pixels), AesNoise(Key.fresh()))
+    return np.asarray(
+        next(iter(made))
+    ), "This is the clip's first frame, of one preview. Noise differs from frame to frame."
+
+
+def _eight_bits(picture: NDArray[Any], peak: int) -> NDArray[Any]:
+    shown = picture if peak == 255 else (picture >> 8).astype(np.uint8)
+    return shown[:, :, 0] if shown.shape[2] == 1 else shown

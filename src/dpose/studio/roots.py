@@ -1,0 +1,95 @@
+"""The folders that the studio may read: nothing else, whatever a request says and wherever a link points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dpose.errors import DposeError
+
+MOST = 2_000
+"""Entries of a folder that are listed."""
+
+
+@dataclass(frozen=True)
+class Roots:
+    """The folders given with --folder.
+
+    Attributes:
+        folders: Resolved, in the order that they were given in.
+    """
+
+    folders: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, folders: Sequence[Path]) -> Roots:
+        """From the command line.
+
+        Raises:
+            DposeError: one is no folder.
+        """
+        for folder in folders:
+            if not folder.is_dir():
+                raise DposeError("there is no such folder", str(folder), "give an existing one to --folder")
+        return cls(tuple(dict.fromkeys(folder.resolve() for folder in folders)))
+
+    def find(self, place: Any) -> Path:
+        """The file or folder that a page names as "NUMBER/path/below".
+
+        Raises:
+            DposeError: it is not there, or lies outside the folder, by its name or by a link.
+        """
+        root, inner = self._split(place)
+        try:
+            found = (root / inner).resolve(strict=True)
+        except (OSError, ValueError, RuntimeError):
+            raise DposeError("there is no such file or folder", str(inner)) from None
+        if not found.is_relative_to(root):
+            raise DposeError("lies outside the folders that were given with --folder", str(inner))
+        return found
+
+    def name(self, path: Path) -> str:
+        """As `find` takes it, of a path below one of the folders as `find` gave it.
+
+        Raises:
+            DposeError: it is below none.
+        """
+        for number, root in enumerate(self.folders):
+            if path.is_relative_to(root):
+                return f"{number}/{path.relative_to(root).as_posix()}"
+        raise DposeError("lies outside the folders that were given with --folder", path.name)
+
+    def inside(self, folder: Path) -> Iterator[Path]:
+        """What a folder holds, by name: nothing hidden, and no link that leads out of the folders."""
+        for entry in sorted(folder.iterdir())[:MOST]:
+            if not entry.name.startswith(".") and self._holds(entry):
+                yield entry
+
+    def closed(self, folder: Path) -> Path:
+        """A folder of which nothing links out of the folders, itself and what it holds one floor down.
+
+        Raises:
+            DposeError: something does.
+        """
+        for entry in (*folder.iterdir(), *folder.glob("evaluations/*")):
+            if entry.is_symlink() and not self._holds(entry):
+                raise DposeError("links out of the folders that were given with --folder", entry.name)
+        return folder
+
+    def _holds(self, path: Path) -> bool:
+        try:
+            found = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return False
+        return any(found.is_relative_to(root) for root in self.folders)
+
+    def _split(self, place: Any) -> tuple[Path, PurePosixPath]:
+        number, _, inner = str(place).partition("/")
+        parts = PurePosixPath(inner)
+        if not number.isdigit() or int(number) >= len(self.folders) or "\0" in inner:
+            raise DposeError("no such folder was given with --folder", str(place)[:80])
+        if parts.is_absolute() or ".." in parts.parts:
+            raise DposeError("lies outside the folders that were given with --folder", inner[:80])
+        return self.folders[int(number)], parts

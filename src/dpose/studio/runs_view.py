@@ -1,0 +1,279 @@
+"""The runs page: what stands in run folders, verified on demand, followed while they train, stopped and gone on with.
+
+Only what `dpose.runs.report.reading` lets through is shown of a log: of a private run nothing without noise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.rounding import upper
+from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.verify import verify_run
+from dpose.studio.roots import Roots
+
+DEPTH = 3
+"""How many floors below a folder runs are looked for."""
+RECORDS = ("log.jsonl", "ledger.jsonl", "privacy.json")
+LOCKS = Path("/proc/locks")
+
+
+@dataclass
+class Resumed:
+    """Runs that were gone on with from here. They are the person's, and outlive the studio."""
+
+    processes: dict[Path, subprocess.Popen[str]] = field(default_factory=dict)
+
+    def start(self, folder: Path) -> None:
+        """`dpose train --resume`, in a session of its own.
+
+        Raises:
+            DposeError: it is training already, or is no run that was stopped.
+        """
+        if trains(folder) is not None:
+            raise DposeError("is training already", folder.name)
+        if not (folder / "checkpoints").is_dir():
+            raise DposeError(
+                "has no checkpoint to go on from", folder.name, "start it again with dpose train"
+            )
+        self.processes[folder] = subprocess.Popen(
+            [sys.executable, "-m", "dpose", "train", "--resume", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            start_new_session=True,
+        )
+
+    def complaint(self, folder: Path) -> str:
+        """Why a run that was started from here ended; "" where it did not, or ended well."""
+        process = self.processes.get(folder)
+        if process is None or process.poll() in (None, 0, 130):
+            return ""
+        assert process.stderr is not None
+        if not process.stderr.closed:
+            with process.stderr as stderr:
+                process.args = stderr.read().strip().splitlines()[-1:]
+        return " ".join(map(str, process.args)) if isinstance(process.args, list) else ""
+
+    def starting(self, folder: Path) -> bool:
+        """Whether it was started from here and has not ended."""
+        process = self.processes.get(folder)
+        return process is not None and process.poll() is None
+
+
+def run_list(roots: Roots) -> list[dict[str, Any]]:
+    """All runs below the folders, the last changed first. Opens no model."""
+    found = [
+        (folder, _brief(folder, roots)) for root in roots.folders for folder in _runs(root, roots, DEPTH)
+    ]
+    return [told for _, told in sorted(found, key=lambda one: _changed(one[0]), reverse=True)]
+
+
+def _runs(folder: Path, roots: Roots, depth: int) -> Iterator[Path]:
+    if (folder / "config.json").is_file() and any((folder / name).is_file() for name in RECORDS):
+        yield folder
+    elif depth:
+        with contextlib.suppress(OSError):
+            for entry in roots.inside(folder):
+                if entry.is_dir() and not entry.is_symlink():
+                    yield from _runs(entry, roots, depth - 1)
+
+
+def _changed(folder: Path) -> float:
+    return max((found.stat().st_mtime for name in RECORDS if (found := folder / name).exists()), default=0.0)
+
+
+def _brief(folder: Path, roots: Roots) -> dict[str, Any]:
+    told = {
+        "run": roots.name(folder),
+        "name": folder.name,
+        "method": "",
+        "kind": "not finished",
+        "epsilon": "",
+    }
+    with contextlib.suppress(OSError, ValueError, DposeError, AttributeError):
+        roots.closed(folder)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        told["method"] = str((config.get("run") or {}).get("plan", {}).get("method", ""))
+        told["task"] = str(config.get("task", ""))
+        if (folder / "privacy.json").is_file():
+            statement = PrivacyStatement.from_json((folder / "privacy.json").read_text(encoding="utf-8"))
+            told["kind"] = statement.kind.value
+            told["epsilon"] = "" if statement.epsilon is None else upper(statement.epsilon)
+    if trains(folder) is not None:
+        told["kind"] = "training"
+    return told
+
+
+def run_detail(folder: Path, resumed: Resumed) -> dict[str, Any]:
+    """What may be shown of a run.
+
+    Args:
+        folder: It.
+        resumed: The runs that were gone on with from here.
+
+    Raises:
+        DposeError: it is none, or its statement is broken or claims less than its events cost.
+    """
+    # here: it brings what models are made of, which the other pages do without
+    from dpose.runs.report.reading import read_run
+
+    run = read_run(folder)
+    if run.statement is not None:
+        run.statement.verify()
+    pid = trains(folder)
+    kind = "not finished" if run.statement is None else run.statement.kind.value
+    return {
+        "name": run.name,
+        "method": run.method,
+        "task": run.task,
+        "data": run.data,
+        "kind": "training" if pid is not None else kind,
+        "training": pid is not None or resumed.starting(folder),
+        "complaint": resumed.complaint(folder),
+        "resumable": pid is None and (folder / "checkpoints").is_dir() and _unfinished(run),
+        "steps": run.steps,
+        "planned": run.planned_steps,
+        "epsilon": ""
+        if run.statement is None or run.statement.epsilon is None
+        else upper(run.statement.epsilon),
+        "statement": run.statement.paragraph() if run.statement else "",
+        "series": {name: _thin(points) for name, points in run.series.items()},
+        "watched": [
+            {
+                "name": one.name,
+                "metric": one.moments[-1].score.main_name,
+                "points": [[m.step, v] for m in one.moments if (v := m.score.main_percent) is not None],
+            }
+            for one in run.watched
+        ],
+        "scores": [
+            [
+                one.data,
+                one.score.main_name,
+                "" if one.score.main_percent is None else f"{one.score.main_percent:.1f} %",
+                "held out" if not one.trained_on else "trained on",
+            ]
+            for one in run.evaluations
+        ],
+        "report": (folder / "report.html").is_file(),
+        "model": (folder / "model.safetensors").is_file() and run.task == "pose",
+    }
+
+
+def _unfinished(run: Any) -> bool:
+    return bool(run.planned_steps is None or run.steps < run.planned_steps)
+
+
+def _thin(points: tuple[tuple[int, float], ...], most: int = 300) -> list[tuple[int, float]]:
+    step = -(-len(points) // most) or 1
+    return [*points[::step], *points[-1:]]
+
+
+def verify_lines(folder: Path) -> dict[str, Any]:
+    """What `dpose verify` says of a run; a run that does not verify is no error of the page.
+
+    Args:
+        folder: It.
+    """
+    try:
+        return {"holds": True, "lines": list(verify_run(folder).lines)}
+    except DposeError as error:
+        return {"holds": False, "lines": [error.line()]}
+
+
+def stop_run(folder: Path) -> dict[str, Any]:
+    """Ask a training run to stop at its next step: what is saved is complete, and it can go on.
+
+    Raises:
+        DposeError: it is not training, or not on this machine, or not this user's.
+    """
+    pid = trains(folder)
+    if pid is None:
+        raise DposeError("is not training", folder.name)
+    if pid == 0:
+        raise DposeError(
+            "is training in a process that cannot be reached from here", folder.name, "stop it there"
+        )
+    try:
+        os.kill(pid, signal.SIGINT)
+    except OSError as error:
+        raise DposeError(
+            f"cannot be stopped ({error.strerror})", folder.name, "stop it where it was started"
+        ) from error
+    return {"said": "It stops after the step that it is at; what is saved then is complete."}
+
+
+def trains(folder: Path) -> int | None:
+    """The process that holds the lock of a run folder, by the system's own list of locks; the lock is not touched.
+
+    Args:
+        folder: A run folder.
+
+    Returns:
+        None where there is none, or the system has no such list; 0 where there is one that is not seen from here.
+    """
+    try:
+        lock = (folder / ".lock").stat()
+        held = LOCKS.read_text()
+    except OSError:
+        return None
+    for line in held.splitlines():
+        parts = line.split()
+        if "->" not in parts and len(parts) >= 6 and parts[5].split(":")[-1] == str(lock.st_ino):
+            pid = int(parts[4])
+            if pid > 0 and _has_open(pid, folder / ".lock"):
+                return pid
+            if pid <= 0:
+                return 0
+    return None
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    """Whether the process has the file open: numbers of files repeat on other disks."""
+    try:
+        return any(
+            os.path.samefile(entry, path) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.exists()
+        )
+    except OSError:
+        return False
+
+
+def folder_entries(roots: Roots, place: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page is told of a folder that files are chosen from.
+
+    Args:
+        roots: The folders.
+        place: "place", as `Roots.find` takes it; empty for the folders themselves.
+
+    Raises:
+        DposeError: it is not there, or not below one of the folders.
+    """
+    from dpose.release.files import READABLE
+
+    if not place.get("place"):
+        return {
+            "folders": [{"place": f"{n}/", "name": root.name or "/"} for n, root in enumerate(roots.folders)],
+            "files": [],
+        }
+    here = roots.find(place["place"])
+    entries = list(roots.inside(here))
+    inside = [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
+    files = [entry for entry in entries if entry.is_file() and entry.suffix.lower() in READABLE]
+    return {
+        "folders": [{"place": roots.name(entry), "name": entry.name} for entry in inside],
+        "files": [{"place": f"{roots.name(here)}/{entry.name}", "name": entry.name} for entry in files],
+        "place": str(place["place"]),
+    }

@@ -1,0 +1,103 @@
+"""Starting the studio: a socket on loopback alone, an address with a token, a browser; and the end of it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.studio.app import Studio, make_app
+from dpose.studio.roots import Roots
+from dpose.studio.security import LOOPBACK, Door
+from dpose.studio.workplace import Workplace
+
+WAIT = 1.5
+"""Seconds that the first page has for itself."""
+
+
+def serve_studio(
+    folders: Sequence[Path], out: Path, port: int = 0, *, browser: bool = True, console: Console
+) -> None:
+    """Serve the studio until it is stopped by Ctrl-C or SIGTERM.
+
+    Args:
+        folders: What it may read.
+        out: Where releases go.
+        port: To listen on; 0 for any that is free.
+        browser: Open one.
+        console: Where the address is printed.
+
+    Raises:
+        DposeError: a folder is missing, or the port is taken.
+    """
+    listener = _listen(port)
+    door, roots = Door(listener.getsockname()[1]), Roots.of(folders)
+    studio = Studio(door, roots, out.resolve(), Workplace())
+    try:
+        app = make_app(studio)
+        config = uvicorn.Config(
+            app,
+            log_level=logging.CRITICAL,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+            lifespan="on",
+        )
+        console.print(f"dpose studio is at {door.address}", soft_wrap=True)
+        console.print(
+            "Only this machine can reach it, and only with this address. Ctrl-C ends it.", soft_wrap=True
+        )
+        if studio.workplace.swept:
+            console.print(
+                "What an earlier studio had left when it was killed has been removed.", soft_wrap=True
+            )
+        # what the first preview needs is loaded while the page is looked at, and not before
+        warming = threading.Timer(WAIT, _warm)
+        warming.daemon = True
+        warming.start()
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(door.address,), daemon=True).start()
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        studio.close()
+        listener.close()
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((LOOPBACK, port))
+        listener.listen(128)  # two may share an address until one of them listens
+    except OSError as error:
+        listener.close()
+        raise DposeError(
+            f"the port cannot be had ({error.strerror})", f"--port {port}", "leave it out"
+        ) from error
+    return listener
+
+
+def _warm() -> None:
+    """Load and compile what a preview needs: never what a model needs."""
+    with contextlib.suppress(DposeError):
+        import numpy as np
+
+        from dpose.release.kernels import block_sums
+        from dpose.release.planes import Observed, Plane
+        from dpose.release.restoration import Restoration
+        from dpose.studio.standing import stands
+
+        block_sums(np.zeros((8, 8, 3), np.uint8), 4)
+        few, ones = np.zeros((4, 4), np.float32), np.ones((4, 4), np.float32)
+        for method in ("learned", "tv"):
+            Restoration.chosen(method).apply(Observed((Plane(few, ones, 2),), "grey", 8, 8))
+        assert callable(stands)

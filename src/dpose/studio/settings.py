@@ -1,0 +1,150 @@
+"""What a person sets on the release page, as the settings of a release; and the public ladders that sizes go up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.release.config import ReleaseConfig
+from dpose.release.protect import LEFT, parse_face, preset_line, protected_neighbours
+
+SIDES = (
+    8,
+    12,
+    16,
+    24,
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+    384,
+    512,
+    768,
+    1024,
+    1536,
+    2048,
+    3072,
+    4096,
+    6144,
+    8192,
+)
+"""Sides of a clip's box, pixels."""
+SECONDS = 10
+"""For how long a box drawn on a clip may be there."""
+BOX_LEFT = "what is larger is protected less, and whatever the rest of the picture tells of it stays"
+SEEN = (
+    "the settings were chosen by somebody who saw the picture: what the choice itself tells of it is outside this "
+    "guarantee; sizes went up a public ladder"
+)
+"""What the statement of whatever the studio releases says besides."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be released, and how.
+
+    Attributes:
+        config: The settings.
+        hidden: What they hide, in words.
+        left_open: What they do not.
+        pixels: Of the box, before it went up the ladder; 0 where none was drawn.
+    """
+
+    config: ReleaseConfig
+    hidden: str
+    left_open: str
+    pixels: int = 0
+
+
+def up_the_ladder(pixels: int, most: int) -> int:
+    """The next power of two, and no more than the picture has: so m tells a box's size within a factor of two.
+
+    >>> up_the_ladder(1000, 10**6), up_the_ladder(1024, 10**6), up_the_ladder(1000, 1010)
+    (1024, 1024, 1010)
+    """
+    return min(1 << max(0, pixels - 1).bit_length(), most)
+
+
+def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> Wanted:
+    """The release that a page asks for.
+
+    Args:
+        body: hide ("detail", "face", "person" or "box"), box [x, y, width, height], face "WxH", epsilon, delta, block,
+            restore.
+        height: Pixels.
+        width: Pixels.
+        clip: Whether it is one.
+
+    Raises:
+        DposeError: something is missing or out of range.
+    """
+    hide, face, pixels = str(body.get("hide", "detail")), str(body.get("face") or "100x100"), 0
+    if hide == "box":
+        left, top, right, bottom = drawn_box(body.get("box"), height, width)
+        wide, tall = right - left, bottom - top
+        pixels = wide * tall
+        if clip:
+            wide, tall = (next((s for s in SIDES if s >= side), side) for side in (wide, tall))
+            near: Any = f"box:{min(wide, width)}x{min(tall, height)}/seconds:{SECONDS}"
+            said = f"whatever lies in a box of {min(wide, width)} x {min(tall, height)} pixels for {SECONDS} seconds"
+        else:
+            m = up_the_ladder(pixels, height * width)
+            near, said = (
+                f"pixels:{m}",
+                f"any {m:,} pixels: the box has {pixels:,}, and the ladder's next step is taken",
+            )
+        left_open = BOX_LEFT
+    elif hide in LEFT:
+        parse_face(face)
+        near, left_open = protected_neighbours(hide, face), LEFT[hide]
+        said = preset_line(hide, face).partition(": ")[2].removesuffix(f"; {left_open}")
+    else:
+        raise DposeError(f"must be box, {', '.join(LEFT)}, not {hide[:40]!r}", "hide")
+    epsilon, delta = (_number(body, name, usual) for name, usual in (("epsilon", "2"), ("delta", "0")))
+    if clip:
+        config = ReleaseConfig.of_grid(epsilon, delta, near, colour=None)
+    else:
+        block = body.get("block", "auto")
+        config = ReleaseConfig.of(
+            epsilon, near, block if block == "auto" else _whole(block, "block"), delta, colour=None
+        )
+    return Wanted(config.restored(str(body.get("restore", "learned"))), said, left_open, pixels)
+
+
+def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:
+    """The corners of a box [x, y, width, height], cut to the picture: left, top, right, bottom.
+
+    Raises:
+        DposeError: there is none, or none of it lies on the picture.
+    """
+    if not isinstance(box, list) or len(box) != 4:
+        raise DposeError(
+            "there is no box yet", fix="draw one over what must be hidden, or choose detail, face or person"
+        )
+    x, y, wide, tall = (_whole(side, "box") for side in box)
+    left, top, right, bottom = max(x, 0), max(y, 0), min(x + wide, width), min(y + tall, height)
+    if right <= left or bottom <= top:
+        raise DposeError("the box lies outside the picture", "box", "draw it on the picture")
+    return left, top, right, bottom
+
+
+def _number(body: Mapping[str, Any], name: str, usual: str) -> str:
+    value = body.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise DposeError("must be a number", name)
+    return str(value)[:40]
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        if isinstance(value, bool) or not math.isfinite(float(value)):
+            raise ValueError
+        return round(float(value))
+    except (TypeError, ValueError, OverflowError):
+        raise DposeError(f"must be a whole number, not {str(value)[:40]!r}", name) from None

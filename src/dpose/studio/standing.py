@@ -1,0 +1,36 @@
+"""Where the account stands before the release of a picture: what it costs with earlier ones; nothing is reserved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpose.release.counting import Original, account_standing, release_charge
+from dpose.studio.account_view import picture_history
+from dpose.studio.opened import OpenedFile
+from dpose.studio.preview import plan_for
+from dpose.studio.settings import Wanted
+
+
+def stands(opened: OpenedFile, asked: Wanted) -> dict[str, Any]:
+    """What the release would cost with all earlier ones of this picture, and what is left of its budgets.
+
+    Args:
+        opened: A picture. A clip is compared when its job begins: all of it has to be decoded for that.
+        asked: The settings.
+
+    Raises:
+        DposeError: the account cannot be read.
+    """
+    if opened.clip:
+        return {
+            "before": 0,
+            "words": "A clip is compared with the account when its release begins.",
+            "budgets": [],
+        }
+    hashes, (height, width) = tuple(opened.facts["hashes"]), opened.size
+    original = Original(opened.source.name, hashes, height * width, file=hashes[0])
+    found = account_standing(release_charge(original, plan_for(opened, asked.config), "", seeded=False))
+    here = picture_history(opened.source.name, list(hashes))
+    count = len(found.before)
+    words = found.words() if count else "the account knows of no earlier release of this picture"
+    return {"before": count, "words": words[:1].upper() + words[1:] + ".", "budgets": here["budgets"]}

@@ -1,0 +1,219 @@
+"""A process of its own for what reads a stranger's file or takes long: it has limits, and can be stopped.
+
+    echo '{"source": "a.jpg", "room": "/private"}' | python -m dpose.studio.worker decode
+
+It gets its task as JSON on standard input and answers with JSON, a line for each thing that happens; the last one has
+"done", "error" or "stopped".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+
+Task = Mapping[str, Any]
+SHOWN = 1400
+"""The longer side of a picture as a page shows it, pixels."""
+CLIP_FRAMES, CLIP_BYTES = 40, 256 << 20
+"""So many of a clip's first frames are kept for its preview, and no more of them than this takes."""
+
+
+def _decode(task: Task) -> dict[str, Any]:
+    """Decode a picture or the beginning of a clip: its pixels for previews, and a small copy to draw a box on."""
+    from dpose.media.images import IMAGE_SUFFIXES
+    from dpose.media.video import VIDEO_SUFFIXES
+
+    source, suffix = Path(task["source"]), Path(task["source"]).suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        return _decode_picture(source, Path(task["room"]))
+    if suffix in VIDEO_SUFFIXES:
+        return _decode_clip(source, Path(task["room"]))
+    raise DposeError(
+        "is neither picture nor video",
+        source.name,
+        f"known are {', '.join((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))}",
+    )
+
+
+def _decode_picture(source: Path, room: Path) -> dict[str, Any]:
+    import numpy as np
+
+    from dpose.media.identity import picture_hashes
+    from dpose.media.images import decode_pixels, read_bytes
+
+    data = read_bytes(source)
+    pixels = decode_pixels(data, str(source))
+    np.save(room / "pixels.npy", pixels)
+    _write_shown(room, pixels)
+    height, width = pixels.shape[:2]
+    channels = 1 if pixels.ndim == 2 else pixels.shape[2]
+    return {
+        "kind": "picture",
+        "height": height,
+        "width": width,
+        "channels": channels,
+        "peak": 255 if pixels.dtype == np.uint8 else 65535,
+        "hashes": list(picture_hashes(data, pixels)),
+    }
+
+
+def _decode_clip(source: Path, room: Path) -> dict[str, Any]:
+    import numpy as np
+
+    from dpose.media.video import frame_times, probe, read_frames
+
+    info = probe(source)
+    most = max(1, min(CLIP_FRAMES, CLIP_BYTES // (info.height * info.width * info.channels)))
+    frames = []
+    for frame in read_frames(info):
+        frames.append(frame.pixels)
+        if len(frames) == most:
+            break
+    np.save(room / "pixels.npy", np.stack(frames))
+    _write_shown(room, frames[0])
+    times = frame_times(info)
+    return {
+        "kind": "clip",
+        "height": info.height,
+        "width": info.width,
+        "channels": info.channels,
+        "peak": 255,
+        "frames": info.frames,
+        "seconds": float(info.frames / info.rate),
+        "times": [str(time) for time in times],
+        "rate": str(info.rate),
+    }
+
+
+def _write_shown(room: Path, pixels: Any) -> None:
+    import cv2
+
+    from dpose.media.images import encode_image
+
+    factor = min(1.0, SHOWN / max(pixels.shape[:2]))
+    if factor < 1:
+        pixels = cv2.resize(pixels, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+    flat = pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+    (room / "shown.jpg").write_bytes(encode_image(flat, ".jpg", quality=88))
+
+
+def _release(task: Task) -> dict[str, Any]:
+    """Release files as `dpose pixelize` and `dpose release-video` do: counted beforehand, each written whole."""
+    from dpose.media.video import probe
+    from dpose.release.files import find_jobs, record_names, release_all
+    from dpose.release.sifting import sift
+    from dpose.studio.settings import SEEN, wanted
+
+    out, again = Path(task["out"]), bool(task.get("again"))
+    clip = task["kind"] == "clip"
+    config = wanted(task["settings"], task["height"], task["width"], clip=clip).config
+    jobs = [replace(job, caveats=(SEEN,)) for job in find_jobs(task["sources"], out)]
+    say(say="comparing with the account")
+    sifted = sift(jobs, config, again=again)
+    todo = sifted.todo
+    for line in sifted.lines:
+        say(line=line)
+    if not todo:
+        return {"files": 0}
+    frames = sum(probe(job.source).frames if job.video else 1 for job in todo)
+    record_names(todo, out)
+    written = 0
+
+    def advance() -> None:
+        nonlocal written
+        written += 1
+        say(at=written, of=frames, say=f"frame {written:,} of {frames:,}")
+
+    say(at=0, of=frames, say=f"reserved one by one; releasing 1 of {len(todo):,}")
+    for number, (job, statement) in enumerate(release_all(todo, config, progress=advance, again=again), 1):
+        written += not job.video
+        say(
+            at=written,
+            of=frames,
+            say=f"{number:,} of {len(todo):,} written",
+            files=[str(path) for path in job.outputs],
+            statement=statement.paragraph(),
+        )
+    return {"files": len(todo)}
+
+
+def _marks(task: Task) -> dict[str, Any]:
+    """The digests by which the account knows a picture or clip."""
+    from dpose.media.video import VIDEO_SUFFIXES, probe
+    from dpose.release.counting import picture_original, video_original
+
+    source = Path(task["source"])
+    clip = source.suffix.lower() in VIDEO_SUFFIXES
+    original = video_original(probe(source)) if clip else picture_original(source)[0]
+    return {"hashes": list(original.hashes)}
+
+
+def _predict(task: Task) -> dict[str, Any]:
+    """The joints that a run's model finds in a picture, drawn on it."""
+    from dpose.media.images import encode_image, read_image
+    from dpose.pose.folder import load_model
+    from dpose.pose.predict import draw_prediction, predict_image
+    from dpose.pose.skeletons import SKELETONS
+
+    image, model = read_image(task["source"]), load_model(Path(task["run"]))
+    skeleton = SKELETONS[model.config.skeleton]
+    box = tuple(task["box"]) if task.get("box") else None
+    found = predict_image(model, image, box, flip_test=True)
+    drawn = draw_prediction(image, found, skeleton, threshold=0.0)
+    Path(task["out"]).write_bytes(encode_image(drawn, ".jpg", quality=90))
+    rows = zip(skeleton.joints, found.keypoints, found.scores, strict=True)
+    return {"joints": [[name, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}"] for name, (x, y), score in rows]}
+
+
+WORK: Mapping[str, Callable[[Task], dict[str, Any]]] = {
+    one.__name__[1:]: one for one in (_decode, _release, _marks, _predict)
+}
+
+
+def say(**line: Any) -> None:
+    """Tell the studio. One that is gone does not stop what was begun."""
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(line), flush=True)
+
+
+def limit(memory: int, seconds: int) -> None:
+    """Take no more memory (bytes of address space) or processor time than this; 0 for any. Where the system can."""
+    try:
+        import resource
+    except ImportError:  # Windows has none: the time limit of whoever waits is left
+        return
+    if memory:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    if seconds:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main() -> None:
+    """Read the task, do it, answer."""
+    os.umask(0o077)
+    # as Ctrl-C does, so that what was begun is taken away
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    task = json.load(sys.stdin)
+    try:
+        limit(int(task.get("memory", 0)), int(task.get("seconds", 0)))
+        say(done=WORK[sys.argv[1]](task))
+    except DposeError as error:
+        say(error=error.line())
+    except MemoryError:
+        say(error="it takes more memory than a file may here; nothing was kept")
+    except KeyboardInterrupt:
+        say(stopped=True)
+
+
+if __name__ == "__main__":
+    main()

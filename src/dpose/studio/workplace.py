@@ -1,0 +1,76 @@
+"""Where copies of private pictures lie while the studio works: one folder, its owner's alone, gone with the studio.
+
+A studio that was killed leaves its folder; the next one removes it. A folder whose lock is held belongs to a studio
+that runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from filelock import FileLock
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, private_folder, take_lock
+from dpose.privacy.keys import state_folder
+
+LOCK = ".lock"
+
+
+class Workplace:
+    """A private folder, held by a lock for as long as the studio lives.
+
+    Raises:
+        DposeError: it cannot be made, or cannot be kept to its owner.
+    """
+
+    def __init__(self, base: Path | None = None) -> None:
+        base = base or state_folder() / "studio"
+        if not private_folder(base):
+            raise DposeError("cannot be made a folder of yours alone", str(base))
+        self.swept = _sweep(base)
+        self.folder = base / secrets.token_hex(8)
+        try:
+            self.folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise explain_os_error(error, self.folder) from error
+        lock = take_lock(self.folder / LOCK)
+        assert lock is not None  # nobody else knows the name
+        self._lock: FileLock = lock
+
+    def room(self) -> Path:
+        """A new folder in it, 0700."""
+        made = self.folder / secrets.token_hex(8)
+        made.mkdir(mode=0o700)
+        return made
+
+    def close(self) -> None:
+        """Remove all of it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.release()
+
+
+def open_private(path: Path) -> int:
+    """A descriptor of a new file that nobody else may read (0600).
+
+    Raises:
+        OSError: it is there already, or cannot be made.
+    """
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _sweep(base: Path) -> int:
+    """Remove what studios left that did not come to their end; how many."""
+    swept = 0
+    for folder in base.iterdir():
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        lock = take_lock(folder / LOCK)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
+            swept += 1
+    return swept

@@ -1,0 +1,151 @@
+"""The plan page, and the runs page but for what needs a model's libraries."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from clips import write
+from dpose.errors import DposeError
+from dpose.files import locked_folder
+from dpose.studio import runs_view
+from dpose.studio.children import Child
+from dpose.studio.roots import Roots
+from quick import quick  # noqa: F401  (a fixture)
+
+PLAN = {"units": "2000", "epochs": "5", "batch": "200", "epsilon": "2", "delta": "1e-5", "accountant": "rdp"}
+
+
+def test_a_plan_has_the_plans_own_numbers(ask):
+    from dpose.training.plan import TrainingPlan
+
+    found = ask("plan", **PLAN)
+    numbers = dict(found["numbers"])
+    bound = TrainingPlan(epsilon=2, delta=1e-5, epochs=5, expected_batch_size=200, accountant="rdp").bind(
+        2000
+    )
+    assert found["sigma"] == bound.event.sigma
+    assert numbers["steps"] == "50"
+    assert float(numbers["epsilon"]) >= bound.epsilon
+    assert float(numbers["noise multiplier"]) <= bound.event.sigma
+    reached = [power for _, power in found["attack"]]
+    assert reached == sorted(reached)
+    assert "--epsilon 2 " in found["commands"][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"units": "0"}, "units"),
+        ({"units": "2.5"}, "units"),
+        ({"epochs": "x"}, "epochs"),
+        ({"delta": "0.5"}, "delta"),
+        ({"epsilon": "nan"}, "epsilon"),
+        ({"method": "sgd"}, "unknown method"),
+        ({"method": "non-private"}, "no noise"),
+        ({"relation": "near"}, "unknown relation"),
+        ({"batch": None}, "batch"),
+    ],
+)
+def test_a_plans_mistakes_are_told(ask, change, said):
+    found = ask("plan", **PLAN | change)
+    assert isinstance(found, str)
+    assert said in found
+
+
+def run_in(folder, name="a"):
+    run = folder / name
+    run.mkdir(parents=True)
+    (run / "config.json").write_text('{"run": {"plan": {"method": "dp-sgd"}}, "task": "pose"}')
+    (run / "log.jsonl").write_text("")
+    return run
+
+
+def test_runs_are_found_below_the_folders_and_a_broken_one_hides_none(tmp_path):
+    run_in(tmp_path / "runs" / "deep", "a")
+    (run_in(tmp_path / "runs", "b") / "privacy.json").write_text("{")
+    (tmp_path / "runs" / "door").symlink_to(run_in(tmp_path / "elsewhere"))
+    found = runs_view.run_list(Roots.of([tmp_path / "runs"]))
+    assert sorted((one["run"], one["method"], one["kind"]) for one in found) == [
+        ("0/b", "dp-sgd", "not finished"),
+        ("0/deep/a", "dp-sgd", "not finished"),
+    ]
+    assert not runs_view.verify_lines(tmp_path / "runs" / "b")["holds"]
+
+
+@pytest.mark.skipif(not runs_view.LOCKS.exists(), reason="who holds a lock cannot be seen on this system")
+def test_who_trains_is_who_holds_the_lock(tmp_path):
+    run = run_in(tmp_path)
+    assert runs_view.trains(run) is None
+    with pytest.raises(DposeError, match="is not training"):
+        runs_view.stop_run(run)
+    with pytest.raises(DposeError, match="no checkpoint"):
+        runs_view.Resumed().start(run)
+    hold = (
+        "import pathlib, signal, sys; from dpose.files import locked_folder\n"
+        "with locked_folder(pathlib.Path(sys.argv[1])):\n"
+        "    print('holds', flush=True)\n"
+        "    sys.exit(signal.sigwait([signal.SIGINT]) if signal.pthread_sigmask(0, [signal.SIGINT]) is not None else 1)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(run)], stdout=subprocess.PIPE, text=True
+    ) as training:
+        assert training.stdout.readline() == "holds\n"
+        assert runs_view.trains(run) == training.pid
+        (run / "checkpoints").mkdir()
+        with pytest.raises(DposeError, match="training already"):
+            runs_view.Resumed().start(run)
+        assert "stops after the step" in runs_view.stop_run(run)["said"]
+        assert training.wait(10) == signal.SIGINT
+    assert runs_view.trains(run) is None
+    with locked_folder(run):  # the lock itself was never touched
+        pass
+
+
+def test_a_worker_that_is_stopped_says_so_and_leaves_no_file(tmp_path):
+    """A process of its own, told to stop while it decodes a clip that has a minute to go."""
+    clip = write(tmp_path / "a.mp4", frames=700, size=(64, 48))
+    settings = {"hide": "detail", "epsilon": "8", "delta": "1e-5"}
+    task = {"kind": "clip", "height": 48, "width": 64, "sources": [str(clip)], "settings": settings}
+    child = Child("release", task | {"out": str(tmp_path / "out")})
+    lines = child.lines()
+    assert next(lines)["say"] == "comparing with the account"
+    child.stop()
+    assert [line for line in lines if "stopped" in line] == [{"stopped": True}]
+    assert list((tmp_path / "out").glob("*.mp4*")) == []
+
+
+def test_a_job_is_stopped_and_what_waits_never_begins(ask, opened, studio, monkeypatch):
+    """A stand-in that never ends by itself: stopping it is all that ends it."""
+    import threading
+
+    from dpose.studio import jobs
+
+    class Endless:
+        def __init__(self, work, task, cwd):
+            self.stopped = threading.Event()
+
+        def lines(self):
+            yield {"at": 1, "of": 9, "files": [str(studio.out / "1.png")]}
+            assert self.stopped.wait(10)
+            yield {"stopped": True}
+
+        def stop(self, after=0.0):
+            self.stopped.set()
+
+    monkeypatch.setattr(jobs, "Child", Endless)
+    first, second = (ask("release", file=opened["id"], epsilon="2") for _ in range(2))
+    for _ in range(500):
+        state = {one["id"]: one for one in ask("jobs")["jobs"]}
+        if state[first["id"]]["at"] == 1:
+            break
+    assert state[second["id"]]["state"] == "waiting"
+    assert ask("stop_job", job=second["id"])["state"] == "stopped"
+    ask("stop_job", job=first["id"])
+    for _ in range(500):
+        (found,) = [one for one in ask("jobs")["jobs"] if one["id"] == first["id"]]
+        if found["state"] == "stopped":
+            break
+    assert found["files"] == ["1.png"]  # what was finished stays, and is told
+    assert "what was begun is counted" in found["said"]
