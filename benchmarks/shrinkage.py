@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.training.optim import OptimizerConfig, averaged
+from dpose.training.optim import OptimizerConfig, weight_average
 from dpose.training.plan import BoundPlan
 
 SHRINKAGES = ("none", "whole", "tensors")
@@ -59,7 +59,7 @@ def _moved(optimizer: OptimizerConfig, bound: BoundPlan, gradient: float) -> Ten
     numbers = torch.nn.Parameter(torch.ones(bound.steps, dtype=torch.float64))
     built, schedule = optimizer.build([numbers], bound.steps)
     plan, followed = bound.plan, {"": numbers.data}
-    average = averaged(followed, plan.ema_decay, plan.tail, bound.steps)
+    average = weight_average(followed, plan.ema_decay, plan.tail, bound.steps)
     for step in range(bound.steps):
         numbers.grad = torch.zeros_like(numbers)
         numbers.grad[step] = gradient

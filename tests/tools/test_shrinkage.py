@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpose.errors import DposeError
-from dpose.training.optim import OptimizerConfig, averaged
+from dpose.training.optim import OptimizerConfig, weight_average
 from dpose.training.plan import TrainingPlan
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "shrinkage.py"
@@ -29,7 +29,7 @@ def test_the_noise_in_the_weights_is_that_of_training_on_noise_alone(average):
     weights = torch.nn.Parameter(torch.zeros(20_000))
     optimizer, schedule = MOMENTUM.build([weights], bound.steps)
     followed = {"w": weights.data}
-    mean = averaged(followed, bound.plan.ema_decay, bound.plan.tail, bound.steps)
+    mean = weight_average(followed, bound.plan.ema_decay, bound.plan.tail, bound.steps)
     generator = torch.Generator().manual_seed(0)
     for _ in range(bound.steps):
         noise = torch.randn(weights.shape, generator=generator)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dpose.errors import DposeError
-from dpose.training.optim import OptimizerConfig, WeightAverage, averaged
+from dpose.training.optim import OptimizerConfig, WeightAverage, weight_average
 
 
 def test_any_torch_optimizer_by_name():
@@ -84,11 +84,11 @@ def test_any_torch_schedule_by_name():
 )
 def test_a_tail_is_the_mean_of_the_last_weights(share, last):
     weights = {"w": torch.tensor([7.0])}
-    average = averaged(weights, 0.0, share, 5)
+    average = weight_average(weights, 0.0, share, 5)
     for value in (1.0, 2.0, 3.0, 4.0, 5.0):
         weights["w"].fill_(value)
         average.update(weights)
         if value < last[0]:  # a run that ends before its tail releases its last weights
             assert float(average.values["w"]) == value
     assert float(average.values["w"]) == pytest.approx(sum(last) / len(last))
-    assert averaged(weights, 0.0, 0.0, 5) is None
+    assert weight_average(weights, 0.0, 0.0, 5) is None

@@ -146,7 +146,7 @@ class WeightAverage:
             value.lerp_(params[name], 1 - decay)
 
 
-def averaged(params: dict[str, Tensor], decay: float, tail: float, steps: int) -> WeightAverage | None:
+def weight_average(params: dict[str, Tensor], decay: float, tail: float, steps: int) -> WeightAverage | None:
     """The average that a plan asks for; None where the last weights are released.
 
     Args:

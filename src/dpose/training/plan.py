@@ -107,7 +107,8 @@ class TrainingPlan:
             raise DposeError(f"ema_decay must be in [0, 1), not {self.ema_decay}")
         if not 0 <= self.tail <= 1 or (self.tail and self.ema_decay):
             raise DposeError(
-                f"tail is a share of the steps, in [0, 1], and not beside ema_decay, not {self.tail:g}"
+                f"tail is a share of the steps, in [0, 1], and not beside ema_decay, not {self.tail:g}",
+                fix="leave one of them out, or give --ema 0",
             )
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
         object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant"))
