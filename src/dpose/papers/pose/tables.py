@@ -101,6 +101,8 @@ class Span:
 def grid_tables(design: Design, outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     """All tables of a grid: the papers' (or the benchmark's own), upright people where they were tested, costs."""
     ours = by_setting(outcomes)
+    if not design.tables:
+        ours = _of_interest(ours)
     tables = [_as_printed(table, ours, several=len(design.tables) > 1) for table in design.tables]
     metrics = {o.values["metric"] for o in outcomes if o.status == "done"}
     printed = {table.scored_by for table in design.tables}
@@ -113,6 +115,18 @@ def grid_tables(design: Design, outcomes: Sequence[Outcome]) -> tuple[Table, ...
             _plain(f"{design.name}: upright people alone, PCKh@0.5, percent", ours, UPRIGHT, done=True)
         )
     return (*tables, _costs(outcomes))
+
+
+def _of_interest(ours: Mapping[Training, Ours]) -> dict[Training, Ours]:
+    """Without the strategies of which nothing was run and nothing is to be."""
+    met = {
+        training.strategy
+        for training, found in ours.items()
+        # the recipe stands under a strategy that is not its own
+        if training.method != RECOMMENDED
+        and any(o.cell.wanted or o.status != "not run" for o in found.outcomes)
+    }
+    return {t: o for t, o in ours.items() if t.strategy in met or t.method == RECOMMENDED}
 
 
 def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) -> Table:
