@@ -7,7 +7,9 @@ One cell is a method, a budget, an optimizer, a learning rate and a seed; each h
 and the same number of learning rates in each optimizer (`GRIDS`). A cell that stands in the file is not run again. It
 trains on `choosing-train` and is scored on `choosing-test`, by PCKh@0.5 and by the loss, which chance moves less: both
 are private, read without noise, and no benchmark reports them. The noise is a seed's, so nothing here is protected.
-What is fitted on public gradients is fitted on `public`. Pictures are not augmented, as in the recipe.
+What is fitted on public gradients is fitted on `public`. Pictures are not augmented, as in the recipe; with `--views`
+above 1 they are, mildly, and each has so many views in its gradient. `--after` scores the same training in other ways,
+a row each: what is released then is a function of the same steps (averages, and ways back to the first weights).
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's
 import argparse
 import itertools
 import json
+import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,9 @@ import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from shrinkage import noise_in_weights, shrink
 
+from dpose.errors import DposeError
 from dpose.papers.pose.ablation import choosing_splits
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
@@ -36,11 +41,11 @@ from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.gradient import RunInputs, open_parts
-from dpose.training.gradients import trainable_params
+from dpose.training.gradients import Params, trainable_params
 from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.optim import OptimizerConfig, WeightAverage
-from dpose.training.plan import TrainingPlan
-from dpose.units import UnitBatch, View, WrappedUnits
+from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.units import UnitBatch, UnitDataset, View, WrappedUnits
 
 GRIDS: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
     "sgd": ({"momentum": 0.9}, (0.1, 0.5, 2.5)),
@@ -48,6 +53,15 @@ GRIDS: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
 }
 """Options and learning rates by optimizer: as many of each."""
 AT_ONCE = 32
+AFTER: dict[str, tuple[float, str]] = {
+    "": (0.0, "none"),
+    "tail": (0.5, "none"),
+    "whole": (0.0, "whole"),
+    "tensors": (0.0, "tensors"),
+    "tail tensors": (0.5, "tensors"),
+    "half": (0.0, "half"),
+}
+"""By name, the tail that is averaged and the shrinkage; "half" is a control, half the way whatever was released."""
 
 
 class Kept(WrappedUnits):
@@ -81,6 +95,8 @@ class Cell:
     ema: float
     seed: int
     init: str
+    views: int = 1
+    after: str = ""
 
     def plan(self) -> TrainingPlan:
         """What it is accounted as."""
@@ -92,15 +108,40 @@ class Cell:
             epochs=self.passes,
             expected_batch_size=self.batch,
             ema_decay=self.ema,
+            copies=self.views,
             subspace=SubspaceConfig(rank=self.rank, units=self.units, refresh=self.refresh),
         )
+
+
+def released(
+    cell: Cell,
+    optimizer: OptimizerConfig,
+    bound: BoundPlan,
+    ended: Params,
+    tail: WeightAverage,
+    first: Params,
+) -> dict[str, Params]:
+    """The weights by name in `AFTER`; without those that shrink where noise is not known in them."""
+    found = {}
+    for name, (share, shrinkage) in AFTER.items():
+        plan = replace(bound.plan, tail=share, ema_decay=0.0 if share else cell.ema)
+        last = tail.values if share else ended
+        if shrinkage == "half":
+            found[name] = {n: (value + first[n]) / 2 for n, value in last.items()}
+            continue
+        try:
+            tau = noise_in_weights(optimizer, replace(bound, plan=plan)) if shrinkage != "none" else 0.0
+        except DposeError:
+            continue
+        found[name] = shrink(last, first, tau, shrinkage)
+    return found
 
 
 @dataclass
 class Bench:
     """The data, read once."""
 
-    train: Kept
+    train: UnitDataset
     public: Kept
     test: list[UnitBatch]
     task: PoseTask
@@ -127,18 +168,17 @@ class Bench:
             "loss": round(loss / units, 5),
         }
 
-    def run(self, cell: Cell) -> dict[str, float]:
-        """Train it and score its averaged weights."""
+    def run(self, cell: Cell, after: tuple[str, ...]) -> dict[str, dict[str, float]]:
+        """Train it and score its weights; by name in `AFTER`, those that can be had."""
         model, plan = self.model(cell.strategy), cell.plan()
         bound, params = plan.bind(len(self.train)), trainable_params(model)
-        options = GRIDS[cell.optimizer][0]
         leaves = [p for p in model.parameters() if p.requires_grad]
-        optimizer, schedule = OptimizerConfig(cell.optimizer, cell.lr, options=options).build(
-            leaves, bound.steps
-        )
-        average = WeightAverage(params, cell.ema) if cell.ema else None
-        public = self.public if plan.fits_public else None
-        inputs = RunInputs(self.task, model, self.train, public, bound)
+        config = OptimizerConfig(cell.optimizer, cell.lr, options=GRIDS[cell.optimizer][0])
+        optimizer, schedule = config.build(leaves, bound.steps)
+        average = WeightAverage(params, cell.ema)
+        tail = WeightAverage(params, 0.0, math.ceil(AFTER["tail"][0] * bound.steps), bound.steps)
+        first = {name: p.detach().clone() for name, p in params.items()}
+        inputs = RunInputs(self.task, model, self.train, self.public if plan.fits_public else None, bound)
         began = time.perf_counter()
         noise = AesNoise(Key.from_seed(cell.seed))
         with exact_arithmetic(inputs.device), open_parts(inputs, noise, b"choosing", AT_ONCE) as parts:
@@ -148,19 +188,26 @@ class Bench:
                     leaf.grad = gradient[name]
                 optimizer.step()
                 schedule.step()
-                if average:
-                    average.update(params)
-        if average:
-            with torch.no_grad():
-                for name, value in average.values.items():
-                    params[name].copy_(value)
+                average.update(params)
+                tail.update(params)
         sigma = bound.event.sigma if bound.event else 0.0
-        took = time.perf_counter() - began
-        return {**self.score(model), "sigma": sigma, "steps": bound.steps, "seconds": round(took, 1)}
+        told = {
+            "sigma": sigma,
+            "steps": bound.steps,
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+        scores = {}
+        for name, weights in released(cell, config, bound, average.values, tail, first).items():
+            if name in after:
+                with torch.no_grad():
+                    for one, value in weights.items():
+                        params[one].copy_(value)
+                scores[name] = {**self.score(model), **told}
+        return scores
 
 
-def opened(data: str, init: str) -> Bench:
-    """Read everything."""
+def opened(data: str, init: str, views: int) -> Bench:
+    """Read everything; what is augmented is read again in each step."""
     size = load_model(init).config.input_size
     train, test = choosing_splits(DataSpec.parse(data))
 
@@ -169,13 +216,28 @@ def opened(data: str, init: str) -> Bench:
 
     task, tested = PoseTask(), units(test, "test")
     batches = [task.collate(tested.views[at : at + 64]) for at in range(0, len(tested), 64)]
-    return Bench(units(train, "train"), units(f"{data}:public", "public"), batches, task, init)
+    mild = open_data(train, purpose="train", input_size=size, augment=Augment.private())
+    return Bench(
+        units(train, "train") if views == 1 else mild, units(f"{data}:public", "public"), batches, task, init
+    )
 
 
 def shown(rows: list[dict[str, Any]]) -> None:
     """The best learning rate of each method, budget and optimizer, by the loss, and all that were tried."""
     table = Table("method", "epsilon", "strategy", "optimizer", "best lr", "PCKh@0.5", "loss", "all, by lr")
-    settings = ("method", "epsilon", "strategy", "rank", "units", "refresh", "passes", "batch", "optimizer")
+    settings = (
+        "method",
+        "epsilon",
+        "strategy",
+        "rank",
+        "units",
+        "refresh",
+        "passes",
+        "batch",
+        "views",
+        "after",
+    )
+    settings += ("ema", "optimizer", "init")
     key = lambda row: tuple(str(row[name]) for name in settings)  # noqa: E731
     for _, group in itertools.groupby(sorted(rows, key=key), key):
         cells = sorted(group, key=lambda row: (row["lr"], row["seed"]))
@@ -185,6 +247,9 @@ def shown(rows: list[dict[str, Any]]) -> None:
         name = best["method"] + (fitted if kind and kind.fitted else "")
         tried = "; ".join(f"{c['lr']:g}: {c['pckh']:.2f} ({c['loss']:.3f})" for c in cells)
         strategy = f"{best['strategy']}, {best['passes']:g} x {best['batch']}"
+        strategy += f", {best['views']} views" if best["views"] > 1 else ""
+        strategy += f", ema {best['ema']:g}" if best["ema"] else ""
+        strategy += f", {best['after']}" if best["after"] else ""
         numbers = (f"{best['lr']:g}", f"{best['pckh']:.2f}", f"{best['loss']:.3f}", tried)
         table.add_row(name, f"{best['epsilon']:g}", strategy, best["optimizer"], *numbers)
     Console(width=200).print(table)
@@ -218,14 +283,17 @@ def main() -> None:
     parser.add_argument("--passes", type=float, default=0.5)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--ema", type=float, default=0.0)
+    parser.add_argument("--views", type=int, default=1)
+    parser.add_argument("--after", action="store_true", help="score all of AFTER, not the last weights alone")
     asked = parser.parse_args()
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
-    rows = [json.loads(line) for line in lines]
+    rows = [{"views": 1, "after": "", **json.loads(line)} for line in lines]
     if asked.table or not asked.data:
         return shown(rows)
-    bench = opened(asked.data, asked.init)
-    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema")
+    bench = opened(asked.data, asked.init, asked.views)
+    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema", "views")
+    after = tuple(AFTER) if asked.after else ("",)
     settings = {name: getattr(asked, name) for name in known}
     init = Path(asked.init).name
 
@@ -251,8 +319,16 @@ def main() -> None:
     ):
         for lr in asked.lrs or GRIDS[name][1]:
             cell = Cell(method, epsilon, name, lr, seed=seed, init=init, **settings)
-            if not any(asdict(cell).items() <= row.items() for row in rows):
-                keep(asdict(cell), bench.run(cell))
+            there = {
+                row["after"]
+                for row in rows
+                if asdict(replace(cell, after=row["after"])).items() <= row.items()
+            }
+            if (there and not asked.after) or len(there) > 1:
+                continue
+            for name, found in bench.run(cell, after).items():
+                if name not in there:
+                    keep(asdict(replace(cell, after=name)), found)
     return None
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import statistics
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpose.papers.pose import testing
 from dpose.papers.pose.catalogue import DESIGNS
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.grid import TrainingGrid, told_cell
+from dpose.papers.pose.settings import OWN
 from dpose.papers.pose.tables import by_setting
 from dpose.papers.pose.testing import People
 from dpose.papers.registry import EXPERIMENTS
@@ -31,6 +33,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
 from dpose.runs.train import train_run
 from dpose.training import gradient
+from dpose.training.methods import METHODS
 from dpose.training.public_view import PublicViews
 from quick import drawn  # noqa: F401
 from small_nano import small_nano  # noqa: F401
@@ -77,7 +80,10 @@ class TestCells:
             cells = bound(name, asked).cells
             assert len({c.key for c in cells}) == len(cells)
             settings = by_setting(Outcome(c) for c in cells)
-            assert {len(o.outcomes) for t, o in settings.items() if t.method != START} == {2}
+            repeats = DESIGN[name].repeats
+            for t, o in settings.items():
+                more = repeats.get(t.method, 2) if t.strategy == "own" or t.method == RECOMMENDED else 2
+                assert len(o.outcomes) == (1 if t.method == START else 2 if t.epsilon in (0.2, 3.0) else more)
 
     @pytest.mark.parametrize(
         ("name", "whole", "core"),
@@ -518,12 +524,60 @@ class TestShown:
         titles = [row[0] for row in found.tables[0].rows]
         assert titles[:4] == [
             "the starting model, as it is",
-            "non-private, finetune",
-            "public-only, finetune, tested on sharp pictures",
-            "public-only, finetune, tested on public views",
+            "the ceiling: non-private, own settings",
+            "public-only, own, tested on sharp pictures",
+            "public-only, own, tested on public views",
         ]
-        assert "fpdp-sgd, finetune, C = 1, epsilon = 8" in titles
-        assert self.row(found, "dp-sgd, finetune, C = 1, epsilon = 3")[1] == "not run"
+        assert "fpdp-sgd, own, C = 1, epsilon = 8" in titles
+        assert self.row(found, "pdp-sgd, own, C = 1, epsilon = 3")[1] == "not run"
+        assert not any("finetune" in title for title in titles)
+        # what was run before methods had settings of their own still has its rows
+        grid = bound("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
+        before = "dp-sgd-finetune-C1-eps8-run1"
+        known = grid.show([fake(c) if c.wanted or c.key == before else Outcome(c) for c in grid.cells])
+        assert self.row(known, "dp-sgd, finetune, C = 1, epsilon = 8")[1] == "50.00"
+        assert self.row(known, "dp-sgd, finetune, C = 1, epsilon = 3")[1] == "not run"
+
+    def test_the_recovered_share_is_of_the_way_from_start_to_ceiling(self):
+        def mean(cell):
+            way = {START: 40.0, "non-private": 48.0, "dp-sgd": 42.0, "fdp-sgd": 38.0}
+            return way.get(cell.settings["method"], 44.0)
+
+        found = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)), mean)
+        assert found.tables[0].head[-1] == "recovered share"
+        for title, share in {
+            "the starting": "0 %",
+            "the ceiling": "100 %",
+            "dp-sgd, own, C = 1, epsilon = 8": "25 %",
+            "fdp-sgd, own, C = 1, epsilon = 8": "-25 %",
+            "the recipe, epsilon = 8": "50 %",
+            "pdp-sgd, own, C = 1, epsilon = 3": "not run",
+        }.items():
+            assert self.row(found, title)[-1] == share
+        # without a ceiling, or with one below the start, there is no such column
+        flat = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
+        assert flat.tables[0].head[-1] == "Mean@0.1"
+        assert any("dp-sgd: sgd 0.1, sgd 0.5 from epsilon 8 on" in note for note in found.notes)
+
+    def test_which_settings_a_benchmark_runs_and_how_often(self):
+        cells = bound("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True))).cells
+        wanted = Counter((c.settings["method"], c.settings["epsilon"]) for c in cells if c.wanted)
+        assert wanted["non-private", None] == wanted[RECOMMENDED, 8.0] == wanted[RECOMMENDED, 0.8] == 3
+        assert wanted[RECOMMENDED, 0.2] == wanted["dp-sgd", 0.2] == wanted["pdp-sgd", 8.0] == 1
+        assert wanted["pdp-sgd", 0.2] == 0
+        assert {c.settings["strategy"] for c in cells if c.wanted} == {START, "own", "finetune"}
+
+    def test_own_settings_are_a_methods_alone_and_by_budget(self):
+        grid = bound("ward-dp", Request(data=("synthetic:ward",)))
+        loud, quiet = (grid.setup.config(Training("dp-sgd", "own", 1.0, e), grid.folder) for e in (8.0, 0.8))
+        ceiling = grid.setup.config(Training("non-private", "own"), grid.folder)
+        assert loud.optimizer.lr > quiet.optimizer.lr
+        assert loud.plan.epsilon == 8.0
+        assert (loud.optimizer.name, loud.model.strategy, loud.augment) == ("sgd", "light", "private")
+        assert (ceiling.plan.epochs, ceiling.model.strategy, ceiling.plan.epsilon) == (25.0, "full", None)
+        assert set(OWN) <= set(METHODS)
+        told = {c.key: c.settings for c in grid.cells}["dp-sgd-own-C1-eps8-run1"]
+        assert told["own"] == OWN["dp-sgd"][8.0]  # other settings are another cell's
 
     def test_a_cell_is_told_when_it_ends(self):
         cell = Cell("dp-sgd-finetune-C0.1-eps0.8-run1", Training("dp-sgd", "finetune", 0.1, 0.8).values)
@@ -533,12 +587,13 @@ class TestShown:
 
 @pytest.fixture(scope="module")
 def repeated(tmp_path_factory):
-    """A small benchmark, two runs of each setting, that later tests only read."""
+    """A small benchmark, two runs of each setting and three of the recipe, that later tests only read."""
     folder = tmp_path_factory.mktemp("repeated") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic_module, "SPLITS", SMALL)
         patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
-        asked = request(methods=("public-only", "dp-sgd", RECOMMENDED), epsilons=(8.0,), repeat=2)
+        chosen = {"methods": ("public-only", "dp-sgd", RECOMMENDED), "strategies": ("finetune",)}
+        asked = request(**chosen, epsilons=(8.0,), repeat=2)
         return folder, asked, reproduce("ward-dp", asked, folder, QUIET)
 
 
@@ -559,7 +614,7 @@ class TestDifferences:
             assert one["value"] == statistics.mean(means[first]) - statistics.mean(means[second])
             assert one["low"] <= one["value"] <= one["high"]
             assert one["images"] == SMALL["test"]
-            assert one["runs"] == [2, 1 if second == start else 2]
+            assert one["runs"] == [3 if first == recipe else 2, 1 if second == start else 2]
 
     def test_they_stand_in_the_tables_with_the_number_of_runs(self, repeated):
         folder, *_ = repeated
@@ -567,7 +622,7 @@ class TestDifferences:
         row = (
             "| the recipe, epsilon = 8 | public-only, finetune, tested on sharp pictures | "
             f"{one['value']:+.2f} | {one['low']:+.2f} to {one['high']:+.2f} | {100 * one['at_or_below_0']:.1f} % | "
-            "2 and 2 |"
+            "3 and 2 |"
         )
         told = (folder / "results.md").read_text()
         assert row in told
@@ -587,7 +642,7 @@ class TestDifferences:
         told = (copy / "results.md").read_text()
         (line,) = (x for x in told.splitlines() if "left out of the differences" in x)
         assert all(key in line for key in (lost, odd, "public-only-finetune-run2"))
-        assert {tuple(one["runs"]) for one in self.pairs(copy)} == {(1, 1)}
+        assert {tuple(one["runs"]) for one in self.pairs(copy)} == {(2, 1), (1, 1)}
 
     def test_the_papers_tables_have_none(self, ran):
         out, *_ = ran

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dpose.errors import DposeError
-from dpose.training.optim import OptimizerConfig, WeightAverage
+from dpose.training.optim import OptimizerConfig, WeightAverage, weight_average
 
 
 def test_any_torch_optimizer_by_name():
@@ -77,3 +77,18 @@ def test_any_torch_schedule_by_name():
     assert rates == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025])
     with pytest.raises(DposeError, match="StepLR refuses its options"):
         OptimizerConfig(schedule="StepLR").build([weight], 10)
+
+
+@pytest.mark.parametrize(
+    ("share", "last"), [(0.4, [4.0, 5.0]), (0.5, [3.0, 4.0, 5.0]), (1.0, [1, 2, 3, 4, 5])]
+)
+def test_a_tail_is_the_mean_of_the_last_weights(share, last):
+    weights = {"w": torch.tensor([7.0])}
+    average = weight_average(weights, 0.0, share, 5)
+    for value in (1.0, 2.0, 3.0, 4.0, 5.0):
+        weights["w"].fill_(value)
+        average.update(weights)
+        if value < last[0]:  # a run that ends before its tail releases its last weights
+            assert float(average.values["w"]) == value
+    assert float(average.values["w"]) == pytest.approx(sum(last) / len(last))
+    assert weight_average(weights, 0.0, 0.0, 5) is None

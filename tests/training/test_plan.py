@@ -34,6 +34,8 @@ def plan(**changes):
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"steps": -3}, "steps"),
         ({"ema_decay": 1.0}, "ema_decay"),
+        ({"tail": 1.5}, "share of the steps"),
+        ({"tail": 0.5, "ema_decay": 0.5}, "share of the steps"),
         ({"relation": "replace-one"}, "unknown relation"),
         ({"accountant": "prv"}, "unknown accountant"),
         ({"relation": "add-or-remove"}, "nominal"),
@@ -43,6 +45,11 @@ def plan(**changes):
 def test_refusals(changes, words):
     with pytest.raises(DposeError, match=words):
         plan(**changes)
+
+
+def test_a_plan_without_a_tail_is_told_as_before_there_was_one():
+    assert "tail" not in plan().to_dict()
+    assert plan(tail=0.25).to_dict()["tail"] == 0.25
 
 
 def test_delta_above_one_over_n_is_refused():

@@ -25,9 +25,10 @@ class GridOptions:
         bool, option("A named subset that a small machine can do; the results say which.", TRAINING, "--core")
     ] = False
     methods: Annotated[str | None, option(f"Comma-separated: {METHODS}.", TRAINING)] = unset("the table's")
-    strategies: Annotated[str | None, option("Comma-separated: finetune, full, scratch.", TRAINING)] = unset(
-        "the table's"
-    )
+    strategies: Annotated[
+        str | None,
+        option("Comma-separated: own (each method's own settings), finetune, full, scratch.", TRAINING),
+    ] = unset("the table's")
     variants: Annotated[
         str | None,
         option("Comma-separated rows of an ablation, beside the recipe as it is.", TRAINING),
@@ -47,7 +48,7 @@ class GridOptions:
             min=1,
         ),
     ] = 1
-    preset: Annotated[str | None, option("nano, 5m, 11m or 21m.", TRAINING)] = unset(
+    preset: Annotated[str | None, option("nano, lite0, 5m, 11m or 21m.", TRAINING)] = unset(
         "nano for rendered people and lspet, else 5m as in the papers"
     )
     init: Annotated[
@@ -66,8 +67,8 @@ class GridOptions:
     batch_size: Annotated[int | None, option("Units in a batch on average.", TRAINING, min=1)] = unset(
         "1024; smaller with --core"
     )
-    optimizer: Annotated[str | None, option("Any of torch.optim.", TRAINING)] = unset("adamw")
-    lr: Annotated[float | None, option("Highest learning rate.", TRAINING)] = unset(
+    optimizer: Annotated[str | None, option("Any of torch.optim; not of own.", TRAINING)] = unset("adamw")
+    lr: Annotated[float | None, option("Highest learning rate; not of own.", TRAINING)] = unset(
         "0.001; 0.003 with --core"
     )
     show_pictures: Annotated[

@@ -195,6 +195,9 @@ class PlanOptions:
     ema_decay: Annotated[
         float | None, option("Weight averaging, in [0, 1); 0 turns it off.", LEARNING, "--ema")
     ] = unset("0")
+    tail: Annotated[
+        float | None, option("Instead: average the last share of the steps, in [0, 1].", LEARNING)
+    ] = unset("0")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpo
 from dpose.training.folder import NoLog
 from dpose.training.gradient import Parts
 from dpose.training.gradients import Params, trainable_params
-from dpose.training.optim import OptimizerConfig, WeightAverage
+from dpose.training.optim import OptimizerConfig, weight_average
 from dpose.training.reproducibility import digest_of
 from dpose.training.validation import Validation, metric_of_views, moments, spent_by
 
@@ -109,8 +109,8 @@ class Loop:
         self.params = trainable_params(self.model)
         self.leaves = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer, self.schedule = optimizer.build(self.leaves, self.bound.steps)
-        decay = self.bound.plan.ema_decay
-        self.average = WeightAverage(self._followed(), decay) if decay else None
+        plan = self.bound.plan
+        self.average = weight_average(self._followed(), plan.ema_decay, plan.tail, self.bound.steps)
         self.chain: bytes | None = None
         self.taken: Mapping[int, str] = {}
         self.done = 0

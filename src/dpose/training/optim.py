@@ -114,24 +114,46 @@ def _named(module: ModuleType, name: str, base: type[T]) -> type[T] | None:
 
 
 class WeightAverage:
-    """Exponential moving average of the trainable weights, with a decay that rises from 0.1 to its value.
+    """Moving average of the trainable weights: exponential, or the plain mean of the last ones.
 
-    The rise, (1 + t) / (10 + t), keeps the first, poor weights from lingering in short runs.
+    An exponential one has a decay that rises from 0.1 to its value: the rise, (1 + t) / (10 + t), keeps the first, poor
+    weights from lingering in short runs. The mean of a tail weighs the weights after each of the last steps alike
+    (Polyak and Juditsky 1992, of the tail alone); before them it is the last weights.
 
     Args:
         params: The weights to follow, by name.
         decay: In [0, 1); 0 makes the average equal to the last weights.
+        tail: Last steps to average instead; 0 for none.
+        steps: Of the whole run; a tail needs them.
     """
 
-    def __init__(self, params: dict[str, Tensor], decay: float) -> None:
+    def __init__(self, params: dict[str, Tensor], decay: float, tail: int = 0, steps: int = 0) -> None:
         self.decay = decay
+        self.before = steps - tail if tail else None
         self.updates = 0
         self.values = {name: p.clone() for name, p in params.items()}
 
     @torch.no_grad()
     def update(self, params: dict[str, Tensor]) -> None:
         """Take in the weights after an optimizer step."""
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        if self.before is None:
+            decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        else:
+            held = max(0, self.updates - self.before)
+            decay = held / (held + 1)
         self.updates += 1
         for name, value in self.values.items():
             value.lerp_(params[name], 1 - decay)
+
+
+def weight_average(params: dict[str, Tensor], decay: float, tail: float, steps: int) -> WeightAverage | None:
+    """The average that a plan asks for; None where the last weights are released.
+
+    Args:
+        params: The weights to follow, by name.
+        decay: Of an exponential average; 0 for none.
+        tail: The share of the last steps whose weights are averaged alike; 0 for none.
+        steps: Of the run.
+    """
+    last = math.ceil(tail * steps)
+    return WeightAverage(params, decay, last, steps) if decay or last else None

@@ -67,6 +67,7 @@ class TrainingPlan:
             needed for (and only for) add-or-remove. Chosen beforehand, not counted.
         unit: What a unit is: a word of `dpose.units.Unit`, which the data must confirm; None for whatever they say.
         ema_decay: Weight averaging; 0 turns it off. The averaged weights are the released ones.
+        tail: Instead of `ema_decay`: the share of the last steps whose weights are averaged alike, and released.
         copies: Augmented copies of each unit in one gradient; they cost time and no noise.
         subspace: For the methods that project or scale.
         public_view: For the methods that use public views.
@@ -98,6 +99,7 @@ class TrainingPlan:
     public_view: PublicView = field(default_factory=PublicView)
     private_loss: str = "plain"
     public_weight: float = 1.0
+    tail: float = 0.0
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -109,6 +111,11 @@ class TrainingPlan:
         _positive("clip_norm", self.clip_norm)
         if not 0 <= self.ema_decay < 1:
             raise DposeError(f"ema_decay must be in [0, 1), not {self.ema_decay}")
+        if not 0 <= self.tail <= 1 or (self.tail and self.ema_decay):
+            raise DposeError(
+                f"tail is a share of the steps, in [0, 1], and not beside ema_decay, not {self.tail:g}",
+                fix="leave one of them out, or give --ema 0",
+            )
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
         object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant"))
         if self.unit is not None:
@@ -173,6 +180,8 @@ class TrainingPlan:
         """Plain values, ready for JSON or YAML."""
         values = asdict(self)
         values["relation"], values["accountant"] = self.relation.value, self.accountant.value
+        if not self.tail:  # plans of runs that began before there was one have the same digest
+            del values["tail"]
         return values
 
     def bind_to(self, protected: Protected) -> BoundPlan:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeVar
 
 from dpose.papers.experiment import GridRequest
-from dpose.papers.pose.cells import RECOMMENDED, START, Training
+from dpose.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Training
 from dpose.papers.pose.printed import Line, Printed, printed
 from dpose.training.methods import METHODS
 
@@ -20,6 +20,7 @@ STRATEGIES = {
     "finetune": "Finetuning",
     "full": "Finetuning from scratch",
     "scratch": "Training from scratch",
+    OWN_SETTINGS: "Each method at its own settings",
 }
 """As the papers call them; "finetuning from scratch" trains all layers from pretrained weights."""
 
@@ -70,6 +71,8 @@ class Design:
         pretrain: Whether the weights learn from the public split of the private data beforehand.
         notes: What the reader must know.
         variants: For an ablation, the recipe's variants that are its rows, by name; () for every other grid.
+        repeats: Trainings of one setting at least, by method; of `non-private` at its own settings alone.
+        sparse: Budgets at which only `dp-sgd` and the recipe are run where nobody asks for others.
     """
 
     name: str
@@ -84,6 +87,8 @@ class Design:
     pretrain: bool = False
     notes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    repeats: Mapping[str, int] = field(default_factory=dict)
+    sparse: tuple[float, ...] = ()
 
     @property
     def tables(self) -> tuple[Printed, ...]:
@@ -134,14 +139,29 @@ class Design:
                     and clip_norm in scale.clip_norms
                     and epsilon in scale.epsilons
                     and method in methods
+                    and (method == "dp-sgd" or not self._left_out(epsilon, asked))
                 )
                 training = Training(method, strategy, clip_norm, epsilon)
                 if wanted or not lines or _key(training) in known:
                     found[training] = wanted
+            # what the recipe trains is its own: it stands once, by the name that its cells have
             for epsilon in epsilons if RECOMMENDED in rows and strategy == "finetune" else ():
-                wanted = chosen and epsilon in scale.epsilons and RECOMMENDED in methods
-                found[Training(RECOMMENDED, strategy, None, epsilon)] = wanted
+                wanted = epsilon in scale.epsilons and RECOMMENDED in methods
+                found[Training(RECOMMENDED, strategy, None, epsilon)] = wanted and bool(
+                    {"finetune", OWN_SETTINGS} & set(scale.strategies)
+                )
         return found
+
+    def runs(self, training: Training, asked: GridRequest) -> int:
+        """Trainings of one setting."""
+        if training.method == START:
+            return 1
+        own = training.strategy == OWN_SETTINGS or training.method == RECOMMENDED
+        least = self.repeats.get(training.method, 1) if own and training.epsilon not in self.sparse else 1
+        return max(asked.repeat, least)
+
+    def _left_out(self, epsilon: float, asked: GridRequest) -> bool:
+        return epsilon in self.sparse and not (asked.epsilons or asked.methods)
 
     def _ablated(self, asked: GridRequest) -> dict[Training, bool]:
         """The start, and at each epsilon the recipe, which is always run, and its variants."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.papers.pose.settings import own_settings
 from dpose.papers.pose.variants import VARIANTS
 from dpose.pose.folder import shipped_weights
 from dpose.privacy.rounding import as_given
@@ -21,6 +22,8 @@ RENDERED = "synthetic:studio"
 """Public data of a start that has no weights to begin with."""
 RECOMMENDED = "recommended"
 """The recipe of that name, as a row of its own; its settings are its own, too."""
+OWN_SETTINGS = "own"
+"""The strategy of methods with settings of their own (`dpose.papers.pose.settings`), what trains among them."""
 RUNS = "runs"
 """The folder of the run folders, in the results' folder."""
 
@@ -31,7 +34,7 @@ class Training:
 
     Attributes:
         method: A name in `METHODS`, `RECOMMENDED`, or `START`.
-        strategy: "finetune", "full" or "scratch".
+        strategy: "finetune", "full" or "scratch"; or `OWN_SETTINGS`.
         clip_norm: C; None for methods that clip nothing, and for a recipe, which has its own.
         epsilon: None for methods without a guarantee.
         repetition: From 1.
@@ -182,33 +185,38 @@ class Setup:
             "accountant": self.accountant,
         }
         scratch = training.strategy == "scratch"
+        own = own_settings(training.method, training.epsilon) if training.strategy == OWN_SETTINGS else {}
+        strategy = "finetune" if training.strategy == OWN_SETTINGS else training.strategy
         return RunConfig.from_dict(
-            {
-                "data": {
-                    "private": self.data,
-                    "public": self.public,
-                    "watch": "none",
-                    "limit": self.limit,
+            filled_in(
+                dict(own),
+                {
+                    "data": {
+                        "private": self.data,
+                        "public": self.public,
+                        "watch": "none",
+                        "limit": self.limit,
+                    },
+                    "model": {
+                        "preset": self.preset,
+                        "init": None if scratch else self.first(folder),
+                        "strategy": strategy,
+                    },
+                    "plan": {
+                        "method": training.method,
+                        "epochs": self.epochs,
+                        "expected_batch_size": self.batch_size,
+                        "unit": self.unit,
+                        "ema_decay": self.ema,
+                        # as the papers print it: clipped gradients keep their length C beside a public gradient
+                        "normalise": False,
+                        **(private if training.private else {}),
+                    },
+                    "optimizer": {"name": self.optimizer, "lr": self.lr, "options": self._options()},
+                    "augment": self.augment,
+                    "seed": seed,
                 },
-                "model": {
-                    "preset": self.preset,
-                    "init": None if scratch else self.first(folder),
-                    "strategy": training.strategy,
-                },
-                "plan": {
-                    "method": training.method,
-                    "epochs": self.epochs,
-                    "expected_batch_size": self.batch_size,
-                    "unit": self.unit,
-                    "ema_decay": self.ema,
-                    # as the papers print it: clipped gradients keep their length C beside a public gradient
-                    "normalise": False,
-                    **(private if training.private else {}),
-                },
-                "optimizer": {"name": self.optimizer, "lr": self.lr, "options": self._options()},
-                "augment": self.augment,
-                "seed": seed,
-            }
+            )
         )
 
     def _varied(self, variant: str, values: dict[str, Any]) -> RunConfig:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from matplotlib.axes import Axes
 
 from dpose.papers.experiment import Outcome
 from dpose.papers.pose.benchmarks import STRATEGIES, Design
-from dpose.papers.pose.cells import RECOMMENDED, START, Training
-from dpose.papers.pose.tables import SHARP, VIEWS, Ours, by_setting
+from dpose.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Training
+from dpose.papers.pose.tables import SHARP, VIEWS, Ours, Span, by_setting
 from dpose.report.palette import LIGHT
 from dpose.report.plots import finish, heat_map, rendered, sheet
 from dpose.report.results import Figure
@@ -18,6 +19,8 @@ from dpose.report.results import Figure
 COLOURS = {
     "dp-sgd": LIGHT["blue"],
     "pdp-sgd": LIGHT["orange"],
+    "subspace-sgd": LIGHT["amber"],
+    "scaled-sgd": LIGHT["olive"],
     "fdp-sgd": LIGHT["violet"],
     "fpdp-sgd": LIGHT["green"],
     RECOMMENDED: LIGHT["rose"],
@@ -25,7 +28,15 @@ COLOURS = {
     "public-only": LIGHT["teal"],
     START: LIGHT["base"],
 }
-MARKS = {"dp-sgd": "o", "pdp-sgd": "s", "fdp-sgd": "^", "fpdp-sgd": "D", RECOMMENDED: "*"}
+MARKS = {
+    "dp-sgd": "o",
+    "pdp-sgd": "s",
+    "subspace-sgd": "P",
+    "scaled-sgd": "X",
+    "fdp-sgd": "^",
+    "fpdp-sgd": "D",
+    RECOMMENDED: "*",
+}
 
 Curves = Mapping[Training, float]
 
@@ -101,7 +112,9 @@ def _panel(
         chosen = [
             t
             for t in (*ours, *paper)
-            if (t.method, t.strategy) == (method, strategy) and t.clip_norm in (clip_norm, None)
+            if t.method == method
+            and (t.strategy == strategy or (method == RECOMMENDED and strategy == OWN_SETTINGS))
+            and t.clip_norm in (clip_norm, None)
         ]
         printed = sorted((t.epsilon, paper[t]) for t in set(chosen) if t in paper and t.epsilon)
         mine = [(t, _numbers(ours[t])) for t in sorted(set(chosen)) if t in ours and _numbers(ours[t])]
@@ -126,7 +139,7 @@ def _panel(
             )
         ticks |= {e for e, _ in printed} | {t.epsilon for t, _ in mine if t.epsilon}
     for method, scores, style, label in (
-        ("non-private", SHARP, "-", "non-private"),
+        ("non-private", SHARP, "-", "ceiling" if strategy == OWN_SETTINGS else "non-private"),
         ("public-only", SHARP, "-", "public-only, sharp pictures"),
         ("public-only", VIEWS, ":", "public-only, public views"),
         (START, SHARP, "-.", "starting model"),
@@ -135,6 +148,11 @@ def _panel(
         numbers = _numbers(ours[training], scores) if training in ours else []
         if numbers and not (method == START and strategy == "scratch"):
             panel.axhline(statistics.mean(numbers), color=COLOURS[method], ls=style, lw=1.1, label=label)
+    span = Span.of(ours)
+    if span and strategy != "scratch":
+        right = panel.secondary_yaxis("right", functions=cast(Any, (span.share, span.score)))
+        right.set_ylabel("recovered share, percent", fontsize=8)
+        right.tick_params(labelsize=8)
     return _apart(sorted(ticks))
 
 

@@ -17,12 +17,13 @@ from dpose.papers.pose.ablation import (
     variants_table,
 )
 from dpose.papers.pose.benchmarks import STRATEGIES, Design, Scale
-from dpose.papers.pose.cells import RECOMMENDED, START, Setup, Training
+from dpose.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Setup, Training
 from dpose.papers.pose.differences import compared
 from dpose.papers.pose.figures import grid_figures
 from dpose.papers.pose.notes import grid_notes
 from dpose.papers.pose.pictures import side_by_side
 from dpose.papers.pose.run import run_training
+from dpose.papers.pose.settings import own_settings
 from dpose.papers.pose.tables import grid_tables
 from dpose.pose.backbones import backbone_named
 from dpose.pose.data import DataSpec
@@ -122,7 +123,7 @@ class TrainingGrid:
             if is_idle(self.setup, training, self.folder):
                 continue
             starts = training.method == START
-            for repetition in range(1, 2 if starts else self.asked.repeat + 1):
+            for repetition in range(1, self.design.runs(training, self.asked) + 1):
                 one = replace(training, repetition=repetition)
                 needs = START if self.setup.pretrain and not starts and training.strategy != "scratch" else ""
                 found.append(Cell(one.key, self._told(one), 1, wanted, needs))
@@ -158,6 +159,8 @@ class TrainingGrid:
         return Findings((first, *more, *others), figures, (*notes, *apart.notes), apart.values)
 
     def _told(self, training: Training) -> Values:
+        if training.strategy == OWN_SETTINGS:
+            return {**training.values, "own": own_settings(training.method, training.epsilon)}
         if training.method != RECOMMENDED or training.variant:
             return training.values
         # the recipe may change: what an older one gave is then no result of this cell

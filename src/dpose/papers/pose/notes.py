@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dpose.papers.experiment import GridRequest, Outcome
 from dpose.papers.pose.ablation import choosing_notes
-from dpose.papers.pose.benchmarks import Design, Scale
-from dpose.papers.pose.cells import RECOMMENDED, RENDERED, START, Setup
+from dpose.papers.pose.benchmarks import REFERENCES, Design, Scale
+from dpose.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, RENDERED, START, Setup
 from dpose.papers.pose.printed import Printed
+from dpose.papers.pose.settings import OWN
 from dpose.papers.pose.testing import UPRIGHT_RULE
 from dpose.pose.data import DataSpec
 from dpose.privacy.rounding import as_given
@@ -51,7 +53,7 @@ def grid_notes(
             "statements say so"
         )
     if not design.variants:
-        notes += _on_methods(design, asked, setup)
+        notes += _on_methods(design, asked, scale, setup)
     if asked.repeat > 1:
         notes.append(f"means and standard deviations over {asked.repeat} trainings")
     if any("upright" in outcome.values for outcome in outcomes):
@@ -64,7 +66,7 @@ def grid_notes(
     return (*notes, *design.notes, *(n for table in design.tables for n in _minded(table)))
 
 
-def _on_methods(design: Design, asked: GridRequest, setup: Setup) -> list[str]:
+def _on_methods(design: Design, asked: GridRequest, scale: Scale, setup: Setup) -> list[str]:
     notes = [
         "clipped gradients are added as they are, as the papers print it: C weighs them beside a public gradient. "
         f"{setup.optimizer} "
@@ -80,7 +82,21 @@ def _on_methods(design: Design, asked: GridRequest, setup: Setup) -> list[str]:
         method in METHODS and METHODS[method].fitted for method in asked.methods or design.methods
     ):
         notes.append(f"subspaces and scales are fitted on {_shown(setup.public)}, taken to be public")
+    if OWN_SETTINGS in scale.strategies:
+        each = "; ".join(
+            f"{method}: {_listed_own(budgets)}"
+            for method, budgets in OWN.items()
+            if method in (asked.methods or (*design.methods, *REFERENCES))
+        )
+        notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}")
     return notes
+
+
+def _listed_own(budgets: Mapping[float, Mapping[str, Any]]) -> str:
+    return ", ".join(
+        f"{one['optimizer']['name']} {one['optimizer']['lr']:g}{f' from epsilon {least:g} on' if least else ''}"
+        for least, one in budgets.items()
+    )
 
 
 def _varied(scale: Scale, setup: Setup) -> str:
@@ -117,13 +133,13 @@ def _start_note(setup: Setup) -> str:
             ("nothing", f"{RENDERED} and ") if setup.bare else ("the weights that come with dpose", "")
         )
         return (
-            f"finetune and full start from a public model that learnt, from {before}, from {other}"
+            f"all strategies but scratch start from a public model that learnt, from {before}, from {other}"
             f"{_shown(setup.pretrain)}, as the recipe's public stage does: the cell called {START}"
         )
     first = (
         Path(setup.init).name if setup.init else f"the public weights of {setup.preset} that come with dpose"
     )
-    return f"finetune and full start from {first}, shown as they are in the row of that name; scratch from nothing"
+    return f"all strategies but scratch start from {first}, shown as they are in the row of that name"
 
 
 def _minded(table: Printed) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from dpose.papers.experiment import Outcome
 from dpose.papers.pose.benchmarks import STRATEGIES, Design, references_of
-from dpose.papers.pose.cells import RECOMMENDED, START, Training
+from dpose.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Training
 from dpose.papers.pose.printed import Line, Printed
+from dpose.papers.pose.settings import CEILING
 from dpose.papers.pose.variants import VARIANTS
 from dpose.privacy.rounding import as_given, upper
 from dpose.report.results import Table
@@ -63,9 +64,45 @@ def by_setting(outcomes: Iterable[Outcome]) -> dict[Training, Ours]:
     return {training: Ours(tuple(several)) for training, several in found.items()}
 
 
+@dataclass(frozen=True)
+class Span:
+    """From the start to the ceiling, in points.
+
+    Attributes:
+        start: Of the model that all start from.
+        ceiling: Of non-private training at its own settings.
+    """
+
+    start: float
+    ceiling: float
+
+    @classmethod
+    def of(cls, ours: Mapping[Training, Ours], scores: str = SHARP) -> Span | None:
+        """By the mean over joints; None where one of the two has not been run, or the ceiling is no higher."""
+        ends = [
+            found.numbers("Mean", scores) or found.numbers("AP", scores)
+            for end in (Training(START, START), Training(CEILING, OWN_SETTINGS))
+            for found in [ours.get(end, Ours(()))]
+        ]
+        if not all(ends):
+            return None
+        start, ceiling = map(statistics.mean, ends)
+        return cls(start, ceiling) if ceiling > start else None
+
+    def share(self, score: float) -> float:
+        """What is recovered of the way, in percent; below 0 for what is worse than the start."""
+        return 100 * (score - self.start) / (self.ceiling - self.start)
+
+    def score(self, share: float) -> float:
+        """The score of a share in percent."""
+        return self.start + share / 100 * (self.ceiling - self.start)
+
+
 def grid_tables(design: Design, outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     """All tables of a grid: the papers' (or the benchmark's own), upright people where they were tested, costs."""
     ours = by_setting(outcomes)
+    if not design.tables:
+        ours = _of_interest(ours)
     tables = [_as_printed(table, ours, several=len(design.tables) > 1) for table in design.tables]
     metrics = {o.values["metric"] for o in outcomes if o.status == "done"}
     printed = {table.scored_by for table in design.tables}
@@ -78,6 +115,18 @@ def grid_tables(design: Design, outcomes: Sequence[Outcome]) -> tuple[Table, ...
             _plain(f"{design.name}: upright people alone, PCKh@0.5, percent", ours, UPRIGHT, done=True)
         )
     return (*tables, _costs(outcomes))
+
+
+def _of_interest(ours: Mapping[Training, Ours]) -> dict[Training, Ours]:
+    """Without the strategies of which nothing was run and nothing is to be."""
+    met = {
+        training.strategy
+        for training, found in ours.items()
+        # the recipe stands under a strategy that is not its own
+        if training.method != RECOMMENDED
+        and any(o.cell.wanted or o.status != "not run" for o in found.outcomes)
+    }
+    return {t: o for t, o in ours.items() if t.strategy in met or t.method == RECOMMENDED}
 
 
 def _as_printed(table: Printed, ours: Mapping[Training, Ours], several: bool) -> Table:
@@ -150,6 +199,7 @@ def _compared(table: Printed, line: Line | None, ours: Ours, column: str, scores
 def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = False) -> Table:
     """A row a setting with our numbers alone."""
     columns = _columns(ours.values(), scores)
+    span = Span.of(ours, scores)
     rows = []
     for training, found in ours.items():
         if done and found.status != "done":
@@ -157,8 +207,10 @@ def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = 
         for kind, suffix in _kinds(training, scores):
             numbers = [found.numbers(column, kind) for column in columns]
             missing = "-" if found.status == "done" else found.status
-            rows.append((named(training) + suffix, *(_spread(n) if n else missing for n in numbers)))
-    return Table(title, ("training", *columns), tuple(rows))
+            mean = found.numbers("Mean", kind) or found.numbers("AP", kind)
+            share = (f"{span.share(statistics.mean(mean)):.0f} %" if mean else missing,) if span else ()
+            rows.append((named(training) + suffix, *(_spread(n) if n else missing for n in numbers), *share))
+    return Table(title, ("training", *columns, *(["recovered share"] if span else [])), tuple(rows))
 
 
 def _kinds(training: Training, scores: str) -> tuple[tuple[str, str], ...]:
@@ -183,6 +235,8 @@ def named(training: Training) -> str:
     """A training in words."""
     if training.method == START:
         return NAMES[START]
+    if (training.method, training.strategy) == (CEILING, OWN_SETTINGS):
+        return "the ceiling: non-private, own settings"
     # a recipe has a strategy of its own
     parts = ["the recipe"] if training.method == RECOMMENDED else [training.method, training.strategy]
     if training.variant:

@@ -1,0 +1,56 @@
+"""Each method's own settings in the benchmarks: the strategy "own", one table. A new method is an entry in `OWN`.
+
+Learning rates and optimizers are those of the least loss on LSPET's splits for choosing, of as many rates in SGD and in
+AdamW for each method (`benchmarks/choose_settings.py`, docs/results.md says what has not been run); those of
+`non-private`, which is the ceiling, of two rates on the same pictures. No benchmark reports those pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CEILING = "non-private"
+"""With settings of its own: the ceiling, what a model learns from the private data where nothing protects them."""
+LEAST = 0.0
+"""The key of a method's settings at every budget below its others, and of methods without one."""
+
+
+def _step(optimizer: str, lr: float) -> dict[str, Any]:
+    options = {"momentum": 0.9} if optimizer == "sgd" else {"weight_decay": 0.0}
+    return {
+        "model": {"strategy": "light"},
+        "plan": {"ema_decay": 0.0, "subspace": {"rank": 100, "units": 200, "refresh": 4}},
+        "optimizer": {"name": optimizer, "lr": lr, "options": options},
+    }
+
+
+OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
+    CEILING: {
+        LEAST: {
+            "model": {"strategy": "full"},
+            "plan": {"epochs": 25.0, "expected_batch_size": 64, "ema_decay": 0.998},
+            "optimizer": {"name": "adamw", "lr": 1e-3, "options": {"weight_decay": 0.01}},
+            "augment": "public",
+        }
+    },
+    "public-only": {LEAST: _step("sgd", 0.1)},
+    "dp-sgd": {LEAST: _step("sgd", 0.1), 8.0: _step("sgd", 0.5)},
+    "pdp-sgd": {LEAST: _step("sgd", 0.1), 8.0: _step("sgd", 0.5)},
+    "fdp-sgd": {LEAST: _step("sgd", 0.1)},
+    "fpdp-sgd": {LEAST: _step("sgd", 0.1)},
+    "subspace-sgd": {LEAST: _step("sgd", 0.5)},
+    "scaled-sgd": {LEAST: _step("adamw", 2e-3)},
+}
+"""By method, then by the epsilon from which on they hold: settings by the names of `RunConfig`."""
+
+
+def own_settings(method: str, epsilon: float | None) -> Mapping[str, Any]:
+    """A method's own settings at a budget; {} for a method that has none: the grid's are its own then.
+
+    Args:
+        method: A name in `METHODS`.
+        epsilon: None for methods without a guarantee.
+    """
+    known = OWN.get(method, {})
+    return known[max(e for e in known if e <= (epsilon or LEAST))] if known else {}
