@@ -17,6 +17,9 @@ import scipy.io
 from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
+import dpose.pose.folder as pose_folder
+import dpose.runs.predict
+from dpose import files
 from dpose.cli import main
 from dpose.pose.data import SOURCES
 from dpose.privacy.odometer import PAGE, Budget, State, charges, set_budget
@@ -97,6 +100,31 @@ class TestRun:
         assert "r_wrist" in shown
         assert "knows nothing" in shown  # two steps of training
         assert cv2.imread("person-pose.png").shape == (60, 40, 3)
+
+    @pytest.mark.parametrize("default", ["nano", "other"])
+    def test_without_a_model_what_comes_with_dpose_predicts(self, default, capsys, monkeypatch, tmp_path):
+        shutil.copytree(files.SHIPPED, tmp_path / "shipped")
+        shutil.copytree(files.SHIPPED / "nano", tmp_path / "shipped" / "other")
+        monkeypatch.setattr(files, "SHIPPED", tmp_path / "shipped")
+        monkeypatch.setattr(pose_folder, "PREDICTOR", default)
+        used, real = [], pose_folder.load_model
+        for place in (dpose.runs.predict, pose_folder):  # one picture, and many
+            monkeypatch.setattr(place, "load_model", lambda folder: used.append(folder) or real(folder))
+        for name in ("one.png", "two.png"):
+            cv2.imwrite(name, np.full((60, 40, 3), 90, np.uint8))
+        boxes = [{"image_id": 1, "category_id": 1, "bbox": [2, 3, 20, 50], "score": 0.9}]
+        Path("boxes.json").write_text(json.dumps([*boxes, {**boxes[0], "bbox": [20, 3, 18, 50]}]))
+        capsys.readouterr()
+        assert main(["predict", "one.png"]) == 0
+        shown = capsys.readouterr().out
+        assert f"Model: {default}, which comes with dpose" in shown
+        assert "r_wrist" in shown
+        assert cv2.imread("one-pose.png").shape == (60, 40, 3)
+        assert main(["predict", "one.png", "two.png", "--out", "drawn"]) == 0
+        Path("one.png").rename("1.png")
+        assert main(["predict", "1.png", "--detections", "boxes.json", "--out", "both.png"]) == 0
+        assert "2 people" in capsys.readouterr().out  # of each person where boxes are given
+        assert used == [tmp_path / "shipped" / default] * 3
 
     def test_a_score_with_a_price(self, run, capsys):
         """Told on the screen, in the run's statement and card, in the score's file and in the report."""
@@ -663,7 +691,8 @@ class TestBadInput:
         cv2.imwrite("person.png", np.zeros((60, 40, 3), np.uint8))
         refused(capsys, ["predict", run, "person.png", "--box", "1,2,3"], "box")
         refused(capsys, ["predict", run, "person.png", "--box", "9,9,1,1"], "box is empty")
-        refused(capsys, ["predict", tmp_path, "person.png"], "config.json")
+        refused(capsys, ["predict", tmp_path / "no-run", "person.png"], "no-run")
+        refused(capsys, ["predict", run], "no picture is named")
         refused(capsys, ["predict", run, "person.png", "--out", "drawn.gif"], "gif")
         assert not (tmp_path / "person-pose.png").exists()
 

@@ -124,6 +124,16 @@ NAMED = (
         ),
     ),
     Named(
+        "first weights: nothing is taken as given of those that come with dpose",
+        "training/first_weights.py",
+        (Edit("_shipped", "statement.conditional_on", "()"),),
+    ),
+    Named(
+        "first weights: nothing is taken as given of those that come with dpose at the end of a chain",
+        "training/first_weights.py",
+        (Edit("inherited", "shipped[digest][1]", "()"),),
+    ),
+    Named(
         "colours: a difference of colours moves by one peak, not by two",
         "release/colour.py",
         (Edit("_moved", "(-1, 1)", "(0, 1)"),),

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from dpose.errors import DposeError
-from dpose.pose.heads import adapt_head
+from dpose.pose.heads import adapt_head, resize
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO, MPII
 
@@ -65,3 +65,41 @@ def test_it_is_a_whole_model_of_the_other_skeleton(coco, tmp_path):
 def test_an_unknown_skeleton_is_refused(coco):
     with pytest.raises(DposeError, match="choose from mpii, coco, lsp"):
         adapt_head(coco, "horse")
+
+
+def test_a_head_resampled_to_another_size_says_the_same_of_the_same_map():
+    """What a linear map of cells and a linear row of bins say is the same at twice the size."""
+    torch.manual_seed(0)
+    model = PoseModel(PoseConfig("lite0", (64, 64), norm="folded", upsample=1)).eval()
+    height = torch.linspace(-1, 1, 9)[:-1] + 0.125
+    smooth = torch.linspace(-1, 1, 128)[:, None, None] * (1 + height[:4, None] * torch.ones(4))
+    with torch.no_grad():
+        for layer in (model.head.x, model.head.y):
+            layer.weight.copy_(smooth.reshape(128, 16))
+    large = resize(model, (128, 128), 16)
+    assert (large.config.input_size, large.config.norm) == ((128, 128), "folded")
+    assert large.config.sigma == PoseConfig("lite0", (128, 128)).sigma
+    features = torch.rand(1, model.head.joints.in_channels, 4, 4)
+    with torch.no_grad():
+        small = model.head(features)
+        found = large.head(features.repeat_interleave(2, 2).repeat_interleave(2, 3))
+    for before, after in zip(small, found, strict=True):
+        between = torch.nn.functional.interpolate(before, size=256, mode="linear")
+        assert torch.allclose(after, between, atol=0.02 * float(before.abs().max()))
+    ours, theirs = model.backbone.state_dict(), large.backbone.state_dict()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    again = resize(large, (64, 64), 16)
+    assert torch.allclose(again.head.x.weight[5:-5], model.head.x.weight[5:-5], atol=0.1)
+
+
+def test_a_stride_changes_what_cells_there_are():
+    model = PoseModel(PoseConfig("lite0", (64, 64), norm="folded"))
+    finer = resize(model, (64, 64), 8)
+    assert finer.config.backbone.map_size((64, 64)) == (8, 8)
+    assert finer(torch.zeros(1, 3, 64, 64))[0].shape == (1, 16, 128)
+
+
+def test_a_backbone_whose_weights_are_of_one_size_is_one_line():
+    fixed = PoseModel(PoseConfig("timm:vit_tiny_patch16_224", (64, 64), norm="group"))
+    with pytest.raises(DposeError, match="64x64 alone"):
+        resize(fixed, (128, 96), 16)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import urllib.error
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
+from dpose import files
 from dpose.errors import DposeError
 from dpose.pose.data import ConcatUnits, PoseUnits, SubjectUnits
 from dpose.pose.folder import save_model
@@ -18,7 +20,16 @@ from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import COCO, MPII
 from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
-from dpose.runs.build import build_model, conditions, only_source, open_public, open_units, precision, watched
+from dpose.runs.build import (
+    build_model,
+    conditions,
+    first_weights,
+    only_source,
+    open_public,
+    open_units,
+    precision,
+    watched,
+)
 from dpose.runs.config import RunConfig
 from dpose.runs.train import train_run
 from dpose.training.gradients import mean_gradient, trainable_params
@@ -221,6 +232,24 @@ class TestFirstWeights:
             1
         ]
         assert (named.name, named.statement, named.folder) == ("mine", None, str(tmp_path / "mine"))
+
+    def test_for_another_size_the_head_is_resampled(self, tmp_path):
+        values = {"preset": "lite0", "init": str(tmp_path), "input_size": (96, 64)}
+        save_model(PoseModel(PoseConfig("lite0", (64, 48), norm="folded")), tmp_path)
+        made, start, caveats = build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
+        assert (made.config.input_size, start.folder) == ((96, 64), str(tmp_path))
+        assert "resampled from 64x48 pixels, stride 16, to 96x64, 16" in caveats[-1]
+        assert build_model(config("mpii:/data/mpii", model={"init": str(tmp_path)}))[2] == []
+
+    def test_the_weights_that_come_with_dpose_are_of_the_backbone_by_any_name(self, tmp_path, monkeypatch):
+        shutil.copytree(files.SHIPPED / "nano", tmp_path / "lite0")
+        monkeypatch.setattr(files, "SHIPPED", tmp_path)
+        for preset in ("lite0", "timm:efficientnet_lite0"):
+            asked = config("mpii:/data/mpii", model={"preset": preset})
+            assert first_weights(asked) == tmp_path / "lite0"
+        assert first_weights(config("mpii:/data/mpii")) is None
+        from_photographs = config("mpii:/data/mpii", model={"preset": "lite0", "init": "imagenet"})
+        assert first_weights(from_photographs) is None
 
     def test_imagenets_weights_that_cannot_be_had_are_one_line(self, monkeypatch, caplog):
         def offline(name, pretrained=False, **options):

@@ -2,14 +2,17 @@
 
 import io
 import json
+import shutil
 
 import pytest
 from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic
+from dpose import files
 from dpose.errors import DposeError
+from dpose.runs.build import first_weights
 from dpose.runs.config import RunConfig
-from dpose.runs.pretraining import public_stage
+from dpose.runs.pretraining import _stage, public_stage, stage_data
 from dpose.runs.recipes import RECOMMENDED, filled_in
 from dpose.runs.train import explain_task, train_task
 from small_nano import small_nano  # noqa: F401
@@ -62,6 +65,17 @@ def test_a_recipe_for_poses_is_refused_for_actions():
         RunConfig.from_dict({**GIVEN, "task": "action", "data": {"private": "synthetic-clips"}})
     with pytest.raises(DposeError, match="recipe"):
         RunConfig.from_dict({**GIVEN, "recipe": "secret"})
+
+
+@pytest.mark.parametrize("preset", ["nano", "lite0"])
+def test_the_public_stage_starts_from_what_comes_with_dpose_of_the_same_backbone(
+    preset, tmp_path, monkeypatch
+):
+    for name in ("nano", "lite0"):
+        shutil.copytree(files.SHIPPED / "nano", tmp_path / name)
+    monkeypatch.setattr(files, "SHIPPED", tmp_path)
+    config = RunConfig.from_dict({**GIVEN, "model": {"preset": preset}})
+    assert first_weights(_stage(config, stage_data(config))) == tmp_path / preset
 
 
 def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path):

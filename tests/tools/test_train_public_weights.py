@@ -9,35 +9,47 @@ from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
 import small_nano
+from dpose.errors import DposeError
 from dpose.pose.data import open_data
-from dpose.pose.folder import load_model, shipped_weights
+from dpose.pose.folder import PREDICTOR, load_model, shipped_weights
 from dpose.pose.predict import predict_logits
+from dpose.pose.weights_file import imagenet_file
 from dpose.privacy.selection import Selection
 from dpose.privacy.statement import PrivacyStatement
-from train_public_weights import COMMAND, make, recipe
+from dpose.runs.build import NOBODY_IN_IMAGENET
+from train_public_weights import COMMAND, PRESETS, make, recipe
 
 SMALL = {"train": 8, "val": 8, "test": 8, "public": 8, "large": 64}
 
 
 class TestShipped:
-    def test_they_are_small_halves_and_owe_nobody_anything(self):
-        folder = shipped_weights()["nano"]
-        assert (folder / "model.safetensors").stat().st_size < 4e6
+    def test_the_predictor_is_one_of_them(self):
+        assert PREDICTOR in shipped_weights()
+        assert set(shipped_weights()) <= set(PRESETS)
+
+    @pytest.mark.parametrize("preset", shipped_weights())
+    def test_they_are_small_halves_with_a_statement_that_says_what_they_saw(self, preset):
+        folder = shipped_weights()[preset]
+        assert (folder / "model.safetensors").stat().st_size < 8e6
         tensors = safetensors.torch.load_file(folder / "model.safetensors")
         assert {t.dtype for t in tensors.values() if t.is_floating_point()} == {torch.float16}
-        assert PrivacyStatement.from_json((folder / "privacy.json").read_text()).kind == "none"
+        statement = PrivacyStatement.from_json((folder / "privacy.json").read_text())
+        assert statement.kind == "none"
+        assert statement.conditional_on == ((NOBODY_IN_IMAGENET,) if preset == "lite0" else ())
         run = json.loads((folder / "config.json").read_text())["run"]
         assert run["data"]["private"] == "synthetic:studio:large"
-        asked = recipe().to_dict()
+        asked = recipe(preset).to_dict()
         assert all(asked["model"][name] == value for name, value in run["model"].items())
         asked = asked["plan"]
         assert all(asked[name] == value for name, value in run["plan"].items())
         card = (folder / "README.md").read_text()
-        assert COMMAND in card
+        assert f"{COMMAND} --preset {preset}" in card
+        assert ("ImageNet" in card) == (preset == "lite0")
         assert "synthetic:studio:test" in card
 
-    def test_they_find_people_in_the_studio(self):
-        model = load_model(shipped_weights()["nano"])
+    @pytest.mark.parametrize("preset", shipped_weights())
+    def test_they_find_people_in_the_studio(self, preset):
+        model = load_model(shipped_weights()[preset])
         units = open_data("synthetic:studio:val", purpose="evaluate", input_size=model.config.input_size)
         from dpose.pose.task import PoseTask
         from dpose.training.validation import metric_of_views
@@ -54,9 +66,26 @@ def small(monkeypatch, tmp_path):
     return tmp_path
 
 
+def test_a_preset_that_is_not_shipped_is_one_line():
+    with pytest.raises(DposeError, match="choose from nano, lite0"):
+        recipe("5m")
+    assert [recipe(preset, epochs=0.5).plan.epochs for preset in PRESETS] == [0.5, 0.5]
+
+
+LITE0 = pytest.param(
+    "lite0", marks=pytest.mark.skipif(imagenet_file("efficientnet_lite0") is None, reason="dpose[imagenet]")
+)
+
+
 @pytest.mark.slow
-def test_the_command_makes_a_model_folder_that_scores_like_the_run(small):
-    make(small / "run", small / "out", Console(quiet=True))
+@pytest.mark.parametrize("preset", ["nano", LITE0])
+def test_the_command_makes_a_model_folder_that_scores_like_the_run(small, preset):
+    asked = recipe(preset, epochs=1)
+    size = asked.model.model_copy(update={"input_size": (64, 48)})
+    make(asked.model_copy(update={"model": size}), small / "run", small / "out", Console(quiet=True))
+    statement = PrivacyStatement.from_json((small / "out" / "privacy.json").read_text())
+    assert statement.conditional_on == ((NOBODY_IN_IMAGENET,) if preset == "lite0" else ())
+    assert f"# {preset}: public weights" in (small / "out" / "README.md").read_text()
     assert {p.name for p in (small / "out").iterdir()} >= {
         "model.safetensors",
         "config.json",
@@ -76,7 +105,6 @@ def test_the_command_goes_on_where_it_was_stopped(small, monkeypatch):
     import signal
 
     import dpose.training.gradient as update
-    from dpose.errors import DposeError
 
     real = update.plain_gradient
 
@@ -87,9 +115,14 @@ def test_the_command_goes_on_where_it_was_stopped(small, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(update, "plain_gradient", stopping)
         with pytest.raises(DposeError, match="the same command goes on"):
-            make(small / "run", small / "out", Console(quiet=True))
+            make(recipe(), small / "run", small / "out", Console(quiet=True))
     assert not (small / "out").exists()
-    make(small / "run", small / "out", Console(quiet=True))
+    make(recipe(), small / "run", small / "out", Console(quiet=True), unfinished=True)
+    assert (
+        "1 steps of 64 pictures, seed 0; stopped there, 10 were planned"
+        in (small / "out" / "README.md").read_text()
+    )
+    make(recipe(), small / "run", small / "out", Console(quiet=True))
     log = [json.loads(line) for line in (small / "run" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log if line["type"] == "step"] == list(range(1, 11))
     assert [line["step"] for line in log if line["type"] == "resume"] == [1]

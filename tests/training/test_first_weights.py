@@ -7,12 +7,14 @@ import pytest
 from rich.console import Console
 
 from dots import train
+from dpose import files
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.odometer import charges
 from dpose.privacy.statement import BEYOND, Kind
 from dpose.privacy.verify import verify_run
 from dpose.training.first_weights import FirstWeights, digest_of_weights
+from dpose.training.folder import read_statement
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
 
@@ -203,6 +205,38 @@ def test_a_file_of_weights_and_fetched_ones(run, dots, tmp_path):
     assert done.statement.conditional_on == ("nobody of these was photographed there",)
     with pytest.raises(DposeError, match="no weights to start from"):
         train(dots.task, model, private=dots.data(40), plan=plan(), out="c", console=QUIET, start="nowhere")
+
+
+@pytest.mark.parametrize("given", [(), ("the photographs that they saw show none of the units",)])
+def test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_as_given(
+    run, dots, tmp_path, monkeypatch, given
+):
+    run("plain", "non-private", data=other(dots))
+    shipped = tmp_path / "shipped" / "ours"
+    shipped.mkdir(parents=True)
+    weights = (tmp_path / "plain" / "model.safetensors").read_bytes()
+    (shipped / "model.safetensors").write_bytes(weights)
+    statement = read_statement(tmp_path / "plain")
+    (shipped / "privacy.json").write_text(replace(statement, conditional_on=given).to_json())
+    monkeypatch.setattr(files, "SHIPPED", shipped.parent)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    found = run("shipped/private", start="shipped/ours").statement
+    assert found.conditional_on == given
+    (fact,) = (fact for fact in found.public if "come with dpose" in fact)
+    assert weights_digest_of(shipped)[:16] in fact
+    assert ("taken as given" in fact) == bool(given)
+    # and where they stand at the end of a chain
+    after = run("after", start="shipped/private").statement
+    assert after.conditional_on == given
+    assert verify_run(tmp_path / "after").statement == after
+
+
+def test_weights_that_come_without_a_statement_are_weights_from_elsewhere(run, dots, tmp_path, monkeypatch):
+    run("plain", "non-private", data=other(dots))
+    (tmp_path / "plain" / "privacy.json").unlink()
+    monkeypatch.setattr(files, "SHIPPED", tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    assert run("private", start="plain").statement.conditional_on
 
 
 def test_account_and_seal_know_the_weights_by_their_digest(run, tmp_path):

@@ -152,7 +152,9 @@ def compare(
     console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)
 
 
-app.command(epilog="Example: dpose predict runs/a photo.jpg --out photo-pose.png")(predict)
+app.command(epilog="Example: dpose predict photo.jpg; dpose predict runs/a photo.jpg --out photo-pose.png")(
+    predict
+)
 
 
 app.command(epilog="Example: dpose export runs/a pose.onnx")(export)

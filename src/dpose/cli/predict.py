@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    sources: Annotated[list[str], typer.Argument(help="Pictures, videos, folders or globs.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="Pictures, videos, folders or globs; before them a run or model folder, or none: then a public model "
+            "that comes with dpose predicts."
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -67,6 +72,7 @@ def predict(
         name for name, value in (("--box", box), ("--detections", detections), ("--labels", labels)) if value
     ]
     given += ["--detector"] if detector else []
+    run, sources = _model(sources, console)
     if len(given) > 1:
         raise DposeError(f"{given[0]} and {given[1]} both say where people are", fix="give one of them")
     written = json or yolo or label_studio
@@ -99,6 +105,18 @@ def predict(
     )
     for line in done.lines():
         console.print(line, highlight=False)
+
+
+def _model(paths: list[str], console: Console) -> tuple[Path, list[str]]:
+    """The model folder and what it is to look at: the first path is the model where it holds a config.json."""
+    from dpose.pose.folder import CONFIG, PREDICTOR, find_model
+
+    if not (Path(paths[0]).expanduser() / CONFIG).exists():
+        console.print(f"Model: {PREDICTOR}, which comes with dpose", highlight=False)
+        return find_model(PREDICTOR), paths
+    if len(paths) == 1:
+        raise DposeError("is a model, and no picture is named", paths[0], "name pictures behind it")
+    return Path(paths[0]).expanduser(), paths[1:]
 
 
 def _boxes(detections: Path | None, labels: str | None, least: float, console: Console) -> Boxes:

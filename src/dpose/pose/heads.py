@@ -1,4 +1,4 @@
-"""A trained head for another skeleton: the joints that both have keep their weights."""
+"""A trained head for another skeleton, whose joints keep their weights, or for pictures of another size."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import copy
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from dpose.errors import DposeError
-from dpose.pose.model import PoseModel
+from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import SKELETONS, joint_map
 
 
@@ -56,3 +57,50 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
     adapted.head.joints = new
     adapted.config = replace(adapted.config, skeleton=skeleton)
     return adapted
+
+
+def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseModel:
+    """A copy of a model for pictures of another size, or with another stride.
+
+    The backbone keeps its weights. The two layers that turn a joint's map into bins are resampled, linearly over rows,
+    columns and bins, each sum over cells scaled to their new number: what stood at a share of the picture's height and
+    width is found at that share. Features of larger people are others than those it learnt from: train the copy.
+
+    Args:
+        model: Any pose model; not changed.
+        input_size: (H, W), multiples of the stride.
+        stride: One of the backbone's.
+
+    Raises:
+        DposeError: the backbone has no such stride, or weights that belong to one size.
+    """
+    config = replace(model.config, input_size=input_size, stride=stride, sigma=0.0)
+    made = PoseModel(config).to(next(model.parameters()).device).train(model.training)
+    wanted, tensors = made.state_dict(), dict(model.state_dict())
+    for name in ("head.x", "head.y"):
+        for part in ("weight", "bias"):
+            tensors[f"{name}.{part}"] = _resampled(
+                tensors[f"{name}.{part}"], model.config, config, len(wanted[f"{name}.{part}"])
+            )
+    other = [n for n, t in wanted.items() if n not in tensors or tensors[n].shape != t.shape]
+    if other:
+        raise DposeError(
+            f"has weights for pictures of {model.config.input_size[0]}x{model.config.input_size[1]} alone ({other[0]})",
+            model.config.preset,
+            "leave --input-size and --stride out, or start from others: --init imagenet, --strategy scratch",
+        )
+    made.load_state_dict({name: tensors[name] for name in wanted})
+    return made
+
+
+def _resampled(values: Tensor, old: PoseConfig, new: PoseConfig, bins: int) -> Tensor:
+    """A layer's weights (bins, cells) or bias (bins,) between the same shares of other numbers of cells and bins."""
+    if values.ndim == 1:
+        return F.interpolate(values[None, None], size=bins, mode="linear")[0, 0]
+    (h, w), (rows, columns) = (
+        tuple(n * config.upsample for n in config.backbone.map_size(config.input_size))
+        for config in (old, new)
+    )
+    cube = values.view(1, 1, -1, h, w)
+    cube = F.interpolate(cube, size=(bins, rows, columns), mode="trilinear")
+    return cube.view(bins, -1) * (h * w / (rows * columns))

@@ -21,8 +21,8 @@ from dpose.pose.data import (
     open_data,
     open_several,
 )
-from dpose.pose.folder import find_model, load_model, shipped_weights
-from dpose.pose.heads import adapt_head
+from dpose.pose.folder import find_model, load_model, shipped_for
+from dpose.pose.heads import adapt_head, resize
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
@@ -116,7 +116,7 @@ def first_weights(config: RunConfig) -> Path | None:
         return None
     if choice.init:
         return find_model(choice.init)
-    return None if choice.strategy == "scratch" else shipped_weights().get(choice.preset)
+    return None if choice.strategy == "scratch" else shipped_for(choice.preset)
 
 
 def backbone_file(config: RunConfig) -> Path | None:
@@ -172,9 +172,13 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         start = _start(config)
     else:
         model = load_model(first)
-        for what, value in (("input_size", choice.input_size), ("stride", choice.stride)):
-            if value and value != getattr(model.config, what):
-                raise DposeError(f"the model has {what} {getattr(model.config, what)}", str(first))
+        own = model.config.input_size, model.config.stride
+        asked = choice.input_size or own[0], choice.stride or own[1]
+        if asked != own:
+            caveats.append(
+                f"the head was resampled from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
+            )
+            model = resize(model, *asked)
         start = FirstWeights.of(first)
     if private and model.config.norm == "batch":
         model = fold_batchnorm(model)
@@ -186,6 +190,10 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
     return model.to(device).to(memory_format=torch.channels_last), start, caveats
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
 
 
 def _start(config: RunConfig) -> FirstWeights:

@@ -160,10 +160,16 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
     """
     if not first.name:
         return Inherited()
-    public = _digests(files.SHIPPED).get(first.digest)
-    if public:
-        fact = f"the first weights, {public}, which come with dpose: they learnt from rendered people, who are nobody"
-        return Inherited(first.digest, (fact,))
+    shipped = _shipped(files.SHIPPED)
+    if first.digest in shipped:
+        name, began_with = shipped[first.digest]
+        began = "; what they began with is taken as given" if began_with else ""
+        learnt = f"they learnt from rendered people, who are nobody{began}"
+        return Inherited(
+            first.digest,
+            (f"the first weights, {name}{first.short}, which come with dpose: {learnt}",),
+            began_with,
+        )
     runs, unknown = _origin(first, [e for e in entries if e.id != entry.id and e.what != EVALUATION])
     if not first.told and not runs:
         return Inherited(
@@ -181,7 +187,9 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
             f"of every {entry.unit} also the public view that the first weights learnt from{views}, and its labels"
         )
     earlier = first.statement
-    given = {_given(first, digest, entry.unit) for digest in unknown}
+    # weights that come with dpose end a chain, too: of them only what their own statement takes as given is unknown
+    given = {_given(first, digest, entry.unit) for digest in unknown if digest not in shipped}
+    given |= {condition for digest in unknown if digest in shipped for condition in shipped[digest][1]}
     return Inherited(
         digest=first.digest,
         facts=tuple(facts),
@@ -298,6 +306,11 @@ def _told(first: FirstWeights, known: bool) -> tuple[str, ...]:
 
 
 @cache
-def _digests(shipped: Path) -> dict[str, str]:
-    """Names of the weights that come with dpose, by their digest."""
-    return {file_digest(file): file.parent.name for file in sorted(shipped.glob(f"*/{WEIGHTS}"))}
+def _shipped(folder: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Weights that come with dpose, by their digest: the name, and what their statement takes as given."""
+    found = {}
+    for file in sorted(folder.glob(f"*/{WEIGHTS}")):
+        statement = read_statement(file.parent)
+        if statement is not None:
+            found[file_digest(file)] = (file.parent.name, statement.conditional_on)
+    return found

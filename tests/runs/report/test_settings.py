@@ -63,7 +63,7 @@ def test_the_claim_can_be_checked(make_run, report):
     assert "dpose verify run" in words
     assert "abc123" in words
     assert "Recomputed from the events when this report was written" in words
-    assert page.table("check")[1][:4] == ["poisson-gaussian", "0.1", "1", "1"]
+    assert page.table("check")[1][:4] == ["poisson-rounded-gaussian", "0.1", "1", "1"]
 
 
 def test_without_a_claim_there_is_nothing_to_check(make_run, report):

@@ -10,7 +10,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.papers.pose.settings import own_settings
 from dpose.papers.pose.variants import VARIANTS
-from dpose.pose.folder import shipped_weights
+from dpose.pose.folder import shipped_for
 from dpose.privacy.rounding import as_given
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES, filled_in
@@ -95,7 +95,7 @@ def shipped(preset: str) -> Path:
     Raises:
         DposeError: there are none.
     """
-    found = shipped_weights().get(preset)
+    found = shipped_for(preset)
     if found is None:
         raise DposeError(f"there are no public weights of preset {preset}", "--preset", "give --init FOLDER")
     return found
@@ -153,7 +153,7 @@ class Setup:
     @property
     def bare(self) -> bool:
         """Whether no weights of the preset come with dpose: a start of its own begins with nothing."""
-        return self.preset not in shipped_weights()
+        return shipped_for(self.preset) is None
 
     def first(self, folder: Path) -> str | None:
         """What a training with a strategy that starts from something starts from; None for the preset's own weights.
