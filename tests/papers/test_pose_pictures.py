@@ -107,7 +107,7 @@ def test_the_sheet_of_a_real_grid(tmp_path, monkeypatch):
     assert sheet.std() > 10
     told = (out / "results.md").read_text()
     assert "Columns: labels; the starting model, as it is" in told
-    assert "dp-sgd, finetune, C = 1, epsilon = 8" in told
+    assert "dp-sgd, own, C = 1, epsilon = 8" in told
     width = pictures.HEIGHT * 96 // 128
     assert round(sheet.shape[1] / (width + 6)) == columns
     # what a model found is drawn, and not the labels again
