@@ -11,7 +11,9 @@ starts from it says so.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,7 +113,11 @@ def make(config: RunConfig, run: Path, out: Path, console: Console, unfinished: 
         if finished.interrupted:
             raise DposeError("stopped", str(run), "the same command goes on")
     halve(run, out)
-    scores = {data: evaluate_run(out, data, console=console)[0].columns()["Mean"] for data in SCORED}
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # a score is recorded where it is made: in a copy, not in the package
+        copy = shutil.copytree(out, Path(folder) / out.name)
+        scores = {data: evaluate_run(copy, data, console=console)[0].columns()["Mean"] for data in SCORED}
     write_atomic(out / "README.md", card(run, scores))
 
 
