@@ -1,13 +1,43 @@
-"""How every numba kernel is compiled: lazily, cached on disk, without the interpreter's lock."""
+"""How every numba kernel is compiled: at its first call, cached on disk, without the interpreter's lock.
+
+numba itself is imported at the first call of any kernel: it takes a quarter of a second that most commands do not need.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
-import numba
-
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Kernel:
+    def __init__(self, function: FunctionType, options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._options = function, options
+
+    @functools.cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """The object that numba makes, of a function that sees compiled kernels where this one names kernels."""
+        import numba
+
+        function = self._function
+        known = dict(function.__globals__)
+        for name in function.__code__.co_names:
+            if isinstance(known.get(name), _Kernel):
+                known[name] = known[name].compiled
+        seen = FunctionType(function.__code__, known, function.__name__, function.__defaults__)
+        functools.update_wrapper(seen, function)
+        del seen.__dict__["__wrapped__"]  # numba would compile that
+        try:
+            return cast(Callable[..., Any], numba.njit(cache=True, nogil=True, **self._options)(seen))
+        except RuntimeError:  # no folder that a cache could be written to: compiled in each process
+            return cast(Callable[..., Any], numba.njit(nogil=True, **self._options)(seen))
+
+    def __call__(self, *values: Any) -> Any:
+        return self.compiled(*values)
 
 
 def kernel(function: F, **options: Any) -> F:
@@ -17,4 +47,4 @@ def kernel(function: F, **options: Any) -> F:
         function: What is compiled.
         options: Of `numba.njit`, besides these.
     """
-    return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
+    return cast(F, _Kernel(cast(FunctionType, function), options))
