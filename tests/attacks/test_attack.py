@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from dpose.attacks.transforms import RAW, pixelated
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.report.results import Table
+from dying import Dying
 from quick import quick  # noqa: F401
 
 
@@ -96,6 +98,19 @@ def test_an_attack_from_elsewhere_is_a_command_with_its_options_and_a_report(mon
     assert main(["attack", "toy", "--help"]) == 0
     assert "The brightest there is." in capsys.readouterr().out
     assert main(["attack", "toy", *small, "--most", "0", "--out", "u"]) == 2
+
+
+def test_an_engines_workers_find_the_same(monkeypatch, tmp_path):
+    monkeypatch.setitem(ATTACKS, "toy", f"{__name__}:Toy")
+    small = ["attack", "toy", "--data", "synthetic:ward", "--identities", "3", "--size", "64x64"]
+    small += ["--release", "pixelate", "--block", "8,16", "--attacker", "plain"]
+    assert main([*small, "--out", str(tmp_path / "one")]) == 0
+    at = Dying({1})
+    monkeypatch.setattr("dpose.attacks.engines.engine", lambda name, workers: nullcontext(at))
+    assert main([*small, "--engine", "local", "--out", str(tmp_path / "two")]) == 0
+    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
+    assert one["results"] == two["results"]
+    assert len(one["results"]["rows"]) == 3
 
 
 def test_help_needs_no_torch():

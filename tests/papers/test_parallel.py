@@ -10,11 +10,13 @@ from rich.console import Console
 
 from dpose.papers import parallel
 from dpose.papers.cells import claim_folder, read_cells, run_cells
+from dpose.papers.engines import run_on_engine
 from dpose.papers.experiment import Cell, GridRequest, Request
 from dpose.papers.parallel import run_parallel
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
+from dying import Dying
 from quick import quick  # noqa: F401
 
 NAME = "002/figure1"
@@ -62,6 +64,26 @@ def test_processes_give_what_one_gives_and_failures_are_told(small, tmp_path):
     for outcome in run_cells(Some(whole, [first]), tmp_path / "one"):
         assert outcome.status == "done"
         assert found[outcome.cell.key] == outcome
+
+
+def test_an_engine_gives_the_same_a_killed_workers_cell_is_run_again(small, tmp_path, monkeypatch):
+    request, whole, folder = small
+    first, after = whole.cells[:2]
+    lost, needs = Cell("lost", {}), Cell(after.key, after.settings, after.weight, needs="lost")
+    moved, at = [], Dying({0})
+    some = Some(whole, [first, lost, needs])
+    found = {o.cell.key: o for o in run_on_engine(NAME, request, some, folder, at, moved.append)}
+    assert sum(moved) == first.weight + lost.weight + needs.weight
+    assert found[first.key].status == "done"
+    assert found["lost"].error
+    assert found[needs.key].error == "needs the cell lost, which failed"
+    assert [
+        o.status for o in run_on_engine(NAME, request, Some(whole, [first]), folder, Dying(range(9)))
+    ] == ["done"]
+    folders = iter([tmp_path / "a", tmp_path / "a", tmp_path / "b"])  # the command's, and a worker's
+    monkeypatch.setattr("dpose.papers.engines.state_folder", folders.__next__)
+    (outcome,) = run_on_engine(NAME, request, Some(whole, [whole.cells[2]]), folder, Dying())
+    assert "another state folder" in outcome.error
 
 
 @pytest.mark.slow

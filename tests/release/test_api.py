@@ -13,8 +13,9 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, zcdp_epsilon
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release import api, pixelization
 from dpose.release.api import bind
 from dpose.release.colour import Colour

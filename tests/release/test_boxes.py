@@ -21,8 +21,9 @@ from dpose.errors import DposeError
 from dpose.media.video import frame_times, probe
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.statement import Neighbours, PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import as_regions, bind, bind_video
 from dpose.release.boxes import MovingBox, most_frames, most_overlap, most_weight
 from dpose.release.choosing import choose_grid, grid_choices

@@ -20,8 +20,9 @@ from dpose.media.video import probe, read_frames
 from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.statement import Kind, Neighbours
+from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
 from dpose.release.api import bind, shape_of
 from dpose.release.config import ReleaseConfig, parse_neighbours
@@ -645,7 +646,7 @@ class TestFiles:
             ({"steps": 2}, "says steps 2, but 1"),
             ({"events": 2}, "2 events, not 1"),
             ({"epsilon": 9.0}, "says variance"),
-            ({"unit": "person"}, "says unit person"),
+            ({"unit": "image"}, "says unit image"),
             ({"accountant": "zcdp"}, "says accountant zcdp|does not add up|variance"),
         ],
         ids=lambda value: value if isinstance(value, str) else next(iter(value)),

@@ -12,7 +12,7 @@ from archives import npy, rebuilt
 from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
 from dpose.release.colour import Colour, as_rgb

@@ -20,6 +20,7 @@ from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
 from dpose.privacy.accounting import Relation
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import (
     Budget,
@@ -32,7 +33,7 @@ from dpose.privacy.odometer import (
     readers,
     set_budget,
 )
-from dpose.privacy.statement import Neighbours, PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files
 from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig

@@ -15,7 +15,7 @@ from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.media.images import read_pixels
 from dpose.privacy.exact import gaussian_cost, zcdp_epsilon, zcdp_rho
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release import explain_picture, verify
 from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig

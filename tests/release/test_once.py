@@ -112,7 +112,7 @@ def test_a_kept_key_stays_private(tmp_path):
 
 
 def test_keys_that_count_as_fresh_are_made_in_few_places():
-    """`kept` for the state folder, `drawn` for the key of a frame, of a trial, and for the processes of one run."""
+    """`kept`: the state folder's, a corpus's releases'; `drawn`: of a frame, a trial, for the processes of one run."""
     source = Path(dpose.__file__).parent
     found = {
         (file.relative_to(source).as_posix(), node.attr)
@@ -125,6 +125,7 @@ def test_keys_that_count_as_fresh_are_made_in_few_places():
     }
     assert found == {
         ("privacy/keys.py", "kept"),
+        ("release/corpus.py", "kept"),
         ("release/pixelization.py", "drawn"),
         ("runs/tune.py", "drawn"),
         ("training/session.py", "drawn"),

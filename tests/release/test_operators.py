@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.accounting import Relation
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release.operators import BlockSums, RegionSums
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.accounting import Relation
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape, blend, blend_gain, centre, count_lengths, edge, even_edges, largest_fill
 from dpose.release.linear import LinearPlan

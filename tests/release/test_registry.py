@@ -15,7 +15,8 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
-from dpose.privacy.statement import Kind, Neighbours
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.statement import Kind
 from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release

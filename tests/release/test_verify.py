@@ -207,7 +207,7 @@ class TestSound:
 
 EDITS = {
     "kind": lambda s: replace(s, kind=Kind.SEEDED if s.kind is Kind.PRIVATE else Kind.PRIVATE),
-    "unit": lambda s: replace(s, unit="person"),
+    "unit": lambda s: replace(s, unit="image"),
     "scope": lambda s: replace(s, neighbours=replace(s.neighbours, scope="frame")),
     "relation": lambda s: replace(s, neighbours=replace(s.neighbours, relation=Relation.ZERO_OUT)),
     "m": lambda s: replace(s, neighbours=replace(s.neighbours, m=10_000)),

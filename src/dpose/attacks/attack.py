@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from dpose.attacks.engines import attacked_ahead
 from dpose.attacks.report import AttackReport, AttackValues
 from dpose.errors import DposeError
 from dpose.files import folder_beside
@@ -235,7 +238,11 @@ def carry_out(
         KeyboardInterrupt: before anything but raw pictures was done; later ones keep what there is.
     """
     learnt = attack.learn(context)
-    done, left, stopped = attack_each(releases, lambda release: attack.attack(context, learnt, release))
+    with ExitStack() as held:
+        attack_one: Callable[[Transform], Attacked[Row]] = partial(attack.attack, context, learnt)
+        if context.config.engine:
+            attack_one = held.enter_context(attacked_ahead(attack, context, releases))
+        done, left, stopped = attack_each(releases, attack_one)
     rows = [row for one in done for row in one.rows]
     names = "; ".join(f"{release.title} ({why})" for release, why in left)
     sheet = attack.sheet(done)

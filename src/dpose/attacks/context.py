@@ -58,6 +58,8 @@ class AttackConfig:
         public: Whether nobody in the data needs protection: then the account does not count them.
         effort: The attacker's; its seed is that of everything.
         command: As it was typed.
+        engine: Who attacks the releases, as `dpose.engines.engine` has it; "" for this process.
+        workers: Of the engine.
     """
 
     data: str
@@ -74,6 +76,8 @@ class AttackConfig:
     public: bool = False
     effort: AttackerEffort = field(default_factory=AttackerEffort)
     command: str = ""
+    engine: str = ""
+    workers: int = 1
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.attackers if name not in ATTACKERS]
@@ -228,9 +232,7 @@ def open_context(
         DposeError: data that cannot be attacked, `out` exists, or a budget stands for some of the pictures.
     """
     check_free(out)
-    people = open_identities(config.data, config.size, in_grey=config.in_grey)
-    people = people.chosen(config.identities, max(attack.pictures for attack in attacks))
-    wanted = [pair for attack in attacks for pair in attack.reads(config, people)]
+    people, wanted = _chosen(config, attacks)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
 
@@ -243,6 +245,35 @@ def open_context(
             people, name = _reserved(config, people, wanted, out, note)
         with committing(name):
             yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+
+
+def counted_context(config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]]) -> AttackContext:
+    """The context of a worker, whose command has counted what is attacked: the same pictures, and no others.
+
+    Args:
+        config: As the command's.
+        attacks: As the command's.
+
+    Raises:
+        DposeError: the data cannot be attacked.
+    """
+
+    def note(text: str, steps: int) -> Callable[[], None]:
+        return lambda: None
+
+    people, wanted = _chosen(config, attacks)
+    if config.counted:
+        people, _ = people.read(wanted, lambda: None)
+    return AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+
+
+def _chosen(
+    config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]]
+) -> tuple[Identities, list[tuple[int, int]]]:
+    """Who is attacked, and all pictures that may be looked at."""
+    people = open_identities(config.data, config.size, in_grey=config.in_grey)
+    people = people.chosen(config.identities, max(attack.pictures for attack in attacks))
+    return people, [pair for attack in attacks for pair in attack.reads(config, people)]
 
 
 def _reserved(

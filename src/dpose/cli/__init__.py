@@ -12,7 +12,8 @@ from dpose.errors import DposeError
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done. 2: a mistake, told in one line on standard error. 130: stopped by Ctrl-C after saving.
+    0: done. 1: some of many items failed. 2: a mistake, told in one line on standard error. 130: stopped by Ctrl-C
+    after saving.
     """
     import typer
 
@@ -23,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except DposeError as error:
         _complain(error.line())
-        return 2
+        return error.code
     except typer.Exit as ended:
         return ended.exit_code
     except complaint as error:

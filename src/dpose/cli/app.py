@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from dpose.cli import account, attack, audit, clips, data, release, scene
+from dpose.cli import account, attack, audit, clips, data, release, scene, statement
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.noised_score import NoisedScore
 from dpose.cli.options import plain_console, typed, unfolded
 from dpose.cli.predict import predict
+from dpose.cli.remote import with_stores
 from dpose.cli.reproduce import reproduce
 from dpose.cli.run_options import Limit, PlanBasics, Seed
 from dpose.cli.studio import studio
@@ -52,6 +53,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(audit.app, name="audit")
 app.add_typer(attack.app, name="attack")
 app.add_typer(account.app, name="account")
+app.add_typer(statement.app, name="statement")
 
 app.command(
     "train",
@@ -100,6 +102,13 @@ def evaluate(
         typer.Option(help="Score this file instead of a model: COCO results JSON, or MPII's .mat or JSON."),
     ] = None,
     limit: Limit = None,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="By groups of people, of public data: who pays for privacy.")
+    ] = False,
+    before: Annotated[
+        Path | None,
+        typer.Option(help="With --groups: a model to compare with, as one trained without privacy."),
+    ] = None,
     noised: NoisedScore = NoisedScore(),  # noqa: B008  (frozen)
 ) -> None:
     """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
@@ -116,6 +125,13 @@ def evaluate(
     if (run is None) == (predictions is None):
         raise DposeError("give a run folder, or --predictions FILE", fix="see dpose evaluate --help")
     asked = noised.asked()
+    if groups or before:
+        from dpose.runs.group_scores import evaluate_groups, group_table
+
+        if run is None or not groups or asked is not None or detections is not None:
+            raise DposeError("groups are of a model's own scores, without noise", "--groups")
+        console.print(group_table(evaluate_groups(run, spec, before, limit=limit, console=console)))
+        return
     if asked is not None:
         from dpose.runs.noised_score import evaluate_noised
 
@@ -186,7 +202,6 @@ def report(
     console.print(f"Written: {path}", highlight=False, soft_wrap=True)
 
 
-@app.command(epilog="Example: dpose verify runs/a")
 def verify(
     run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
@@ -198,6 +213,9 @@ def verify(
         return
     for line in verify_run(run).lines:
         console.print(line, highlight=False)
+
+
+app.command(epilog="Example: dpose verify runs/a")(with_stores(unfolded(verify), "run"))
 
 
 @app.command(epilog="Example: dpose keys runs/a --discard")

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpose.cli.options import plain_console, typed, unfolded
-from dpose.cli.release_options import Public
+from dpose.cli.release_options import EngineName, EngineWorkers, Public
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class Learning:
     size: Size = "128x96"
     grey: Grey = False
     seed: Seed = 0
+    engine: EngineName = None
+    workers: EngineWorkers = 1
 
 
 class _Commands(Mapping[str, Any]):
@@ -229,6 +231,8 @@ def _config(
         public=where.public,
         effort=AttackerEffort(learning.learn_from, learning.learn_pictures, learning.seed),
         command=typed(),
+        engine=learning.engine or "",
+        workers=learning.workers,
     )
 
 

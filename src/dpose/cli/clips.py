@@ -14,6 +14,8 @@ from dpose.cli.release_options import (
     Again,
     Chroma,
     Colours,
+    EngineName,
+    EngineWorkers,
     Explain,
     ExplainPicture,
     FaceSize,
@@ -24,11 +26,13 @@ from dpose.cli.release_options import (
     Seed,
     asked_neighbours,
     draw_hidden,
+    release_with,
     say_lines,
     say_preset,
     say_sum,
     tell_each,
 )
+from dpose.cli.remote import with_stores
 from dpose.errors import DposeError, naming
 
 if TYPE_CHECKING:
@@ -42,9 +46,9 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(
         epilog="Example: dpose release-video ward.mp4 --epsilon 8 --delta 1e-5 --neighbours pixels:16 --out private.mp4"
-    )(unfolded(release_video))
+    )(with_stores(unfolded(release_video), "paths"))
     app.command(epilog="Example: dpose obfuscate ward.mp4 --method face-blur --out blurred.mp4")(
-        unfolded(obfuscate)
+        with_stores(unfolded(obfuscate), "paths")
     )
 
 
@@ -100,6 +104,8 @@ def release_video(
     restore: Restore = "learned",
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
+    workers: EngineWorkers = 1,
+    engine: EngineName = None,
     public: Public = False,
     again: Again = False,
     seed: Seed = None,
@@ -140,6 +146,12 @@ def release_video(
             console.print(f"  {line}", highlight=False)
     if explain:
         return
+    if engine is not None:
+        from dpose.release.corpus import Work
+
+        work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
+        release_with(engine, workers, [job for job, _ in found], work, output, console)
+        return
     _write_each(release_file, config, found, output, console, seed=seed, public=public, again=again)
 
 
@@ -164,6 +176,8 @@ def obfuscate(
             help="face-blur: frames before and after a find where its face is blurred too. Default: 14.",
         ),
     ] = None,
+    workers: EngineWorkers = 1,
+    engine: EngineName = None,
     public: Public = False,
     again: Again = False,
 ) -> None:
@@ -187,6 +201,12 @@ def obfuscate(
         return obfuscate_file(info, target, method, finder=finder, hold=hold, **others)
 
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
+    if engine is not None:
+        from dpose.release.corpus import Work
+
+        work = Work(None, method, detector, hold, seed, output.keep_audio, public, again)
+        release_with(engine, workers, [job for job, _ in found], work, output, console)
+        return
     asked = asked_of(method, finder, hold)
     _write_each(write, asked, found, output, console, seed=seed, public=public, again=again)
 

@@ -9,6 +9,7 @@ import typer
 from rich.progress import Progress
 
 from dpose.cli.options import plain_console
+from dpose.cli.release_options import EngineName, EngineWorkers
 
 app = typer.Typer(help="Look at data before training on them.", no_args_is_help=True)
 
@@ -34,14 +35,17 @@ def check(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Read only so many pictures, chosen by name.")
     ] = None,
+    engine: EngineName = None,
+    workers: EngineWorkers = 1,
 ) -> None:
     """Count pictures, people and joints, decode every picture, tell what is wrong, draw a contact sheet.
 
     What it prints and draws are the data themselves: they are for whoever may see the pictures.
     """
+    from dpose.engines import engine as opened
     from dpose.files import write_atomic
     from dpose.media.images import encode_image
-    from dpose.pose.data.check import check_data
+    from dpose.pose.data.check import CheckWork, check_data, look_on_engine
     from dpose.pose.data.spec import DataSpec, open_data
 
     console = plain_console()
@@ -49,7 +53,12 @@ def check(
     units = open_data(spec, purpose="train", input_size=(256, 192), limit=limit)
     with Progress(console=console, transient=True) as bar:
         shown = bar.add_task("reading", total=len(units.pictures))
-        report, sheet = check_data(units, lambda: bar.advance(shown))
+        looked = None
+        if engine is not None:
+            with opened(engine, workers=workers) as at:
+                work = CheckWork(str(spec), limit)
+                looked = look_on_engine(units, work, at, lambda: bar.advance(shown))
+        report, sheet = check_data(units, lambda: bar.advance(shown), looked)
     console.print(report, highlight=False)
     if sheet is not None:
         target = out or Path(f"check-{spec.name}.png")

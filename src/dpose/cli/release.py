@@ -13,6 +13,7 @@ from dpose.cli.release_options import (
     Again,
     Chroma,
     Colours,
+    EngineName,
     Explain,
     ExplainPicture,
     FaceSize,
@@ -23,11 +24,13 @@ from dpose.cli.release_options import (
     Seed,
     asked_neighbours,
     draw_hidden,
+    release_with,
     say_lines,
     say_preset,
     say_sum,
     tell_each,
 )
+from dpose.cli.remote import with_stores
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the command line."""
     app.command(epilog="Example: dpose pixelize street/ --epsilon 2 --neighbours pixels:16 --out released/")(
-        unfolded(pixelize)
+        with_stores(unfolded(pixelize), "paths")
     )
     app.command("restore", epilog="Example: dpose restore released/a.npz --restore tv a.png")(restore_archive)
 
@@ -98,7 +101,10 @@ def pixelize(
     explain: Explain = False,
     explain_picture: ExplainPicture = None,
     jpeg: Annotated[bool, typer.Option("--jpeg", help="Write JPEG instead of PNG into a folder.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Pictures or frames in work at a time.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Pictures or frames in work at a time; an engine's processes.")
+    ] = 1,
+    engine: EngineName = None,
     public: Public = False,
     again: Again = False,
     seed: Seed = None,
@@ -137,6 +143,16 @@ def pixelize(
             for line in explain_release(*plan_of(job.source, config), curve=explain):
                 console.print(f"  {line}", highlight=False)
     if explain:
+        return
+    if engine is not None:
+        from dpose.release.corpus import Work
+
+        if explain_picture is not None:
+            raise DposeError(
+                "an engine's releases are not drawn on", "explain-picture", "leave one of them out"
+            )
+        work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
+        release_with(engine, workers, jobs, work, output, console)
         return
     sifted = sift(
         jobs,
@@ -193,12 +209,15 @@ def verified(path: Path, console: Console) -> bool:
     Raises:
         DposeError: a file has no statement, another file's, or one that does not add up.
     """
+    from dpose.release.manifest import verify_manifest
     from dpose.release.verify import released_files, verify_release
 
     files = released_files(path)
     for file in files:
         _, line = verify_release(file)
         console.print(line, highlight=False)
+    if line := verify_manifest(path):
+        console.print(line, highlight=False, soft_wrap=True)
     return bool(files)
 
 

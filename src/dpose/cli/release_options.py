@@ -14,9 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
-    from dpose.privacy.statement import Neighbours, PrivacyStatement
+    from dpose.privacy.neighbours import Neighbours
+    from dpose.privacy.statement import PrivacyStatement
     from dpose.release.boxes import MovingBox
     from dpose.release.config import ReleaseConfig
+    from dpose.release.corpus import Work
     from dpose.release.files import Job
 
 Colours = Annotated[
@@ -59,6 +61,15 @@ Again = Annotated[
         "--again", help="Release what was released before once more; epsilons add up, it says to what."
     ),
 ]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Who works on many files: local (--workers processes of this machine), ray (a Ray cluster started here "
+        "for this command) or ray://HOST:PORT. Killed, the same command goes on. Default: this process.",
+    ),
+]
+EngineWorkers = Annotated[int, typer.Option("--workers", min=1, help="An engine's processes.")]
 Restore = Annotated[
     str, typer.Option("--restore", help="What is made of released cells, at no cost: learned, tv or none.")
 ]
@@ -161,26 +172,34 @@ class OutputOptions:
 
 
 def tell_each(
-    run: Callable[[Callable[[], None]], Iterator[tuple[Job, PrivacyStatement]]],
+    run: Callable[[Callable[[], None]], Iterator[tuple[Job, PrivacyStatement | None]]],
     files: int,
     frames: int | None,
     console: Console,
-) -> None:
+) -> int:
     """Show how far a command is, each statement once, and where each file went.
 
     Args:
-        run: Called with what advances the frames; yields each file with its statement, once it is written.
+        run: Called with what advances the frames; yields each file with its statement, once it is written; None for
+            one of which something else was said.
         files: How many files there are.
         frames: How many frames they have together; None where nobody has counted.
         console: Where to.
+
+    Returns:
+        How many were released.
     """
     shown: list[str] = []
+    released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("files", total=files)
         of_frames = bar.add_task("frames", total=frames, visible=frames != 0)
         for job, statement in run(lambda: bar.advance(of_frames)):
             bar.advance(task)
+            if statement is None:
+                continue
+            released += 1
             text = statement.paragraph()
             if text not in shown:  # one statement often holds for a whole folder
                 shown.append(text)
@@ -188,6 +207,36 @@ def tell_each(
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )
+    return released
+
+
+def release_with(
+    name: str, workers: int, jobs: Sequence[Job], work: Work, output: OutputOptions, console: Console
+) -> None:
+    """Release a folder of files by an engine's workers, and tell each.
+
+    Raises:
+        IncompleteError: some could not be released.
+        DposeError: there is no such engine, or --out is no folder.
+    """
+    from dpose.engines import engine
+    from dpose.release.corpus import release_corpus
+    from dpose.release.manifest import MANIFEST
+    from dpose.release.names import names_file
+
+    out = output.folder()
+    if jobs[0].target.parent != out and jobs[0].target == out:
+        raise DposeError("an engine releases into a folder", str(out), "name a folder, or leave --engine out")
+    with engine(name, workers=workers) as at:
+        released = tell_each(
+            lambda _: release_corpus(jobs, work, at, out, lambda line: say_lines([line], console)),
+            len(jobs),
+            0,
+            console,
+        )
+    say_sum(released, console)
+    output.say_names(names_file(out) if jobs[0].number else None, console)
+    console.print(f"What was released is listed in {out / MANIFEST}.", highlight=False, soft_wrap=True)
 
 
 def say_lines(lines: Sequence[str], console: Console) -> None:

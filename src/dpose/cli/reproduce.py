@@ -116,6 +116,14 @@ def reproduce(
     processes: Annotated[
         int, option("Cells to run at once; threads are divided, GPUs dealt out.", TRAINING, min=1)
     ] = 1,
+    engine: Annotated[
+        str,
+        option(
+            "Who runs the cells: local, ray (a Ray cluster started here for this command) or ray://HOST:PORT, with "
+            "--processes workers that share --out and the state folder. Default: this machine.",
+            TRAINING,
+        ),
+    ] = "",
     segmenter: Annotated[
         str,
         option(
@@ -174,6 +182,7 @@ def reproduce(
         external=tuple(external or ()),
         grid=GridRequest(**{**asdict(grid), **words, **numbers}),
         processes=processes,
+        engine=engine,
         data_public=data_public,
     )
     outcomes = run(name, request, out, console)

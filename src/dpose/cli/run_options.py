@@ -11,13 +11,14 @@ from typing import Annotated, Any, get_type_hints
 
 from dpose.cli.options import option, unset
 
-GUARANTEE, METHOD, DATA, MODEL, LEARNING, RUNNING = (
+GUARANTEE, METHOD, DATA, MODEL, LEARNING, RUNNING, ABOUT = (
     "The guarantee",
     "The method",
     "The data",
     "The model",
     "Learning",
     "The run",
+    "What the statement says of it",
 )
 """Headings of a long `--help`."""
 
@@ -226,6 +227,23 @@ class OptimizerOptions:
 
 
 @dataclass(frozen=True)
+class AboutOptions:
+    """Of `About`."""
+
+    curator: Annotated[str | None, option("Who sees the data as they are.", ABOUT)] = unset("unknown")
+    access: Annotated[str | None, option("Who may have the model.", ABOUT)] = unset("not stated")
+    intended_use: Annotated[str | None, option("What it is for.", ABOUT)] = unset("not stated")
+    contact: Annotated[str | None, option("Whom to ask.", ABOUT)] = unset("not stated")
+    why_epsilon: Annotated[str | None, option("Why this epsilon.", ABOUT)] = unset("not stated")
+    why_delta: Annotated[str | None, option("Why this delta.", ABOUT)] = unset("not stated")
+    why_unit: Annotated[str | None, option("Why this unit.", ABOUT)] = unset("not stated")
+    settings: Annotated[
+        str | None,
+        option("How settings were chosen, as in: chosen without private data.", ABOUT, "--settings-chosen"),
+    ] = unset("not stated")
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """Of `RunConfig`."""
 
@@ -233,6 +251,7 @@ class RunOptions:
     model: ModelOptions
     plan: PlanOptions
     optimizer: OptimizerOptions
+    about: AboutOptions
     task: Annotated[str | None, option("pose or action.", DATA)] = unset("pose")
     augment: Annotated[str | None, option("none, private (mild) or public (strong).", DATA)] = unset(
         "by the method"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from dpose.cli.cluster import ClusterOptions
 from dpose.cli.data import with_annotations
 from dpose.cli.options import option, plain_console, typed, unfolded
 from dpose.cli.run_options import DATA, RUNNING, RunOptions
@@ -54,6 +55,7 @@ def train(
             min=1,
         ),
     ] = None,
+    cluster: ClusterOptions,
 ) -> None:
     """Train a pose or action model; with a private method, under a guarantee that its statement carries."""
     from dpose.runs.config import RunConfig
@@ -63,6 +65,8 @@ def train(
     if annotations:
         labelled = with_annotations(_only(run.data.private, annotations), annotations)
         run = replace(run, data=replace(run.data, private=[labelled]))
+    if cluster.engine is not None and not explain:
+        raise typer.Exit(cluster.train(run, config, out, resume, views_at_once, console))
     if resume is not None:
         data = run.data
         places = {

@@ -71,7 +71,8 @@ class Request:
         quick: Run a named subset of the cells, once.
         external: "NAME:DIR", videos that somebody else's method made, for the row of that name.
         grid: Which trainings, and how; for experiments that train.
-        processes: Cells that are run at once.
+        processes: Cells that are run at once; an engine's workers.
+        engine: Who runs them, as `dpose.engines.engine` has it; "" for this machine.
         data_public: Whether nobody in the data needs protection; for experiments whose cells are no trainings.
         folder: Where the results go; the runner fills it in.
     """
@@ -84,6 +85,7 @@ class Request:
     external: tuple[str, ...] = ()
     grid: GridRequest = GridRequest()
     processes: int = 1
+    engine: str = ""
     data_public: bool = False
     folder: Path = Path()
 

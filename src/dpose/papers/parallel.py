@@ -135,10 +135,10 @@ def _work(name: str, request: Request, folder: Path, key: str, place: int, told:
     from dpose.papers.registry import EXPERIMENTS
 
     with contextlib.suppress(BrokenPipeError):  # nobody listens any more: the result is on disk all the same
-        told.send(_answer(EXPERIMENTS[name], request, folder, key))
+        told.send(cell_answer(EXPERIMENTS[name], request, folder, key))
 
 
-def _answer(experiment: Experiment, request: Request, folder: Path, key: str) -> tuple[str, str]:
+def cell_answer(experiment: Experiment, request: Request, folder: Path, key: str) -> tuple[str, str]:
     """What became of a cell, "done", "failed", "full" (the disk) or "stopped", and its error."""
     try:
         bound = experiment.bind(request)

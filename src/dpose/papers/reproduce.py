@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dpose.engines import engine
 from dpose.errors import DposeError
 from dpose.papers.cells import check_claim, claim_folder, read_cells, run_cells
+from dpose.papers.engines import run_on_engine
 from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request, Values
 from dpose.papers.output import write_results
 from dpose.papers.parallel import run_parallel
@@ -107,7 +110,10 @@ def _run(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     wanted = [cell for cell in bound.cells if cell.wanted]
     told = {cell.key for cell in wanted}
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    with (
+        ExitStack() as held,
+        Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar,
+    ):
         task = bar.add_task(
             "trainings" if experiment.trains else "pictures", total=sum(cell.weight for cell in wanted)
         )
@@ -115,7 +121,10 @@ def _run(
         def advance(count: int) -> None:
             bar.advance(task, count)
 
-        if request.processes > 1:
+        if request.engine:
+            at = held.enter_context(engine(request.engine, workers=request.processes))
+            found = run_on_engine(experiment.name, request, bound, request.folder, at, advance)
+        elif request.processes > 1:
             found = run_parallel(experiment.name, request, bound, request.folder, advance)
         else:
             found = run_cells(bound, request.folder, advance)

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, write_atomic
 from dpose.media.video import WRITABLE, VideoInfo, frame_times, open_writer, probe, read_frames, settle
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
-from dpose.privacy.statement import Neighbours, PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.config import AUTO, CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
 from dpose.release.counting import (
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PEAKS = {"uint8": 255, "uint16": 65535}
+FramePass = Callable[[Iterator[NDArray[np.uint8]]], Iterator[NDArray[np.uint8]]]
+"""From a video's frames to as many frames."""
+StatementMaker = Callable[[tuple[str, ...], tuple[str, ...]], PrivacyStatement]
+"""Makes a video's statement, from caveats and from what is taken as given."""
 
 
 @dataclass(frozen=True)
@@ -368,10 +373,7 @@ def release_file(
         return write_video(
             info,
             out,
-            lambda frames: plan.run(frames, source, workers),
-            lambda told, given: release_statement(
-                plan, seeded=seeded, caveats=(*told, *caveats), conditional_on=given
-            ),
+            *video_work(plan, source, workers, seeded=seeded, caveats=caveats),
             Asking(
                 video_settings(config, seed, keep_sound=keep_sound, caveats=caveats),
                 plan,
@@ -383,6 +385,26 @@ def release_file(
             keep_sound=keep_sound,
             progress=progress,
         )
+
+
+def video_work(
+    plan: AnyPlan, source: NoiseSource, workers: int = 1, *, seeded: bool, caveats: tuple[str, ...] = ()
+) -> tuple[FramePass, StatementMaker]:
+    """What a plan does with a video's frames, and how its statement is made.
+
+    Args:
+        plan: For its shape.
+        source: Serves this release alone.
+        workers: Frames in work at a time, with cells.
+        seeded: Whether its noise is not secret.
+        caveats: What the statement tells its reader besides.
+    """
+    return (
+        lambda frames: plan.run(frames, source, workers),
+        lambda told, given: release_statement(
+            plan, seeded=seeded, caveats=(*told, *caveats), conditional_on=given
+        ),
+    )
 
 
 def video_settings(
@@ -416,8 +438,8 @@ class Asking:
 def write_video(
     info: VideoInfo,
     out: Path,
-    run: Callable[[Iterator[NDArray[np.uint8]]], Iterator[NDArray[np.uint8]]],
-    state: Callable[[tuple[str, ...], tuple[str, ...]], PrivacyStatement],
+    run: FramePass,
+    state: StatementMaker,
     asking: Asking,
     *,
     keep_sound: bool,
@@ -453,24 +475,48 @@ def write_video(
     if there is not None:
         return read_sidecar(there)[0]
     with reserved_release(charge, again=asking.again, linked=linked) as count:
-        with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
-            kept = writer.keeps_sound
-            stamps: deque[tuple[int, int]] = deque()
-
-            def frames() -> Iterator[NDArray[np.uint8]]:
-                for frame in read_frames(info, writer):
-                    stamps.append((frame.pts, frame.duration))
-                    yield frame.pixels
-
-            for picture in run(frames()):
-                writer.add(picture, *stamps.popleft())
-                if progress is not None:
-                    progress()
-        statement = count.told(state((DECODED_VIDEO,), (SOUND,) if kept else ()))
-        # the statement first: a video without one must never stand there
-        statement = write_sidecar(out, temporary, statement)
-        settle(temporary, out)
+        statement = encode_video(
+            info,
+            out,
+            run,
+            lambda told, given: count.told(state(told, given)),
+            keep_sound=keep_sound,
+            progress=progress,
+        )
         count.outputs += [file_digest(path) for path in video_outputs(out)]
+    return statement
+
+
+def encode_video(
+    info: VideoInfo,
+    out: Path,
+    run: FramePass,
+    state: StatementMaker,
+    *,
+    keep_sound: bool,
+    progress: Callable[[], None] | None = None,
+) -> PrivacyStatement:
+    """`write_video`, for whoever has counted it.
+
+    Raises:
+        DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
+    """
+    with open_writer(out, info, keep_sound=keep_sound) as (writer, temporary):
+        kept = writer.keeps_sound
+        stamps: deque[tuple[int, int]] = deque()
+
+        def frames() -> Iterator[NDArray[np.uint8]]:
+            for frame in read_frames(info, writer):
+                stamps.append((frame.pts, frame.duration))
+                yield frame.pixels
+
+        for picture in run(frames()):
+            writer.add(picture, *stamps.popleft())
+            if progress is not None:
+                progress()
+    # the statement first: a video without one must never stand there
+    statement = write_sidecar(out, temporary, state((DECODED_VIDEO,), (SOUND,) if kept else ()))
+    settle(temporary, out)
     return statement
 
 

@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import math
+import tokenize
 import zipfile
 from typing import Any
 
@@ -99,6 +100,8 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
         NotImplementedError,
         MemoryError,
         RecursionError,
+        SyntaxError,
+        tokenize.TokenError,  # NumPy's reader of an array's header lets these two out
     ) as error:
         raise DposeError("the archive is damaged or is none of dpose's", where) from error
     except Exception as error:

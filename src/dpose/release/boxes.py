@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import exact_text, parse_exact
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release.grid import Shape
 
 FORM = "box:WxH/frames:T or box:WxH/seconds:S"

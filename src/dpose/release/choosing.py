@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from dpose.errors import DposeError
 from dpose.privacy.gaussian import largest_mu
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release import prior
 from dpose.release.colour import FACTORS, Colour, settle_colour
 from dpose.release.colour_planes import ERRORS, make_planes

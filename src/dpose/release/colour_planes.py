@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release.colour import Colour, Row, as_rgb
 from dpose.release.grid import Shape
 from dpose.release.operators import GridOperator, Sensitivity, Values, make_operator

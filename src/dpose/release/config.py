@@ -12,8 +12,8 @@ from typing import TypedDict
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
 from dpose.privacy.exact import parse_exact
+from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.rounding import as_given
-from dpose.privacy.statement import BOX, Neighbours
 from dpose.release import projections
 from dpose.release.boxes import FORM, MovingBox
 from dpose.release.colour import COLOURS, FACTORS

@@ -40,6 +40,7 @@ from dpose.media.video_identity import checked_digest, video_hashes
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent
 from dpose.privacy.keys import state_folder
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.odometer import (
     PIXEL,
     Asked,
@@ -56,7 +57,7 @@ from dpose.privacy.odometer import (
     unbounded,
 )
 from dpose.privacy.rounding import upper
-from dpose.privacy.statement import Neighbours, PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.statements import AnyPlan
@@ -297,6 +298,16 @@ class Standing:
         """Epsilon of all of them together for `pixels` pixels, and the delta that goes with it."""
         return together((*self.before, self.charge), self.pixels)
 
+    def counted(self, *, linked: bool = True) -> Counted:
+        """What a statement says of it.
+
+        Args:
+            linked: Whether a clip's frames are known to the account.
+        """
+        first = self.number == 1 and self.charge.events
+        epsilon, delta = (0.0, 0.0) if first else self.cost()  # the first one's is what it claims itself
+        return Counted(self.number, epsilon, delta, self.pixels, bool(self.charge.events), linked)
+
     def words(self) -> str:
         """What this release costs, and what all cost together."""
         if not self.charge.events:
@@ -367,44 +378,65 @@ def together(entries: Sequence[Charge], pixels: int) -> tuple[float, float]:
     return composed(entries, delta, asked), delta
 
 
-@dataclass
-class Count:
-    """A release that is under way.
+@dataclass(frozen=True)
+class Counted:
+    """What a statement says of its original's releases: plain values, for whoever writes it.
 
     Attributes:
-        standing: As it was when it was reserved; None where the original is public.
-        outputs: SHA-256 of every complete file that it wrote: to be filled in.
+        number: How many there are with this one.
+        epsilon: Of all together, infinite where nothing bounds them.
+        delta: That goes with it.
+        pixels: How many pixels may change for that.
+        bounded: Whether something bounds this release.
         linked: Whether a clip's frames are known to the account.
     """
 
-    standing: Standing | None
-    outputs: list[str] = field(default_factory=list)
+    number: int
+    epsilon: float
+    delta: float
+    pixels: int
+    bounded: bool
     linked: bool = True
 
     def told(self, statement: PrivacyStatement) -> PrivacyStatement:
         """The statement, with how many releases of its original there were and what they cost together."""
-        if self.standing is None:
-            return replace(statement, caveats=(*statement.caveats, PUBLIC))
-        said, number = statement.caveats, self.standing.number
-        found, delta = self.standing.cost()
-        pixels = self.standing.pixels
-        if number == 1 and self.standing.charge.events:
+        said, found, delta = statement.caveats, self.epsilon, self.delta
+        if self.number == 1 and self.bounded:
             # what it claims itself, to the last digit
             assert statement.epsilon is not None
             found, delta = float(statement.epsilon), statement.delta or 0.0
         elif statement.epsilon is not None:
             found = max(found, float(statement.epsilon))
-        if number > 1:
-            said = (*said, repeated_words(number, found, delta, pixels))
+        if self.number > 1:
+            said = (*said, repeated_words(self.number, found, delta, self.pixels))
         if not self.linked:
             said = (*said, UNLINKED)
         told = {
-            "releases": str(number),
+            "releases": str(self.number),
             "epsilon": repr(found),
             "delta": repr(float(delta)),
-            "pixels": str(pixels),
+            "pixels": str(self.pixels),
         }
         return replace(statement, caveats=said, odometer=told)
+
+
+@dataclass
+class Count:
+    """A release that is under way.
+
+    Attributes:
+        counted: What its statement says; None where the original is public.
+        outputs: SHA-256 of every complete file that it wrote: to be filled in.
+    """
+
+    counted: Counted | None
+    outputs: list[str] = field(default_factory=list)
+
+    def told(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """As `Counted.told`; that it is not counted, where the original is public."""
+        if self.counted is None:
+            return replace(statement, caveats=(*statement.caveats, PUBLIC))
+        return self.counted.told(statement)
 
 
 def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> str:
@@ -439,24 +471,32 @@ def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool
         return
     found = account_standing(charge)
     found.check(again=again)
-    with _alive(charge.id):
+    with alive(charge.id):
         reserve_after(charge, {entry.id: entry.state for entry in found.before})
-        count = Count(found, linked=linked)
+        count = Count(found.counted(linked=linked))
         with committing(charge.id, count.outputs):
             yield count
 
 
 def _lock_of(name: str) -> Path:
-    return state_folder() / "releases" / f"{name}.lock"
+    return state_folder() / "releases" / f"{name.partition('-')[0]}.lock"
 
 
 @contextlib.contextmanager
-def _alive(name: str) -> Iterator[None]:
-    """Tell other processes of this machine that the release is under way; a process that dies tells no more."""
+def alive(name: str) -> Iterator[None]:
+    """Tell other processes of this machine that releases are under way; a process that dies tells no more.
+
+    Args:
+        name: A charge's id; or what the ids of many begin with, before a hyphen.
+
+    Raises:
+        DposeError: another process says that it has them under way.
+    """
     file = _lock_of(name)
     private_folder(file.parent)
     lock = take_lock(file)
-    assert lock is not None  # nobody else knows the name
+    if lock is None:
+        raise DposeError("another process is at work on the same release", fix="wait for it, or end it")
     try:
         yield
     finally:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.privacy.statement import Neighbours
 from dpose.privacy.wording import protected_words
 from dpose.release.choosing import cell_choices, curve_lines, grid_choices
 from dpose.release.colour import Colour

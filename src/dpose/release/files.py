@@ -16,7 +16,7 @@ from dpose.errors import DposeError, naming
 from dpose.files import file_digest, write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
-from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
@@ -202,13 +202,40 @@ def release_picture(
         if there is not None:
             return carried(there)
         with reserved_release(charge, again=again) as count:
-            _, (released,) = noised(plan, pixels, [pixels], noise)
-            assert not isinstance(released, ReleasedValues)
-            caveats = (DECODED,) if lossy else ()
-            statement = release_statement(plan, seeded=seeded, caveats=(*caveats, *job.caveats))
-            statement = count.told(statement)
-            _write(job, released, statement)
+            statement = write_picture(job, plan, pixels, noise, count.told, seeded=seeded, lossy=lossy)
             count.outputs += [file_digest(path) for path in job.outputs]
+    return statement
+
+
+def write_picture(
+    job: Job,
+    plan: AnyPlan,
+    pixels: NDArray[Any],
+    noise: NoiseSource,
+    told: Callable[[PrivacyStatement], PrivacyStatement],
+    *,
+    seeded: bool,
+    lossy: bool,
+) -> PrivacyStatement:
+    """`release_picture`, for whoever has counted it.
+
+    Args:
+        job: What is released.
+        plan: For its shape.
+        pixels: Of the original.
+        noise: Serves this release alone.
+        told: Adds what is counted to the statement.
+        seeded: Whether the noise is not secret.
+        lossy: Whether the original's compression was lossy.
+
+    Raises:
+        DposeError: a file cannot be written.
+    """
+    _, (released,) = noised(plan, pixels, [pixels], noise)
+    assert not isinstance(released, ReleasedValues)
+    caveats = (DECODED,) if lossy else ()
+    statement = told(release_statement(plan, seeded=seeded, caveats=(*caveats, *job.caveats)))
+    _write(job, released, statement)
     return statement
 
 

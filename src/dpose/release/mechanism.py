@@ -11,6 +11,7 @@ There are two. `PixelizationPlan` sums cells of each frame, and may choose finer
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.privacy.discrete import discrete_gaussian, discrete_laplace
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, ReleaseAccountant
-from dpose.privacy.noise import NoiseSource, Stream
+from dpose.privacy.noise import NoiseSource, Origin, Purpose, Stream
 from dpose.privacy.rounding import as_given
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
@@ -48,6 +49,18 @@ class NoiseStage:
 
     event: ExactEvent
     name: bytes
+
+    def stream(self, source: NoiseSource, frame: int, sums: NDArray[np.int64]) -> Stream:
+        """The bits of this stage's noise for one picture or frame.
+
+        **Guarantee.** Of a key that may be taken up again (`Origin.KEPT`) they depend on the sums, too: the same sums
+        get the same noise and are the same release; others get noise that is independent of it, so that no two
+        releases can be subtracted from each other (docs/proofs/odometer.md, "A release that is taken up again").
+        """
+        bound = b""
+        if getattr(source, "origin", None) is Origin.KEPT:
+            bound = hashlib.sha256(np.ascontiguousarray(sums, "<i8").tobytes()).digest()
+        return source.stream(Purpose.RELEASE, frame, self.name + bound)
 
     def noised(self, sums: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
         """Integer sums plus exact integer noise, one draw for each."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError, naming
 from dpose.media.video import VideoInfo
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.api import Asking, shape_of, video_settings, write_video
+from dpose.release.api import Asking, FramePass, StatementMaker, shape_of, video_settings, write_video
 from dpose.release.counting import Original
 from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
@@ -235,22 +235,10 @@ def obfuscate_file(
         DposeError: the method does not fit, or the video cannot be read or written; then nothing is left under `out`.
     """
     with naming(info.path):
-        work = Obfuscator(method, shape_of(info), seed, finder, hold)
         return write_video(
             info,
             out,
-            work.run,
-            lambda caveats, given: PrivacyStatement(
-                kind=Kind.NONE,
-                unit="pixel",
-                caveats=work.caveats() + given,
-                release={
-                    "mechanism": f"obfuscation: {method}",
-                    "size": f"{info.width}x{info.height}",
-                    "frames": str(info.frames),
-                    **work.record(),
-                },
-            ),
+            *obfuscation(info, method, seed, finder, hold),
             Asking(
                 video_settings(asked_of(method, finder, hold), seed, keep_sound=keep_sound),
                 public=public,
@@ -260,6 +248,28 @@ def obfuscate_file(
             keep_sound=keep_sound,
             progress=progress,
         )
+
+
+def obfuscation(
+    info: VideoInfo, method: str, seed: int | None = None, finder: FaceFinder | None = None, hold: int = HOLD
+) -> tuple[FramePass, StatementMaker]:
+    """What `Obfuscator` does with a video's frames, and how its statement, of kind none, is made.
+
+    Raises:
+        DposeError: as `Obfuscator`.
+    """
+    work = Obfuscator(method, shape_of(info), seed, finder, hold)
+    return work.run, lambda caveats, given: PrivacyStatement(
+        kind=Kind.NONE,
+        unit="pixel",
+        caveats=work.caveats() + given,
+        release={
+            "mechanism": f"obfuscation: {method}",
+            "size": f"{info.width}x{info.height}",
+            "frames": str(info.frames),
+            **work.record(),
+        },
+    )
 
 
 def random_motion(width: int, height: int, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.statement import BOX, Neighbours
+from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.release.boxes import most_overlap
 from dpose.release.grid import Shape, largest_fill, products
 from dpose.release.kernels import block_sums, paint_blocks

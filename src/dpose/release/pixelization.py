@@ -32,8 +32,8 @@ from dpose.privacy.exact import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.noise import KEY_BYTES, AesNoise, Key, NoiseSource, Purpose
-from dpose.privacy.statement import BOX, Neighbours
 from dpose.release.choosing import choose_cells
 from dpose.release.colour import Colour
 from dpose.release.config import ReleaseConfig
@@ -180,7 +180,7 @@ class PixelizationPlan(Plan):
 
         def noised(stage: NoiseStage, exact: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
             flat = np.concatenate([sums.reshape(-1) for sums in exact])
-            noisy = stage.noised(flat, source.stream(Purpose.RELEASE, frame, stage.name))
+            noisy = stage.noised(flat, stage.stream(source, frame, flat))
             ends = np.cumsum([sums.size for sums in exact])[:-1]
             return [part.reshape(sums.shape) for part, sums in zip(np.split(noisy, ends), exact, strict=True)]
 

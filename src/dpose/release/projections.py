@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.privacy.statement import BOX, Neighbours
+from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.release.boxes import most_overlap, most_weight
 from dpose.release.grid import (
     Shape,

@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 
 from dpose.errors import DposeError
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release.boxes import MovingBox
 from dpose.release.objects import FACE, PERSON
 

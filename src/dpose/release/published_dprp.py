@@ -22,13 +22,13 @@ from functools import cached_property
 from itertools import islice
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from dpose.privacy.gaussian import gaussian_epsilon
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.config import PAPER_K, SPLIT, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.operators import ONE_FRAME, Sensitivity
@@ -77,6 +77,8 @@ class GaussianProjection:
     @cached_property
     def gain(self) -> float:
         """The largest singular value of R, near 1 + sqrt(d / k)."""
+        import scipy.linalg  # takes a while, and most releases are none of these
+
         top = scipy.linalg.eigvalsh(self.gram, subset_by_index=[self.k - 1, self.k - 1])
         return math.sqrt(max(0.0, float(top[0])))
 
@@ -230,6 +232,8 @@ class DensePlan:
         noisy = projected + rng.standard_normal(projected.shape, dtype=np.float32) * np.float32(first)
         covariance = projected.T @ projected
         covariance += rng.standard_normal(covariance.shape, dtype=np.float32) * np.float32(second)
+        import scipy.linalg
+
         _, _, transposed = scipy.linalg.svd(covariance, overwrite_a=True, check_finite=False)
         basis = transposed[: self.kept].T
         # (R V)^+ = (V^T R^T R V)^-1 V^T R^T

@@ -18,7 +18,8 @@ import numpy as np
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
-from dpose.privacy.statement import BOX, SLACK, Kind, PrivacyStatement
+from dpose.privacy.neighbours import BOX
+from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import CELLS, Regions, ReleaseConfig, as_box

@@ -98,7 +98,7 @@ def sift(
             continue
         taken |= dict.fromkeys(own, job)
         here = account_standing(
-            _charge(job, original, plan, what, job_seed(job, 0, seed), keep_sound=keep_sound)
+            job_charge(job, original, plan, what, job_seed(job, 0, seed), keep_sound=keep_sound)
         )
         there = find_output(here, job.target, job.outputs_at, numbered=bool(job.number))
         if there is not None:
@@ -146,7 +146,7 @@ def _refuse(second: Sequence[Standing], total: int) -> None:
         ) from error
 
 
-def _charge(
+def job_charge(
     job: Job,
     original: Original,
     plan: AnyPlan | None,
@@ -155,6 +155,16 @@ def _charge(
     *,
     keep_sound: bool,
 ) -> Charge:
+    """What the release of a file takes from its original.
+
+    Args:
+        job: The file.
+        original: What it is.
+        plan: How it is released; None where nothing is claimed.
+        what: As for `sift`.
+        seed: Its own.
+        keep_sound: Whether sound is copied.
+    """
     if job.video or isinstance(what, str):
         settings = video_settings(what, seed, keep_sound=keep_sound, caveats=job.caveats)
     else:
@@ -180,14 +190,23 @@ def _each_read(
 
 def _read(job: Job, what: ReleaseConfig | str) -> tuple[Original, AnyPlan | None] | None:
     try:
-        with naming(job.source):
-            source = AesNoise(Key.fresh())  # for operators that are drawn: what they cost is the same for all
-            if not job.video:
-                assert isinstance(what, ReleaseConfig)
-                original, pixels, _ = picture_original(job.source)
-                return original, bind(what, picture_shape(pixels), source)
-            info = probe(job.source)
-            plan = None if isinstance(what, str) else bind_video(what, info, source)
-            return video_original(info), plan
+        return read_job(job, what)
     except DposeError:
         return None
+
+
+def read_job(job: Job, what: ReleaseConfig | str) -> tuple[Original, AnyPlan | None]:
+    """What a file is, and how it would be released.
+
+    Raises:
+        DposeError: it cannot be read, or `what` does not fit it.
+    """
+    with naming(job.source):
+        source = AesNoise(Key.fresh())  # for operators that are drawn: what they cost is the same for all
+        if not job.video:
+            assert isinstance(what, ReleaseConfig)
+            original, pixels, _ = picture_original(job.source)
+            return original, bind(what, picture_shape(pixels), source)
+        info = probe(job.source)
+        plan = None if isinstance(what, str) else bind_video(what, info, source)
+        return video_original(info), plan

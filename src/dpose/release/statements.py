@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.exact import ReleaseAccountant, exact_text
+from dpose.privacy.sections import Deployment, Sections
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import ColourPlanes
@@ -71,6 +72,7 @@ def release_statement(
         caveats=(*object_lines(plan), *notes, *restored, *caveats),
         software=software_versions(*_libraries(plan)),
         release=description(plan),
+        sections=Sections(Deployment(released=f"the {'picture' if plan.shape.still else 'clip'} alone")),
     )
 
 

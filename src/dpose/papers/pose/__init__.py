@@ -15,7 +15,7 @@ EXPERIMENTS = tuple(
         design.title,
         partial(TrainingGrid.of, design),
         told_cell,
-        options=("data", "limit", "seed", "grid", "processes"),
+        options=("data", "limit", "seed", "grid", "processes", "engine"),
     )
     for design in DESIGNS
 )

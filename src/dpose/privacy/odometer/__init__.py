@@ -66,11 +66,13 @@ from dpose.privacy.odometer.reservations import (
     charge_account,
     check_budgets,
     commit,
+    commit_each,
     committing,
     fail,
     note_weights,
     reserve_after,
     reserve_all,
+    reserve_all_after,
 )
 from dpose.privacy.odometer.store import Where, accept_account, account_exists
 
@@ -106,6 +108,7 @@ __all__ = [
     "check_account",
     "check_budgets",
     "commit",
+    "commit_each",
     "committing",
     "composed",
     "composed_each",
@@ -121,6 +124,7 @@ __all__ = [
     "readers",
     "reserve_after",
     "reserve_all",
+    "reserve_all_after",
     "set_budget",
     "spent_among",
     "spent_on",

@@ -74,14 +74,35 @@ def reserve_after(entry: Charge, known: Mapping[str, State], where: Where = None
     Raises:
         DposeError: as `charge_account`, or another process has read the pictures, or finished with them, meanwhile.
     """
+    return reserve_all_after([(entry, known)], where)[0]
+
+
+def reserve_all_after(
+    asked: Sequence[tuple[Charge, Mapping[str, State]]], where: Where = None
+) -> list[Charge]:
+    """`reserve_after` for many charges in one transaction: all are reserved, or none.
+
+    Args:
+        asked: What is reserved, and of each which charges were seen on its pictures. No two share a picture.
+        where: The account.
+
+    Raises:
+        DposeError: as `reserve_after`.
+    """
     with opened(where).transaction() as account:
-        found = touching_sets(history(account).charges.values(), sets_of(account, entry.marks))
-        now = {other.id: other.state for other in found if other.what == entry.what}
-        if now != dict(known):
-            raise DposeError(
-                f"another process has just made or begun a {entry.what} of this", entry.data, "run this again"
-            )
-        return _reserve(account, entry, checked=True)
+        before = history(account).charges.values()
+        made = []
+        for entry, known in asked:
+            found = touching_sets(before, sets_of(account, entry.marks))
+            now = {other.id: other.state for other in found if other.what == entry.what}
+            if now != dict(known):
+                raise DposeError(
+                    f"another process has just made or begun a {entry.what} of this",
+                    entry.data,
+                    "run this again",
+                )
+            made.append(_reserve(account, entry, checked=True))
+        return made
 
 
 def charge(entry: Charge, where: Where = None) -> Charge:
@@ -165,6 +186,19 @@ def commit(name: str | Sequence[str], outputs: Iterable[str] = (), where: Where 
     _settle(name, State.COMMITTED, tuple(outputs), where)
 
 
+def commit_each(outputs: Mapping[str, Iterable[str]], where: Where = None) -> None:
+    """`commit` for many charges in one transaction, each with its own output.
+
+    Args:
+        outputs: SHA-256 of every file of the output, by the charge's id.
+        where: The account.
+
+    Raises:
+        DposeError: as `commit`.
+    """
+    _settle_each({name: tuple(files) for name, files in outputs.items()}, State.COMMITTED, where)
+
+
 def fail(name: str | Sequence[str], where: Where = None) -> None:
     """Record that a charge ended without output. It counts all the same: what it computed by then nobody knows.
 
@@ -198,14 +232,18 @@ def committing(name: str, outputs: Iterable[str] = (), where: Where = None) -> I
 
 
 def _settle(names: str | Sequence[str], state: State, outputs: tuple[str, ...], where: Where) -> None:
+    _settle_each(dict.fromkeys([names] if isinstance(names, str) else names, outputs), state, where)
+
+
+def _settle_each(outputs: Mapping[str, tuple[str, ...]], state: State, where: Where) -> None:
     with opened(where).transaction() as account:
-        for name in [names] if isinstance(names, str) else names:
+        for name, files in outputs.items():
             entry = _of_name(account, name)
             if entry is None:
                 raise DposeError("the account knows no such charge", name, "reserve it first")
             if entry.state is State.COMMITTED and state is State.FAILED:
                 raise DposeError("is complete already, and cannot have failed", name)
-            every = tuple(dict.fromkeys((*entry.outputs, *outputs)))
+            every = tuple(dict.fromkeys((*entry.outputs, *files)))
             _noted(account, replace(entry, state=state, outputs=every))
 
 

@@ -1,0 +1,69 @@
+"""Commands that read and write object stores: copied here first, put there in the end."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpose.cli.options import plain_console
+from dpose.remote import copy_here, forget, local_path, put_all, staged, url_of
+
+
+def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None]:
+    """`command`, with URLs for the parameters `reads` and for `out`.
+
+    Inputs are copied into the user's state folder for as long as the command runs. Outputs are made there and stay:
+    what is made is never made again, so the same command after an interruption puts what is not yet in the store.
+
+    Args:
+        command: Takes paths, as `unfolded` gives it.
+        reads: Names of parameters that are a path, or a list of them.
+    """
+
+    @functools.wraps(command)
+    def reading(**given: Any) -> None:
+        out = given.get("out")
+        url = url_of(out) if out is not None else None
+        remote = url or any(
+            url_of(place) or str(place).startswith("file:") for name in reads for place in _all(given[name])
+        )
+        if not remote:
+            if out is not None:
+                given["out"] = local_path(out)
+            command(**given)
+            return
+        from dpose.privacy.keys import state_folder
+
+        below, copies = state_folder() / "stores", state_folder() / "copies" / secrets.token_hex(8)
+        try:
+            for name in reads:
+                here = [
+                    copy_here(source, copies) if (source := url_of(place)) else local_path(place)
+                    for place in _all(given[name])
+                ]
+                given[name] = [str(path) for path in here] if isinstance(given[name], list) else here[0]
+            if url is None:
+                given["out"] = local_path(out) if out is not None else None
+                if "out" not in command.__annotations__:
+                    del given["out"]
+                command(**given)
+                return
+            given["out"] = copy_here(url, below, missing_ok=True)
+            staged(url, below).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                command(**given)
+            finally:  # what is whole is put, also where another file failed or the user stopped
+                if given["out"].exists():
+                    count = put_all(given["out"], url)
+                    plain_console().print(f"{count} files put into {url}", soft_wrap=True)
+        finally:
+            forget(copies)
+
+    return reading
+
+
+def _all(given: str | Path | list[str] | None) -> list[str | Path]:
+    return list(given) if isinstance(given, list) else [given] if given is not None else []

@@ -1,0 +1,184 @@
+"""`dpose statement`: read, check, sign and pass on what an artefact guarantees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpose.cli.options import plain_console
+from dpose.errors import DposeError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What a model, picture or video guarantees: show it, check it, sign it, pass it on.",
+    epilog="Examples: dpose statement show runs/a | dpose statement key hospital.pem | dpose statement sign runs/a "
+    "--key hospital.pem | dpose statement verify runs/a --key hospital.pem.pub | dpose statement export runs/a "
+    "--registry",
+)
+Artefact = Annotated[
+    Path,
+    typer.Argument(help="A run or model folder, a privacy.json, or a released picture, archive or video."),
+]
+
+Out = Annotated[Path | None, typer.Option(help="The file to write. Default: print it.")]
+
+
+@app.command(epilog="Example: dpose statement show runs/a")
+def show(
+    artefact: Artefact,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """The statement in words."""
+    from dpose.privacy.section_words import several_lines
+    from dpose.runs.statement_files import open_statement
+
+    console, statement = plain_console(), open_statement(artefact).statement
+    if json:
+        typer.echo(statement.to_json(), nl=False)
+        return
+    console.print(statement.paragraph(), highlight=False)
+    if lines := several_lines(statement):
+        console.print(
+            "\nSeveral times as much:\n" + "\n".join(f"* {line}" for line in lines), highlight=False
+        )
+
+
+@app.command(epilog="Example: dpose statement check runs/a")
+def check(artefact: Artefact) -> None:
+    """Hold a statement to the published JSON Schema, and compute its numbers again."""
+    from dpose.privacy.rounding import upper
+    from dpose.runs.statement_files import check_schema, open_statement
+
+    console, opened = plain_console(), open_statement(artefact)
+    check_schema(opened)
+    spent = opened.statement.verify()
+    console.print(f"{opened.file}: as schema {opened.statement.schema} says", soft_wrap=True)
+    console.print(
+        "nothing is claimed, so there is nothing to add up"
+        if spent is None
+        else f"the recorded events cost epsilon {upper(spent, 6)}; {upper(opened.statement.epsilon or 0, 6)} is claimed"
+    )
+    console.print("Files and ledger were not looked at: that is dpose verify")
+
+
+@app.command(epilog="Example: dpose statement schema --out statement.schema.json")
+def schema(out: Out = None) -> None:
+    """The published JSON Schema of statements."""
+    import json
+
+    from dpose.runs.statement_files import schema as published
+
+    _give(json.dumps(published(), indent=2) + "\n", out)
+
+
+@app.command(epilog="Example: dpose statement key hospital.pem")
+def key(file: Annotated[Path, typer.Argument(help="The file of the private key to make.")]) -> None:
+    """Make a key pair to sign statements with: FILE, for its owner alone, and FILE.pub for everybody."""
+    from dpose.privacy.signing import new_key
+
+    public = new_key(file)
+    plain_console().print(
+        f"Written: {file} (private: keep it, and give it to nobody) and {public} (publish it where those who check "
+        "signatures know that it is yours)",
+        soft_wrap=True,
+    )
+
+
+@app.command(epilog="Example: dpose statement sign runs/a --key hospital.pem")
+def sign(
+    artefact: Artefact,
+    key: Annotated[Path, typer.Option("--key", help="The private key, from dpose statement key.")],
+) -> None:
+    """Sign a statement, after checking that it adds up; the signature goes into a file beside it."""
+    from dpose.privacy import signing
+    from dpose.runs.statement_files import check_schema, open_statement
+
+    opened = open_statement(artefact)
+    check_schema(opened)
+    opened.statement.verify()
+    made = signing.sign(opened.file, opened.statement, key)
+    plain_console().print(
+        f"Written: {signing.signature_file(opened.file)}, by key {signing.key_fingerprint(made.key)}. A statement that "
+        "changes afterwards (dpose evaluate adds to it) has to be signed again",
+        soft_wrap=True,
+    )
+
+
+@app.command(epilog="Example: dpose statement verify runs/a --key hospital.pem.pub")
+def verify(
+    artefact: Artefact,
+    key: Annotated[
+        Path, typer.Option("--key", help="The public key of whoever shall have signed, known from elsewhere.")
+    ],
+) -> None:
+    """Check a signature with a public key; then whatever `dpose verify` checks."""
+    from dpose.privacy.signing import check_signature, key_fingerprint
+    from dpose.privacy.verify import verify_run
+    from dpose.runs.statement_files import open_statement
+
+    console, opened = plain_console(), open_statement(artefact)
+    found = check_signature(opened.file, opened.statement, key)
+    lines = [
+        f"the signature holds: whoever has the private key to {key_fingerprint(found.key)} signed just this file, "
+        f"and so the seal {found.seal[:16]}... that binds it to what it is about; on {found.date}, as they say",
+        "it does not show that the statement is true, nor whose key that is: know that from elsewhere",
+    ]
+    if opened.folder:
+        lines += verify_run(opened.folder, statement_only=True).lines
+    elif opened.found:
+        lines.append(opened.found)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+@app.command(epilog="Example: dpose statement export runs/a --registry --out entry.yaml")
+def export(
+    artefact: Artefact,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="As an entry of OpenDP's Deployments Registry, in YAML.")
+    ] = False,
+    model_card: Annotated[
+        bool, typer.Option("--model-card", help="As the metadata of a model card, in YAML.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Of the artefact. Default: its folder's or file's.")
+    ] = None,
+    date: Annotated[
+        str | None, typer.Option(help="Of publication, YYYY-MM-DD. Default: the statement's.")
+    ] = None,
+    region: Annotated[str, typer.Option(help="Whom the data describe, or whose laws hold.")] = "not stated",
+    author: Annotated[
+        str | None, typer.Option(help="Of the entry. Default: the statement's contact.")
+    ] = None,
+    out: Out = None,
+) -> None:
+    """The statement in the form of others, after checking that it adds up."""
+    from dpose.privacy.registry import registry_entry
+    from dpose.runs.statement_files import card_metadata, open_statement
+
+    if registry == model_card:
+        raise DposeError("in which form?", fix="give --registry or --model-card")
+    opened = open_statement(artefact)
+    opened.statement.verify()
+    if registry:
+        import yaml
+
+        entry = registry_entry(
+            opened.statement, name or opened.name, date=date or "", region=region, author=author or ""
+        )
+        text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100)
+    else:
+        text = card_metadata(opened)
+    _give(text, out)
+
+
+def _give(text: str, out: Path | None) -> None:
+    from dpose.files import write_atomic
+
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    write_atomic(out, text)
+    plain_console().print(f"Written: {out}", soft_wrap=True)

@@ -1,0 +1,191 @@
+"""Where many items are worked on: the processes of this machine, or a Ray cluster. One function over a stream of items.
+
+    with engine("ray", workers=2) as at:
+        for ended in run_items(at, work, items, shared=config):
+            ended.item, ended.result, ended.failure
+
+`work(shared, item)` is a function that a worker can import; all that it needs is in its arguments. Results come as they
+end, in any order. So many items are in work or waiting at a worker, and no more are taken from the stream: it may be of
+any length. A worker may die at any moment: its items are worked on again. An item that raises is not: it has failed,
+and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Generic, Protocol, TypeVar
+
+from dpose.errors import DposeError, did_you_mean
+
+ATTEMPTS = 4
+"""So often an item is worked on whose workers die, before it is taken to be the reason."""
+AHEAD = 2
+"""Items at each worker: the one in work, and the next."""
+ENGINES = {"local": "LocalEngine", "ray": "RayEngine"}
+"""Engines by name: the module in this room, and the class in it."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Task = Any
+"""What an engine calls one attempt at an item: it can be a key of a dictionary."""
+
+
+class WorkerDiedError(Exception):
+    """A worker died, or cannot be reached any more, before it answered."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an item failed: a `DposeError` in parts, which crosses processes.
+
+    Attributes:
+        what: What is wrong.
+        where: The file, option or value that is wrong; may be empty.
+        fix: What can be done about it; may be empty.
+    """
+
+    what: str
+    where: str = ""
+    fix: str = ""
+
+    @classmethod
+    def of(cls, error: DposeError) -> Failure:
+        """The same of an error."""
+        return cls(error.what, error.where, error.fix)
+
+    @property
+    def error(self) -> DposeError:
+        """The same as an error."""
+        return DposeError(self.what, self.where, self.fix)
+
+
+@dataclass(frozen=True)
+class ItemEnd(Generic[Item, Result]):
+    """What became of an item.
+
+    Attributes:
+        item: It, as it was last worked on.
+        result: What `work` returned; None where it failed.
+        failure: Why it failed; None where it did not.
+    """
+
+    item: Item
+    result: Result | None = None
+    failure: Failure | None = None
+
+
+class ItemEngine(Protocol):
+    """Workers, and how they are asked."""
+
+    workers: int
+    """How many there are."""
+
+    def submit(self, work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Task:
+        """Have a worker compute `attempted(work, shared, item)`."""
+
+    def wait(self, tasks: Collection[Task]) -> Collection[Task]:
+        """Those of `tasks`, one at least, that have ended: waits for the first."""
+
+    def result(self, task: Task) -> Any:
+        """What an ended task returned.
+
+        Raises:
+            WorkerDiedError: it returned nothing, and may have done anything.
+        """
+
+    def close(self) -> None:
+        """Let the workers go."""
+
+
+def engine(name: str, **options: Any) -> AbstractContextManager[ItemEngine]:
+    """The engine `name`, for as long as the block lasts.
+
+    Args:
+        name: One of `ENGINES`, or an address: ray://HOST:PORT is the engine "ray" there.
+        options: The engine's; `workers`, how many, is everybody's.
+
+    Raises:
+        DposeError: there is no such engine, or it cannot be started or reached.
+    """
+    kind, _, rest = name.partition("://")
+    if kind not in ENGINES or (rest and kind == "local"):
+        raise DposeError(
+            f"must be one of {', '.join(ENGINES)} or ray://HOST:PORT, not {name!r}",
+            "engine",
+            did_you_mean(kind, ENGINES),
+        )
+    if rest:
+        options["address"] = name
+    made = getattr(import_module(f"dpose.engines.{kind}"), ENGINES[kind])
+    return made(**options)  # type: ignore[no-any-return]
+
+
+def attempted(work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
+    """What `work` returns; what it raises as a `Failure`: one broken item must not cost the others."""
+    try:
+        return work(shared, item)
+    except DposeError as error:
+        return Failure.of(error)
+    except Exception as error:
+        return Failure(" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def run_items(
+    at: ItemEngine,
+    work: Callable[[Any, Item], Result],
+    items: Iterable[Item],
+    *,
+    shared: Any = None,
+    retry: Callable[[Item], Item] = lambda item: item,
+) -> Iterator[ItemEnd[Item, Result]]:
+    """Work on every item of a stream, `AHEAD` of them at each worker.
+
+    Args:
+        at: The engine.
+        work: From `shared` and an item to its result. Whatever it does besides must be right when it is done twice, or
+            twice at a time: a worker that cannot be reached may still be at work.
+        items: Taken from as workers are free.
+        shared: What is the same for all items.
+        retry: Called with an item whose worker died; returns what is worked on in its place. A `DposeError` that it
+            raises is the item's failure.
+
+    Yields:
+        Each item with its result or failure, as they end.
+    """
+    running: dict[Task, tuple[Item, int]] = {}
+    stream = iter(items)
+    more = True
+    try:
+        while True:
+            while more and len(running) < AHEAD * at.workers:
+                try:
+                    item = next(stream)
+                except StopIteration:
+                    more = False
+                    break
+                running[at.submit(work, shared, item)] = (item, 1)
+            if not running:
+                return
+            for task in at.wait(running):
+                item, attempt = running.pop(task)
+                try:
+                    result = at.result(task)
+                except WorkerDiedError as error:
+                    if attempt == ATTEMPTS:
+                        yield ItemEnd(item, failure=Failure(f"its worker died, {ATTEMPTS} times ({error})"))
+                        continue
+                    try:
+                        item = retry(item)
+                    except DposeError as refused:
+                        yield ItemEnd(item, failure=Failure.of(refused))
+                        continue
+                    running[at.submit(work, shared, item)] = (item, attempt + 1)
+                    continue
+                yield ItemEnd(item, failure=result) if isinstance(result, Failure) else ItemEnd(item, result)
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:  # a stream that holds something lets it go now
+            close()

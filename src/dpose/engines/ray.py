@@ -1,0 +1,189 @@
+"""A Ray cluster: one at an address, or one that is started on this machine for the command. Extra `dpose[ray]`.
+
+Items travel as small arguments of actors' methods, which Ray keeps in the memory of the driver and of the worker that
+runs them, never in its object store, which may spill to disk; only what is `shared` by all items goes there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+from dpose.engines import WorkerDiedError, attempted
+from dpose.engines.code import worker_code
+from dpose.errors import DposeError
+
+PATIENCE_S = 5.0
+"""How long an address may take to answer."""
+START_S = 120.0
+"""How long a worker may take to start."""
+STARTS = 8
+"""So many workers may die as they start before that is taken to have a reason."""
+STORE_BYTES = 80 << 20
+"""Ray's object store on this machine: it holds next to nothing."""
+
+
+class RayEngine:
+    """Workers that are actors of a Ray cluster, a processor each.
+
+    Args:
+        workers: How many.
+        address: ray://HOST:PORT; "" starts a cluster on this machine, which ends with the engine.
+
+    Raises:
+        DposeError: Ray is not installed, nothing answers at the address, it has too few processors, or a worker runs
+            other code than this process.
+    """
+
+    def __init__(self, workers: int = 1, address: str = "") -> None:
+        # it asks for no usage to be reported, and says nothing on the user's terminal
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        try:
+            import ray
+        except ImportError as error:
+            raise DposeError("is not installed", "ray", "pip install 'dpose[ray]'") from error
+        self.workers, self._ray, self._shared = workers, ray, dict[int, tuple[Any, Any]]()
+        _connect(ray, workers, address)
+        try:
+            self._actor = ray.remote(_worker_class()).options(num_cpus=1, max_restarts=0, max_task_retries=0)
+            self._where = address or "ray"
+            started = [self._actor.remote() for _ in range(workers)]
+            self._actors = [self._alive(actor) for actor in started]
+        except BaseException:
+            self.close()
+            raise
+        self._at: dict[Any, Any] = {}
+
+    def __enter__(self) -> RayEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def submit(self, work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
+        """As `ItemEngine.submit`."""
+        loads = Counter(map(id, self._at.values()))
+        actor = min(self._actors, key=lambda one: loads[id(one)])
+        task = actor.work.remote(worker_code(), attempted, work, self._put(shared), item)
+        self._at[task] = actor
+        return task
+
+    def wait(self, tasks: Collection[Any]) -> Collection[Any]:
+        """As `ItemEngine.wait`."""
+        tasks = list(tasks)
+        self._ray.wait(tasks, num_returns=1)
+        ended, _ = self._ray.wait(tasks, num_returns=len(tasks), timeout=0)
+        return ended  # type: ignore[no-any-return]
+
+    def result(self, task: Any) -> Any:
+        """As `ItemEngine.result`."""
+        actor = self._at.pop(task)
+        try:
+            found, result = self._ray.get(task)
+        except self._ray.exceptions.RayError as error:
+            self._replace(actor)
+            raise WorkerDiedError(type(error).__name__) from error
+        self._same(found)
+        return result
+
+    def close(self) -> None:
+        """As `ItemEngine.close`."""
+        with contextlib.suppress(Exception):
+            self._ray.shutdown()
+
+    def _put(self, shared: Any) -> Any:
+        """What is the same for all items, once in the cluster; kept, so that its identity stays its own."""
+        if shared is None:
+            return None
+        if id(shared) not in self._shared:
+            self._shared[id(shared)] = (shared, self._ray.put(shared))
+        return self._shared[id(shared)][1]
+
+    def _replace(self, actor: Any) -> None:
+        """Put a new worker in the place of one that does not answer, unless another of its items has done so."""
+        if actor in self._actors:
+            with contextlib.suppress(Exception):
+                self._ray.kill(actor)  # one that was only cut off shall not go on
+            self._actors[self._actors.index(actor)] = self._actor.remote()
+
+    def _alive(self, actor: Any) -> Any:
+        """Wait for a worker, and for another one where it dies as it starts; refuse one that runs other code."""
+        for _ in range(STARTS):
+            try:
+                self._check(actor)
+                return actor
+            except self._ray.exceptions.RayActorError:
+                actor = self._actor.remote()
+        raise DposeError("workers die as they start", self._where, "look at its logs")
+
+    def _check(self, actor: Any) -> None:
+        try:
+            self._same(self._ray.get(actor.code.remote(), timeout=START_S))
+        except self._ray.exceptions.GetTimeoutError as error:
+            raise DposeError(
+                f"has no free processor for one of {self.workers} workers",
+                self._where,
+                "ask for fewer --workers",
+            ) from error
+        except self._ray.exceptions.RayTaskError as error:
+            raise DposeError(
+                "dpose cannot be imported on a worker, or is another version",
+                self._where,
+                "install the same dpose",
+            ) from error
+
+    def _same(self, found: str) -> None:
+        if found != worker_code():
+            raise DposeError(
+                f"a worker runs another dpose than this machine (code {found}, here {worker_code()})",
+                self._where,
+                "install the same dpose, Python and numpy on all of them",
+            )
+
+
+def _connect(ray: Any, workers: int, address: str) -> None:
+    quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    if not address:
+        ray.init(
+            address="local",
+            num_cpus=workers,
+            include_dashboard=False,
+            object_store_memory=STORE_BYTES,
+            **quiet,
+        )
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if not host or not port.isdigit():
+            raise DposeError("must be ray://HOST:PORT", address)
+        # Ray itself would try for half a minute
+        socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
+        ray.init(address, **quiet)
+    except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DposeError(
+            f"no Ray cluster answers here ({first})", address, "start one, or say --engine ray"
+        ) from error
+
+
+def _worker_class() -> type:
+    """The worker, by its source and not by its name: what it runs of dpose it can tell only once it is there."""
+
+    class Worker:
+        def code(self) -> str:
+            from dpose.engines.code import worker_code
+
+            return worker_code()
+
+        def work(self, code: str, attempted: Any, work: Any, shared: Any, item: Any) -> tuple[str, Any]:
+            # one that took another's place was not asked before
+            own = self.code()
+            return own, attempted(work, shared, item) if own == code else None
+
+    return Worker

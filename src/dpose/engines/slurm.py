@@ -1,0 +1,199 @@
+"""A `dpose` command as a job of a cluster that Slurm runs, handed over by submitit; gone on with before its time is up.
+
+What is submitted is a command line and nothing else. submitit pickles what it submits, into its own folder beside the
+run: of ours that is a `CommandJob`, a few strings. Nothing of that folder is read back here but an exit code, as text.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpose.errors import DposeError
+from dpose.files import private_folder, write_atomic
+
+if TYPE_CHECKING:
+    from submitit.helpers import DelayedSubmission
+
+LOCAL = "local"
+"""The partition that is this machine: submitit's own executor, for trying a job out."""
+REQUEUES = 1000
+"""How often a job may reach its time limit; each time it goes on from where it was."""
+STOPPED = 130
+"""What a command that saved and stopped exits with."""
+_WARNINGS = {signal.SIGUSR1, signal.SIGUSR2}  # what the job is warned with; its command is told by SIGTERM
+_POLL = 0.1  # seconds
+
+
+@dataclass(frozen=True)
+class CommandJob:
+    """A command that can be stopped, and gone on with by another one: what submitit calls, in each of a job's tasks.
+
+    Attributes:
+        begin: The command to begin with, program and arguments.
+        go_on: The one to go on with, once there is something to go on from.
+        begun: A file that is there from then on.
+        told: Where the exit code is written in the end, as text.
+        version: Of dpose, where the job was submitted.
+    """
+
+    begin: tuple[str, ...]
+    go_on: tuple[str, ...]
+    begun: str
+    told: str
+    version: str
+
+    def __call__(self) -> None:
+        """Run the command to its end. Exits as it does."""
+        first = self._environment()
+        if Path(self.told).exists():  # it ended while the job was being stopped
+            sys.exit(exit_code(Path(self.told)))
+        if (here := metadata.version("dpose")) != self.version:
+            print(
+                f"dpose: this node has dpose {here}, the job was submitted by {self.version}", file=sys.stderr
+            )
+            code = 2
+        else:
+            command = self.go_on if Path(self.begun).exists() else self.begin
+            # a warning that reaches every process of the job must not end the command: it inherits what is blocked
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, _WARNINGS)
+            child = subprocess.Popen(command)
+            object.__setattr__(self, "_child", child.pid)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            while _status(child.pid) is None:
+                time.sleep(_POLL)
+            code = child.wait()
+        if first:
+            write_atomic(Path(self.told), f"{code}\n")
+        sys.exit(code if code >= 0 else 128 - code)
+
+    def checkpoint(self) -> DelayedSubmission:
+        """Stop the command at its next step, saved, and ask for the same job again. submitit calls it when warned."""
+        from submitit.helpers import DelayedSubmission
+
+        pid = self.__dict__.get("_child")
+        if pid is not None and _status(pid) is None:
+            os.kill(pid, signal.SIGTERM)
+            while _status(pid) is None:
+                time.sleep(_POLL)
+        if pid is not None and _status(pid) not in (None, STOPPED):
+            write_atomic(Path(self.told), f"{_status(pid)}\n")
+        return DelayedSubmission(CommandJob(self.begin, self.go_on, self.begun, self.told, self.version))
+
+    @staticmethod
+    def _environment() -> bool:
+        """Introduce a job's tasks to each other, as `torchrun` would; whether this is the first one."""
+        import submitit
+
+        place = submitit.JobEnvironment()
+        if place.num_tasks > 1:
+            submitit.helpers.TorchDistributedEnvironment().export(set_cuda_visible_devices=False)
+        return int(place.global_rank) == 0
+
+
+def _status(pid: int) -> int | None:
+    """How a child ended, as a shell says it; None where it has not.
+
+    Not by `Popen`, whose lock a handler of signals must not wait for: the frame that it interrupts may hold it.
+    """
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # it ended and was seen to
+        return STOPPED
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+
+
+def submit(job: CommandJob, folder: Path, partition: str, settings: Mapping[str, Any]) -> Any:
+    """Submit `job`.
+
+    Args:
+        job: The command.
+        folder: Where submitit writes the job's log; made, for its owner alone.
+        partition: Of the cluster; "local" runs it here.
+        settings: Other settings by submitit's names: timeout_min, nodes, tasks_per_node, gpus_per_node, mem_gb,
+            signal_delay_s, slurm_account, ...
+
+    Returns:
+        submitit's job.
+
+    Raises:
+        DposeError: submitit or Slurm is missing, a setting is unknown, or the cluster refuses.
+    """
+    try:
+        import submitit
+        from submitit.core.utils import FailedJobError
+    except ImportError as error:
+        raise DposeError("needs submitit", "--engine slurm", "pip install dpose[slurm]") from error
+    here = partition == LOCAL
+    private_folder(folder)
+    try:
+        limits = {f"{LOCAL if here else 'slurm'}_max_num_timeout": REQUEUES}
+        executor = submitit.AutoExecutor(str(folder), cluster=LOCAL if here else "slurm", **limits)
+        executor.update_parameters(**({} if here else {"slurm_partition": partition}), **settings)
+        return executor.submit(job)
+    except (FailedJobError, RuntimeError, NameError, ValueError, TypeError, AssertionError, OSError) as error:
+        raise DposeError(f"cannot be submitted: {error}", f"--partition {partition}") from error
+
+
+def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Settings written KEY=VALUE.
+
+    >>> parsed_settings(["nodes=2", "slurm_account=ward"])
+    {'nodes': 2, 'slurm_account': 'ward'}
+
+    Raises:
+        DposeError: one is not.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not (key and equals and value):
+            raise DposeError("must be KEY=VALUE", f"--slurm {word}", "say --slurm timeout_min=240")
+        try:
+            found[key] = int(value) if value.isdecimal() else float(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def wait_for(job: Any, told: Path, refresh: float = 1.0) -> int:
+    """Wait for a job's end, however often it is requeued.
+
+    Args:
+        job: As `submit` gave it.
+        told: Its `CommandJob.told`.
+        refresh: Seconds between looks.
+
+    Returns:
+        What its command exited with.
+
+    Raises:
+        DposeError: it ended without a word: cancelled, or killed.
+    """
+    while not job.done():
+        time.sleep(refresh)
+    if told.exists():
+        return exit_code(told)
+    raise DposeError(f"job {job.job_id} ended before its command did", str(job.paths.stdout))
+
+
+def exit_code(told: Path) -> int:
+    """The exit code that a job wrote down.
+
+    Raises:
+        DposeError: it is no number.
+    """
+    try:
+        return int(told.read_text())
+    except (OSError, ValueError) as error:
+        raise DposeError("is no exit code", str(told)) from error

@@ -1,0 +1,150 @@
+"""One list of everything that a corpus of released files holds, a line for each: `corpus.jsonl` beside them.
+
+It names released files and nothing of their originals. `verify_manifest` sees whether each is there and is the one that
+was written, and whether the list is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, file_digest
+from dpose.privacy.rounding import as_given
+from dpose.privacy.statement import PrivacyStatement, software_versions
+
+MANIFEST = "corpus.jsonl"
+SCHEMA = 1
+
+
+class Manifest:
+    """The list of a folder, open for more. What a process that died has left of a line is cut off.
+
+    Args:
+        folder: Of the released files.
+
+    Raises:
+        DposeError: it cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / MANIFEST
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b")
+            _cut(self._file)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+        if not self._file.tell():
+            self._write({"type": "corpus", "schema": SCHEMA, "dpose": software_versions()["dpose"]})
+
+    def __enter__(self) -> Manifest:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, target: Path, outputs: Mapping[Path, str], statement: PrivacyStatement) -> None:
+        """A released file: all that was written for it, with SHA-256, and what its statement claims."""
+        self._write(
+            {
+                "type": "file",
+                "file": self._inside(target),
+                "sha256": {self._inside(path): digest for path, digest in outputs.items()},
+                "kind": statement.kind.value,
+                "epsilon": None if statement.epsilon is None else as_given(float(statement.epsilon)),
+                "delta": None if statement.delta is None else as_given(statement.delta),
+                "releases": statement.odometer.get("releases", ""),
+            }
+        )
+
+    def failed(self, target: Path) -> None:
+        """A file that could not be released, by the name that it would have had."""
+        self._write({"type": "failed", "file": self._inside(target)})
+
+    def flush(self) -> None:
+        """On disk when this returns."""
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    def end(self) -> None:
+        """Say that it is whole: digest of all lines so far."""
+        self.flush()
+        self._write({"type": "end", "sha256": file_digest(self.path)})
+        self.flush()
+
+    def _inside(self, path: Path) -> str:
+        return path.relative_to(self.path.parent).as_posix()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        try:
+            self._file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+
+def verify_manifest(folder: Path) -> str:
+    """Check a folder's list against its files; one line that says what was found, "" where there is no list.
+
+    Raises:
+        DposeError: it cannot be read, is not whole, or a file of it is missing or another one.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        return ""
+    files: dict[str, dict[str, Any]] = {}
+    failed: set[str] = set()
+    whole, digest = False, hashlib.sha256()
+    try:
+        with path.open("rb") as opened:
+            for raw in opened:
+                line = json.loads(raw)
+                whole = line["type"] == "end"
+                if whole and line["sha256"] != digest.hexdigest():
+                    raise DposeError("was altered: its lines are not those that its end names", str(path))
+                if line["type"] == "file":
+                    files[line["file"]] = line
+                    failed.discard(line["file"])
+                elif line["type"] == "failed" and line["file"] not in files:
+                    failed.add(line["file"])
+                digest.update(raw)
+        outputs = [(name, told) for line in files.values() for name, told in line["sha256"].items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DposeError("cannot be read as a list of released files", str(path)) from error
+    if not whole:
+        raise DposeError("has no end: the command that wrote it was cut short", str(path), "run it again")
+    for name, told in outputs:
+        found = folder / name
+        if not found.resolve().is_relative_to(folder.resolve()) or not found.is_file():
+            raise DposeError("is in the list of released files, and not here", str(found))
+        if file_digest(found) != told:
+            raise DposeError("is another file than the list of released files names", str(found))
+    claims = sorted(
+        {f"epsilon {line['epsilon']}" if line["epsilon"] else "nothing" for line in files.values()}
+    )
+    tail = f", {len(failed):,} that failed" if failed else ""
+    return f"{path}: {len(files):,} files, all as they were released, each claims {' or '.join(claims)}{tail}"
+
+
+def _cut(file: Any) -> None:
+    """Cut off the part of a line at the end, and go there."""
+    size = file.seek(0, os.SEEK_END)
+    back = 0
+    while back < size:
+        file.seek(size - back - 1)
+        if file.read(1) == b"\n":
+            break
+        back += 1
+    file.truncate(size - back)
+    file.seek(0, os.SEEK_END)

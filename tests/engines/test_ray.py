@@ -1,0 +1,56 @@
+"""A real Ray cluster on this machine: a worker is killed in the middle, and nothing is lost or released twice."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from dpose.engines import engine, run_items
+from dpose.errors import DposeError
+from dpose.media.images import encode_image
+from dpose.privacy.odometer import charges
+from dpose.release.config import ReleaseConfig
+from dpose.release.corpus import Work, release_corpus
+from dpose.release.files import find_jobs
+from dpose.release.manifest import verify_manifest
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+SECRET = "6b657973-stay-out-of-files"
+
+
+def process(shared, item):
+    time.sleep(0.02)
+    return os.getpid(), len(shared), len(item)
+
+
+def test_a_killed_worker_costs_nothing(tmp_path, monkeypatch):
+    (tmp_path / "in").mkdir()
+    for k in range(12):
+        seen = np.random.default_rng(k).integers(0, 256, (48, 64, 3)).astype(np.uint8)
+        (tmp_path / "in" / f"{k}.png").write_bytes(encode_image(cv2.GaussianBlur(seen, (0, 0), 3), ".png"))
+    out = tmp_path / "out"
+    jobs = find_jobs([str(tmp_path / "in")], out)
+    with engine("ray", workers=2) as at:
+        pids = {ended.result[0] for ended in run_items(at, process, [SECRET] * 20, shared=(1,))}
+        assert len(pids) == 2
+        run = release_corpus(jobs, Work(ReleaseConfig.of(2, 4, 8).restored("none")), at, out)
+        next(run)
+        os.kill(pids.pop(), signal.SIGKILL)
+        assert len([1 for _ in run]) == 11
+        logs = Path(ray._private.worker.global_worker.node.get_session_dir_path())
+        assert not [
+            file for file in logs.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()
+        ]
+        monkeypatch.setattr("dpose.engines.ray.worker_code", lambda: "0" * 16)
+        with pytest.raises(DposeError, match="a worker runs another dpose"):
+            at._check(at._actors[0])
+        with pytest.raises(DposeError, match="a worker runs another dpose"):
+            next(run_items(at, process, [SECRET], shared=(1,)))
+    assert not ray.is_initialized()
+    assert [entry.state.value for entry in charges()] == ["committed"] * 12
+    assert "12 files, all as they were released" in verify_manifest(out)
