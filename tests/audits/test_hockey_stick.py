@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from dpose.audits.hockey_stick import audit_mechanism, exact_delta, exact_epsilon
-from dpose.audits.tradeoff import gaussian
+from dpose.privacy.tradeoff import gaussian
 
 
 def shifted(rng, mean):

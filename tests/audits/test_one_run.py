@@ -6,7 +6,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from dpose.audits.one_run import LARGEST, Guesses, epsilon_bound, guess, p_value, p_value_curve, refuted
-from dpose.audits.tradeoff import approximate, gaussian
+from dpose.privacy.tradeoff import approximate, gaussian
 from quick import quick  # noqa: F401
 
 

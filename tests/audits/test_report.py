@@ -8,9 +8,9 @@ import pytest
 
 from dpose.audits.findings import AuditFindings, AuditReport
 from dpose.audits.report import LEAST, write_audit_report
-from dpose.audits.tradeoff import gaussian
 from dpose.audits.trials import OperatingPoint, Trials
 from dpose.media.images import decode_image
+from dpose.privacy.tradeoff import gaussian
 from run_folders import Page
 
 HOSTILE = "<script>document.title='taken'</script>"

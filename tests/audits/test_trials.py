@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpose.audits.tradeoff import gaussian
 from dpose.audits.trials import Trials, epsilon_by, operating_points, refuted_by, roc
+from dpose.privacy.tradeoff import gaussian
 
 
 def test_clopper_pearson_inverts_the_binomial_tails():

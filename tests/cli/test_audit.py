@@ -37,7 +37,11 @@ def test_a_true_run_is_not_refuted_and_is_a_run_like_any_other(capsys, tmp_path)
     assert {"audit.html", "audit.json", "audit.md", "audit.png"} <= {path.name for path in out.iterdir()}
     assert main(["verify", str(out)]) == 0
     assert PARAMETER not in dict(load_model(out).named_parameters())
-    assert any("canaries" in caveat for caveat in json.loads((out / "privacy.json").read_text())["caveats"])
+    statement = json.loads((out / "privacy.json").read_text())
+    assert any("canaries" in caveat for caveat in statement["caveats"])
+    (reached,) = statement["audits"]
+    assert 0 <= float(reached["epsilon"]) <= float(statement["epsilon"])
+    assert reached["confidence"] == "0.95"
 
 
 def test_a_planted_fault_is_flagged_and_the_controls_stand_beside_it(capsys, tmp_path):

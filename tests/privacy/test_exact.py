@@ -24,7 +24,8 @@ from dpose.privacy.exact import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, Neighbours, PrivacyStatement
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 
 LAPLACE = LaplaceEvent(Fraction(2040), Fraction(4080))
 GAUSSIAN = GaussianEvent(Fraction(10_000**2), Fraction(4080**2))

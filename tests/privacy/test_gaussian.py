@@ -18,7 +18,8 @@ from dpose.privacy.gaussian import (
     largest_mu,
     least_variance,
 )
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.statement import Kind, PrivacyStatement
 
 EVENT = GaussianEvent(Fraction(10_000), Fraction(2_500))
 

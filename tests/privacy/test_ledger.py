@@ -12,7 +12,9 @@ from dpose.privacy import ledger as ledger_module
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.entries import Entry
 from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement, Query
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.queries import Query
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
 
 EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)

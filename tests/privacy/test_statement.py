@@ -14,7 +14,9 @@ from scipy.stats import norm
 import dpose
 from dpose.errors import DposeError
 from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
-from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, Neighbours, PrivacyStatement, Query
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.queries import Query
+from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.privacy.wording import true_positives
 
 EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
@@ -62,14 +64,14 @@ def test_it_reads_back_as_it_was():
 )
 def test_numbers_and_words_survive_exactly(q, sigma, steps, sensitivity, claim, delta, words):
     made = statement(
-        events=(Event(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, unit=words, public=(words,)
+        events=(Event(q, sigma, steps, sensitivity),), epsilon=claim, delta=delta, public=(words,)
     )
     assert PrivacyStatement.from_json(made.to_json()) == made
 
 
 def test_exact_quantities_are_strings():
     content = json.loads(statement().to_json())
-    assert content["schema"] == 1
+    assert content["schema"] == 2
     assert content["epsilon"] == "1.5"
     assert content["delta"] == "1e-05"
     assert content["events"] == [
@@ -120,7 +122,7 @@ def test_an_infinite_cost_never_adds_up():
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"schema": 2}, "made by a newer dpose"),
+        ({"schema": 3}, "made by a newer dpose"),
         ({"schema": "1"}, "no schema number"),
         ({"schema": True}, "no schema number"),
         ({"kind": "secret"}, "kind: must be one of"),

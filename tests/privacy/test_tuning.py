@@ -21,8 +21,9 @@ from scipy import integrate, special, stats
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.trial_law import TrialLaw, below
 from dpose.privacy.tuning import Tuning, calibrated, selection_epsilon
 

@@ -105,6 +105,26 @@ def test_a_folder_of_before_holds_its_paths_itself(tmp_path):
     assert whole_config(tmp_path) == config()
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_of_before_noise_could_be_exact_goes_on_with_the_noise_that_it_had(tmp_path, kept):
+    private = {"method": "dp-sgd", "epsilon": 8.0, "delta": 1e-4, "noise": "float"}
+    began = settled(RunConfig.from_dict({"data": {"private": "synthetic:ward"}, "plan": private}))
+    values = began.to_dict()
+    assert values["plan"].pop("noise") == "float"
+    if kept:
+        keep_places(RUN, Places(values, "typed"))
+    (tmp_path / "config.json").write_text(json.dumps({"run_id": RUN if kept else "", "run": values}))
+    assert whole_config(tmp_path) == began
+    check_begun(tmp_path, began)
+
+
+@pytest.mark.parametrize("plan", [3, None, ["noise"]])
+def test_a_plan_that_is_none_is_refused(tmp_path, plan):
+    (tmp_path / "config.json").write_text(json.dumps({"run": {**config().to_dict(), "plan": plan}}))
+    with pytest.raises(DposeError, match="plan"):
+        run_config(tmp_path)
+
+
 @pytest.mark.parametrize("found", ["../keys/x", 7, None, "0" * 31, "G" * 32])
 def test_a_name_that_is_none_opens_no_file(tmp_path, found):
     (tmp_path / "config.json").write_text(json.dumps({"run_id": found, "run": config().to_dict()}))

@@ -2,17 +2,20 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from dpose.privacy.ledger import read_ledger
 from dpose.privacy.verify import verify_run
-from dpose.training.distributed import ALONE
+from dpose.training.distributed import ALONE, ProcessGroup
+from dpose.training.step import _share
 from zygote import run, run_ranks
 
 TESTS = Path(__file__).parents[1]
@@ -193,6 +196,40 @@ def test_the_account_gets_all_pictures_of_a_run_of_two(tmp_path):
     with opened(tmp_path / "state").transaction(write=False) as account:
         every = marks_of({h for i in range(240) for h in data.content_hashes(i)})
         assert entry.stored.sets == {known_set(account, every)}
+
+
+def test_each_unit_is_one_process_s_whatever_is_drawn():
+    """A sum has each sampled unit once, and a process reads no pictures but its own."""
+    rng, owner = np.random.default_rng(0), {}
+    for _ in range(20):
+        sample = np.flatnonzero(rng.random(50) < 0.3)
+        shares = [_share(sample, ProcessGroup(rank, 3)) for rank in range(3)]
+        assert sorted(unit for share in shares for unit in share) == sample.tolist()
+        for rank, share in enumerate(shares):
+            assert all(owner.setdefault(unit, rank) == rank for unit in share)
+
+
+@pytest.mark.slow
+def test_two_nodes_one_of_which_is_lost_and_the_run_goes_on_with_one(tmp_path):
+    out, program = tmp_path / "run", tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    nodes = []
+    for node in range(2):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node)]
+        command += ["--nproc-per-node", "1", "--master-addr", "localhost", "--master-port", str(port)]
+        command += [str(program), str(out), "dp-sgd", "", "1:7", "", ""]
+        own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(tmp_path / f"node-{node}")}
+        nodes.append(subprocess.Popen(command, env={**os.environ, **own}))
+    assert all(node.wait(timeout=300) != 0 for node in nodes)
+    assert not (out / "model.safetensors").exists()
+    done = start(out, 1, seed="", resume="yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 2, "counted twice"
+    verify_run(out, tmp_path / "state")
 
 
 def test_alone_everything_is_its_own():

@@ -10,8 +10,9 @@ from dots import train
 from dpose import files
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, epsilon
+from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.odometer import charges
-from dpose.privacy.statement import BEYOND, Kind
+from dpose.privacy.statement import Kind
 from dpose.privacy.verify import verify_run
 from dpose.training.first_weights import FirstWeights, digest_of_weights
 from dpose.training.folder import read_statement

@@ -9,8 +9,9 @@ import dpose.training.gradient as update
 import dpose.training.step as step
 from dots import train
 from dpose.errors import DposeError
+from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.gradient import Projection, RunInputs, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.methods import METHODS, SubspaceConfig

@@ -8,6 +8,7 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Relation, epsilon
+from dpose.privacy.verify import plan_digest
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
 
@@ -50,6 +51,15 @@ def test_refusals(changes, words):
 def test_a_plan_without_a_tail_is_told_as_before_there_was_one():
     assert "tail" not in plan().to_dict()
     assert plan(tail=0.25).to_dict()["tail"] == 0.25
+
+
+def test_a_plan_of_before_noise_could_be_exact_has_the_digest_that_it_had():
+    bound, exact = plan(noise="float").bind(100), plan().bind(100)
+    before = {name: value for name, value in bound.plan.to_dict().items() if name != "noise"}
+    assert bound.sha256 == plan_digest(before, **bound.constants())
+    assert bound.event.type == "poisson-gaussian"
+    assert exact.event.type == "poisson-rounded-gaussian"
+    assert len({bound.sha256, exact.sha256, plan_digest(before, **exact.constants())}) == 3
 
 
 def test_delta_above_one_over_n_is_refused():

@@ -11,9 +11,11 @@ from safetensors.torch import load_file, save_file
 from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.ledger import Ledger, read_ledger
-from dpose.privacy.statement import PrivacyStatement, Query
+from dpose.privacy.queries import Query
+from dpose.privacy.statement import PrivacyStatement
 from dpose.privacy.verify import UNSEALED, verify_run
 from dpose.runs.evaluate import record_query
+from dpose.runs.group_scores import GroupScore, _record
 from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -177,6 +179,22 @@ def test_a_query_is_followed_by_a_new_seal(runs, monkeypatch):
         assert after.queries
         assert "ward:test, 9 units" in (folder / "README.md").read_text()
         verified(runs, name)
+
+
+def test_results_by_group_are_in_statement_and_card_and_sealed(runs, monkeypatch):
+    monkeypatch.setattr("dpose.privacy.ledger.state_folder", lambda _: runs / "state")
+    folder, said = (
+        runs / "private",
+        [GroupScore("everybody", 40, 70.0, 61.25), GroupScore("age: child", 31, None, 5)],
+    )
+    _record(folder, "synthetic:studio:test", said, Console(quiet=True))
+    after = PrivacyStatement.from_json((folder / "privacy.json").read_text())
+    assert [(r.group, r.units, r.before, r.after) for r in after.sections.results] == [
+        ("everybody", "40", "70.0", "61.2"),
+        ("age: child", "31", "", "5.0"),
+    ]
+    assert "age: child (31 units)" in (folder / "README.md").read_text()
+    verified(runs)
 
 
 def test_what_was_altered_is_not_sealed_anew(runs):

@@ -17,10 +17,10 @@ from dpose.audits.canaries import (
     add_parameter,
 )
 from dpose.audits.findings import Adversary
-from dpose.audits.tradeoff import Floats
 from dpose.audits.whitebox import in_noise_units, in_turn, likelihood_ratio, observed
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
+from dpose.privacy.tradeoff import Floats
 from dpose.training.gradients import trainable_params
 from dpose.training.methods import METHODS
 from dpose.training.optim import OptimizerConfig

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from dpose.audits import one_run as onerun
 from dpose.audits.noise_family import Family, NoiseBound
-from dpose.audits.tradeoff import Floats
 from dpose.audits.trials import OperatingPoint, Trials, operating_points, refuted_by, roc
 from dpose.privacy.statement import software_versions
+from dpose.privacy.tradeoff import Floats
 from dpose.training.plan import BoundPlan
 
 SHARES = (0.05, 0.2, 0.7)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from dpose.audits.tradeoff import Floats, TradeOff, approximate
 from dpose.audits.trials import Trials, epsilon_by, refuted_by
+from dpose.privacy.tradeoff import Floats, TradeOff, approximate
 
 Sampler = Callable[[int], NDArray[Any]]
 Score = Callable[[NDArray[Any]], Floats]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpose.audits.findings import Adversary
-from dpose.audits.tradeoff import Floats
+from dpose.privacy.tradeoff import Floats
 
 MANY = 64
 """From so many shadows on, each unit has variances of its own; with fewer, all units share two (section VI-C there)."""

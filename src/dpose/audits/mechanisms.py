@@ -22,11 +22,11 @@ from dpose.audits.canaries import CanaryTask, CanaryUnits, GradientCanaries, add
 from dpose.audits.faults import FAULTS, check_fault, planted
 from dpose.audits.hockey_stick import Distribution, Sampler, Score, negated, value
 from dpose.audits.toy_task import PIXEL, InlineLoader, ToyTask, ToyUnits
-from dpose.audits.tradeoff import Floats, TradeOff, of_events
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.errors import DposeError
 from dpose.privacy.accounting import COARSE, check_epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.tradeoff import Floats, TradeOff, of_events
 from dpose.training.gradients import trainable_params
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.step import Engine, private_gradient

@@ -25,8 +25,9 @@ from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import commit
 from dpose.privacy.protected import protect
+from dpose.privacy.queries import Query
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.statement import Kind, Query
+from dpose.privacy.statement import Kind
 from dpose.runs.build import build_model, first_weights, only_source, open_units, shown_spec
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import record_query

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dpose.audits.tradeoff import TradeOff, of_events
 from dpose.privacy.accounting import COARSE, FINE, MIN_SIGMA, Event, Relation, epsilon
+from dpose.privacy.tradeoff import TradeOff, of_events
 
 ENOUGH = 30.0
 """The search ends where epsilon is this large; a bound there reads "at least"."""

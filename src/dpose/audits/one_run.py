@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binom
 
-from dpose.audits.tradeoff import Floats, TradeOff
+from dpose.privacy.tradeoff import Floats, TradeOff
 
 LARGEST = 20.0
 """Bounds are looked for up to this epsilon; no number of guesses here could show a larger one."""

@@ -13,10 +13,10 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from dpose.audits.findings import AuditFindings, AuditReport
-from dpose.audits.tradeoff import Floats, TradeOff, approximate
 from dpose.audits.trials import OperatingPoint, Trials
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.privacy.rounding import between, lower, upper
+from dpose.privacy.tradeoff import Floats, TradeOff, approximate
 from dpose.report.charts import MeasuredRates, Rates, trade_off, trade_off_chart
 from dpose.report.document import Report
 from dpose.report.inline import Mark, Strong, Warned

@@ -10,7 +10,7 @@ import torch
 from dpose.audits.canaries import CanaryTask, Coins, PresentUnits
 from dpose.audits.canary_run import view_losses
 from dpose.audits.lira import logit_scaled
-from dpose.audits.tradeoff import Floats
+from dpose.privacy.tradeoff import Floats
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan

@@ -18,10 +18,10 @@ from rich.progress import Progress
 
 from dpose.audits.faults import planted
 from dpose.audits.shadow_run import shadow_run
-from dpose.audits.tradeoff import Floats
 from dpose.errors import DposeError
 from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
+from dpose.privacy.tradeoff import Floats
 from dpose.runs.build import build_model, conditions, open_units
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings

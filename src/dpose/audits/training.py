@@ -33,10 +33,13 @@ from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
 from dpose.pose.task import PoseTask
 from dpose.privacy.entries import read_ledger
+from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import note_weights
 from dpose.privacy.protected import protect
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.sections import AuditResult
+from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.build import build_model, conditions, only_source, open_units, shown_spec, told_count
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
@@ -143,6 +146,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
                     public=[f"{audit.canaries:,} {audit.kind} canaries, which are nobody"],
                     conditional_on=conditions(config),
                     caveats=[*caveats, *_caveats(audit)],
+                    about=config.about,
                 ),
                 settings={
                     **shown_settings(config),
@@ -159,6 +163,8 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         blank = CanaryUnits(real, canaries, blank=blank_view(size))
         adversaries = _faulty(audit.plant, task, model, blank, config, outsiders, console)
     findings = found(adversaries, canaries.included)
+    if audit.plant is None:
+        _noted(out, findings, audit)
     controls = {}
     for name, fault in CONTROLS.items() if audit.controls else ():
         console.print(f"control: {name}", highlight=False)
@@ -267,6 +273,18 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     # what starts from these weights starts from the audit's
     note_weights(read_ledger(out / "ledger.jsonl")[0].run_id, hashlib.sha256(file).hexdigest())
     reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": file})
+
+
+def _noted(out: Path, findings: AuditFindings, audit: TrainingAudit) -> None:
+    """Say in the statement of the audited run what the audit reached."""
+    what = f"{audit.canaries:,} {audit.kind} canaries in this run"
+    reached = AuditResult(what, lower(findings.bound), lower(1 - audit.alpha))
+
+    def told(_: Ledger, statement: PrivacyStatement) -> PrivacyStatement:
+        sections = replace(statement.sections, audits=(*statement.sections.audits, reached))
+        return replace(statement, sections=sections)
+
+    reseal(out, told, lambda _: {})
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

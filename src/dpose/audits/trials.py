@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from dpose.audits.tradeoff import Floats, TradeOff
+from dpose.privacy.tradeoff import Floats, TradeOff
 
 TARGETS = (0.001, 0.01, 0.1, 0.3)
 """False-positive rates at which a threshold is set; the first two are reported."""

@@ -173,7 +173,7 @@ def epsilon(
 def _epsilon(
     events: tuple[Event, ...], delta: float, relation: Relation, accountant: Accountant, grid: float
 ) -> float:
-    if accountant is Accountant.PLD and _beyond_use(events, delta, relation):
+    if accountant is Accountant.PLD and beyond_use(events, delta, relation):
         return math.inf
     if accountant is Accountant.RDP:
         return _renyi_epsilon(events, delta)
@@ -327,7 +327,7 @@ def epsilon_curve(
     if any(point < 0 for point in points):
         raise DposeError("a number of steps cannot be negative", f"points={list(points)}")
     longest = replace(event, steps=max([1, *points]))
-    if accountant is Accountant.RDP or event.q == 1 or _beyond_use([longest], delta, relation):
+    if accountant is Accountant.RDP or event.q == 1 or beyond_use([longest], delta, relation):
         return [epsilon([replace(event, steps=k)], delta, relation, accountant) if k else 0.0 for k in points]
     return list(_curve(event.q, event.sigma, float(delta), relation, tuple(points)))
 
@@ -433,7 +433,8 @@ def _check_accountant(delta: float, relation: Relation, accountant: Accountant) 
         )
 
 
-def _beyond_use(events: Sequence[Event], delta: float, relation: Relation) -> bool:
+def beyond_use(events: Sequence[Event], delta: float, relation: Relation) -> bool:
+    """Whether epsilon is so large (`MAX_EPSILON`) that PLD is not computed."""
     # replacement has no RDP bound; half the noise under zero-out is near enough to judge the size by
     noise = 0.5 if relation is Relation.REPLACE else 1.0
     return _renyi_epsilon(events, delta, ROUGH, noise) > MAX_EPSILON

@@ -11,6 +11,7 @@ arithmetic is proved in docs/proofs/pixelization.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -108,12 +109,29 @@ def discrete_gaussian(variance: Fraction, count: int, stream: Stream) -> Integer
     if not 0 < variance <= MAX_SCALE**2:
         raise ValueError(f"a variance must lie between 0 and 2^96, not {variance}")
     rule = _acceptance(variance)
+
+    def draw(wanted: int) -> Integers:
+        proposed = _laplace(rule.scale, wanted, stream)
+        return proposed[_accepted(rule, proposed, stream)]
+
+    return draw_until(count, lambda left: left * 3 // 2 + 16, draw)
+
+
+def draw_until(count: int, wanted: Callable[[int], int], draw: Callable[[int], Integers]) -> Integers:
+    """`count` draws by rejection.
+
+    Args:
+        count: How many, >= 0.
+        wanted: How many to propose for so many that are missing; at most `AT_ONCE` are proposed at a time.
+        draw: Proposes so many and returns those that are kept.
+
+    Returns:
+        int64, (count,), in the order in which they were kept.
+    """
     out = np.empty(count, np.int64)
     done = 0
     while done < count:
-        wanted = min(AT_ONCE, (count - done) * 3 // 2 + 16)
-        proposed = _laplace(rule.scale, wanted, stream)
-        kept = proposed[_accepted(rule, proposed, stream)][: count - done]
+        kept = draw(min(AT_ONCE, wanted(count - done)))[: count - done]
         out[done : done + len(kept)] = kept
         done += len(kept)
     return out

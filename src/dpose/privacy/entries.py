@@ -167,10 +167,11 @@ def read_line(line: bytes, before: Sequence[Entry], where: str, *, alone: bool =
         run_id = values.pop("run_id", "")
         values["type"] = EntryType(values["type"])
         entry = Entry(**values, run_id=run_id)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        written = entry.line()  # JSON has no NaN, which Python reads all the same
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DposeError("is not a ledger entry; the ledger was altered", where) from error
     # the same bytes again: no second spelling of a line, no field twice, no torn flag from outside
-    if entry.torn or entry.line() != line + b"\n" or entry.sealed().sha256 != entry.sha256:
+    if entry.torn or written != line + b"\n" or entry.sealed().sha256 != entry.sha256:
         raise DposeError("does not match its own hash; the ledger was altered", where)
     if entry.seq != len(before) or entry.prev != (before[-1].sha256 if before else GENESIS):
         raise DposeError("does not follow the line before it; lines were removed or reordered", where)

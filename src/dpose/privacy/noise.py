@@ -75,7 +75,8 @@ class Origin(StrEnum):
     FRESH = "fresh"
     """The operating system gave them to this process."""
     KEPT = "kept"
-    """The state folder gave back what an unfinished run had from the operating system."""
+    """The state folder gave back, or keeps, what an unfinished run had from the operating system: it may be used again,
+    for the same things."""
     SEED = "seed"
     """They follow from a number."""
     GIVEN = "given"
@@ -126,7 +127,10 @@ class Key:
 
     @classmethod
     def kept(cls, secret: bytes) -> Key:
-        """The fresh key of an unfinished run, read back from the state folder. For `dpose.privacy.keys` alone."""
+        """The fresh key of an unfinished run, read back from the state folder, or one that follows from such a key.
+
+        For `dpose.privacy.keys` and `dpose.release.corpus` alone.
+        """
         return cls(secret)._from(Origin.KEPT)
 
     @classmethod

@@ -24,15 +24,13 @@ from numpy.typing import NDArray
 
 from dpose.jit import kernel
 from dpose.privacy.coins import exp_bounds
+from dpose.privacy.discrete import Integers, draw_until
 from dpose.privacy.noise import Stream
 
-Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 MOST = 2.0**40
 """Larger scales are refused: what is rounded must be known to a fraction of one in 53 bits."""
-AT_ONCE = 1 << 14
-"""Draws at a time: their words stay in the processor's cache."""
 STRIPS = 32
 """In a unit."""
 X_BITS, V_BITS = 44, 19
@@ -61,14 +59,11 @@ def rounded_gaussian(scale: float, count: int, stream: Stream) -> Integers:
     """
     if not 0 < scale <= MOST:
         raise ValueError(f"a scale must lie between 0 and 2^40, not {scale}")
-    out = np.empty(count, np.int64)
-    done = 0
-    while done < count:
-        wanted = min(AT_ONCE, (count - done) * 65 // 64 + 8)
-        found = _draws(scale, stream.uint64((wanted, 2)), stream)[: count - done]
-        out[done : done + len(found)] = found
-        done += len(found)
-    return out
+    return draw_until(
+        count,
+        lambda left: left * 65 // 64 + 8,
+        lambda wanted: _draws(scale, stream.uint64((wanted, 2)), stream),
+    )
 
 
 def _draws(scale: float, words: Words, stream: Stream) -> Integers:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.privacy.queries import Query
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.statement import Kind, PrivacyStatement, Query
+from dpose.privacy.statement import Kind, PrivacyStatement
 
 FOLDER = "evaluations"
 

@@ -12,7 +12,6 @@ there ("4080/7"); where its guarantee is pure differential privacy, delta is 0 a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -24,7 +23,6 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import (
     Accountant,
     Event,
-    Relation,
     check_delta,
     check_epsilon,
     epsilon,
@@ -42,13 +40,19 @@ from dpose.privacy.exact import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.queries import Query
 from dpose.privacy.rounding import upper
+from dpose.privacy.sections import Sections
 from dpose.privacy.tuning import Tuning, check_choosable
+from dpose.units import Unit
 
 AnyEvent: TypeAlias = Event | ExactEvent
 AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
 
-SCHEMA = 1
+SCHEMA = 2
+"""Schema 1, which is read for ever, has no `Sections`."""
 SLACK = 1e-6
 """A claim may lie this far below the recomputed epsilon, relatively: last digits differ between builds."""
 
@@ -57,12 +61,6 @@ FLOATING_POINT_CAVEAT = (
     "in 64-bit floating point and rounded once, which makes the known attacks on floating-point noise far "
     "harder, but it is not an exact discrete mechanism"
 )
-
-
-BEYOND = "beyond-public-view"
-"""The scope of feature privacy: neighbours have the same public views and labels."""
-BOX = "box"
-"""The scope of a clip's neighbours that differ in some frames, in each of them inside one box that lies anywhere."""
 
 
 class Kind(StrEnum):
@@ -78,98 +76,6 @@ class Kind(StrEnum):
     """No guarantee and no claim of one."""
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """What the guarantee hides the difference between.
-
-    Attributes:
-        relation: How one dataset becomes its neighbour.
-        m: How many things may differ: 1 unit; pixels in a release.
-        scope: What is counted by `m`: "unit"; "beyond-public-view", a unit less its public view and labels; or in a
-            release the whole picture, frame or clip that holds the pixels, or `BOX`.
-        box: Of scope `BOX` alone: its width and height, pixels.
-        frames: Of scope `BOX` alone: in how many frames; `m` is the pixels of the box in all of them.
-
-    Raises:
-        DposeError: a field is out of range, or a box's fields contradict each other.
-    """
-
-    relation: Relation
-    m: int = 1
-    scope: str = "unit"
-    box: tuple[int, int] | None = None
-    frames: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "relation", _member(Relation, self.relation, "neighbours.relation"))
-        if isinstance(self.m, bool) or not isinstance(self.m, int) or self.m < 1:
-            raise DposeError(f"must be a whole number of at least 1, not {self.m!r}", "neighbours.m")
-        sides = (*(self.box or ()), self.frames)
-        if self.scope == BOX:
-            if len(sides) != 3 or any(type(side) is not int or side < 1 for side in sides):
-                raise DposeError("a box has a width, a height and a number of frames", "neighbours.box")
-            if math.prod(sides) != self.m:
-                raise DposeError("m is not the pixels of the box in all its frames", "neighbours.m")
-        elif sides != (None,):
-            raise DposeError(f"neighbours of scope {self.scope!r} have no box", "neighbours.box")
-
-    @classmethod
-    def of_box(cls, width: int, height: int, frames: int) -> Neighbours:
-        """Clips that differ in any `frames` frames, in each of them inside a box at any place."""
-        return cls(Relation.REPLACE, width * height * frames, BOX, (width, height), frames)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        told = {"relation": self.relation.value, "m": self.m, "scope": self.scope}
-        return told if self.box is None else told | {"box": list(self.box), "frames": self.frames}
-
-
-@dataclass(frozen=True)
-class Query:
-    """One thing that was computed from private data besides the training itself.
-
-    Attributes:
-        what: What was computed ("mean PCKh@0.5").
-        data: Of which data ("mpii:val, 2,958 images").
-        purpose: What it was used for ("reported only").
-        covered: Whether the statement's epsilon covers it; an evaluation on held-out private data is not
-            covered.
-        cost: What noise of its own makes it cost those data, in words; empty where nothing bounds it, or epsilon covers
-            it.
-        score: Of a noised score, SHA-256 and name of the file that holds it (`dpose.privacy.scores`).
-    """
-
-    what: str
-    data: str
-    purpose: str = "reported only"
-    covered: bool = False
-    cost: str = ""
-    score: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        told = {"what": self.what, "data": self.data, "purpose": self.purpose, "covered": self.covered}
-        return told | {name: value for name in ("cost", "score") if (value := getattr(self, name))}
-
-    @classmethod
-    def from_dict(cls, values: Any, where: str = "query") -> Query:
-        """The query that `to_dict` wrote.
-
-        Raises:
-            DposeError: a field is missing, unknown or of the wrong type.
-        """
-        known = {"what", "data", "purpose", "covered", "cost", "score"}
-        values = _fields(
-            {"cost": "", "score": ""} | values if isinstance(values, dict) else values, known, where
-        )
-        if not isinstance(values["covered"], bool):
-            raise DposeError("must be true or false", f"{where}.covered")
-        what, data, purpose, cost, score = (
-            _text(values[name], f"{where}.{name}") for name in ("what", "data", "purpose", "cost", "score")
-        )
-        return cls(what, data, purpose, values["covered"], cost, score)
-
-
 def software_versions(*more: str) -> dict[str, str]:
     """Versions of the packages that a guarantee depends on, and of `more` that an artefact does."""
     found = {}
@@ -183,7 +89,7 @@ def software_versions(*more: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What is guaranteed about an artefact. JSON schema 1.
+    """What is guaranteed about an artefact. JSON schema 2; a statement of schema 1 stays one.
 
     A statement with events of floating-point Gaussian noise always carries `FLOATING_POINT_CAVEAT`.
 
@@ -195,7 +101,7 @@ class PrivacyStatement:
 
     Attributes:
         kind: private, seeded, paper or none; only the first guarantees anything.
-        unit: What is protected: image, crop, subject, video; pixels in a release.
+        unit: What is protected, a word of `Unit`: image, crop, subject, video; pixel in a release.
         neighbours: The neighbouring relation; None where nothing is claimed.
         epsilon: Total for the whole artefact; None where nothing is claimed. A fraction under the accountant
             "pure".
@@ -218,6 +124,8 @@ class PrivacyStatement:
         seal: Hash of the line that binds this statement to its artefact (`dpose.privacy.seal`); empty where none does.
         tuning: How the run was chosen among a random number of trials; epsilon is then the price of them all and of the
             choice, and `n` counts the units that trials train on. None where it was not.
+        sections: What it says besides (`dpose.privacy.sections`): in JSON fields of the statement itself.
+        schema: Of the JSON that it was read from.
 
     Raises:
         DposeError: the fields contradict each other or are out of range; names the field.
@@ -243,9 +151,11 @@ class PrivacyStatement:
     artefact_sha256: str = ""
     seal: str = ""
     tuning: Tuning | None = None
+    sections: Sections = field(default_factory=Sections)
+    schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", _member(Kind, self.kind, "kind"))
+        object.__setattr__(self, "kind", member_of(Kind, self.kind, "kind"))
         if self.accountant is not None:
             object.__setattr__(self, "accountant", _accountant(self.accountant))
         if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1):
@@ -267,6 +177,8 @@ class PrivacyStatement:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
                 raise DposeError("only a private run is chosen at a price", "tuning")
             check_choosable(self.neighbours.relation, self.accountant)
+        if self.schema < SCHEMA and self.sections != Sections():
+            raise DposeError("has no such sections", f"schema {self.schema}")
         inexact = any(isinstance(event, Event) and not event.rounded for event in self.events)
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))
@@ -274,7 +186,7 @@ class PrivacyStatement:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         content = {
-            "schema": SCHEMA,
+            "schema": self.schema,
             "kind": self.kind.value,
             "unit": self.unit,
             "neighbours": None if self.neighbours is None else self.neighbours.to_dict(),
@@ -298,7 +210,7 @@ class PrivacyStatement:
             "seal": self.seal,
             "tuning": self.tuning.to_dict() if self.tuning else None,
         }
-        return content | {name: value for name, value in optional.items() if value}
+        return content | {name: value for name, value in optional.items() if value} | self.sections.to_dict()
 
     def to_json(self) -> str:
         """The statement as JSON, ending in a newline."""
@@ -318,51 +230,57 @@ class PrivacyStatement:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DposeError(f"is not JSON ({error})", where) from error
         schema = values.get("schema") if isinstance(values, dict) else None
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
             raise DposeError("is not a privacy statement: it has no schema number", where)
-        if schema != SCHEMA:
+        if schema > SCHEMA:
             raise DposeError(
                 f"has schema {schema}: made by a newer dpose", where, "update dpose and try again"
             )
-        values = _fields(
+        told = {
+            name: values.pop(name) for name in Sections.__dataclass_fields__ if schema > 1 and name in values
+        }
+        values = object_with(
             {"release": {}, "odometer": {}, "artefact_sha256": "", "seal": "", "tuning": None} | values,
-            {"schema", *cls.__dataclass_fields__},
+            {"schema", *cls.__dataclass_fields__} - {"sections"},
             where,
         )
         try:
             accountant = None if values["accountant"] is None else _accountant(values["accountant"])
             exact = accountant is ReleaseAccountant.PURE
             return cls(
-                kind=_member(Kind, values["kind"], "kind"),
-                unit=_text(values["unit"], "unit"),
-                neighbours=_neighbours(values["neighbours"]),
+                kind=member_of(Kind, values["kind"], "kind"),
+                unit=member_of(Unit, values["unit"], "unit").value,
+                neighbours=Neighbours.read(values["neighbours"]),
                 epsilon=parse_exact(values["epsilon"], "epsilon")
                 if exact
                 else _optional_decimal(values["epsilon"], "epsilon"),
                 delta=_optional_decimal(values["delta"], "delta"),
                 accountant=accountant,
                 n=values["n"],
-                public=_texts(values["public"], "public"),
-                conditional_on=_texts(values["conditional_on"], "conditional_on"),
+                public=texts_of(values["public"], "public"),
+                conditional_on=texts_of(values["conditional_on"], "conditional_on"),
                 events=tuple(
-                    _event(event, f"events[{i}]") for i, event in enumerate(_list(values["events"], "events"))
+                    _event(event, f"events[{i}]")
+                    for i, event in enumerate(list_of(values["events"], "events"))
                 ),
                 queries=tuple(
                     Query.from_dict(query, f"queries[{i}]")
-                    for i, query in enumerate(_list(values["queries"], "queries"))
+                    for i, query in enumerate(list_of(values["queries"], "queries"))
                 ),
-                caveats=_texts(values["caveats"], "caveats"),
-                software=_named_texts(values["software"], "software"),
-                ledger_head=_text(values["ledger_head"], "ledger_head"),
-                plan_sha256=_text(values["plan_sha256"], "plan_sha256"),
-                release=_named_texts(values["release"], "release"),
-                odometer=_named_texts(values["odometer"], "odometer"),
-                artefact_sha256=_text(values["artefact_sha256"], "artefact_sha256"),
-                seal=_text(values["seal"], "seal"),
+                caveats=texts_of(values["caveats"], "caveats"),
+                software=named_texts_of(values["software"], "software"),
+                ledger_head=text_of(values["ledger_head"], "ledger_head"),
+                plan_sha256=text_of(values["plan_sha256"], "plan_sha256"),
+                release=named_texts_of(values["release"], "release"),
+                odometer=named_texts_of(values["odometer"], "odometer"),
+                artefact_sha256=text_of(values["artefact_sha256"], "artefact_sha256"),
+                seal=text_of(values["seal"], "seal"),
                 tuning=None if values["tuning"] is None else Tuning.from_dict(values["tuning"]),
+                sections=Sections.read(told),
+                schema=schema,
             )
         except DposeError as error:
             raise DposeError(error.line(), where) from error
@@ -378,12 +296,18 @@ class PrivacyStatement:
             The recomputed epsilon; None for the kinds paper and none, which have nothing to add up.
 
         Raises:
-            DposeError: the events cost more than is claimed.
+            DposeError: the events cost more than is claimed, or a section says less than follows from them.
         """
         if self.kind in (Kind.PAPER, Kind.NONE):
             return None
         spent = self.cost(self.events)
         self.check_claim(spent, "the recorded events")
+        if self.sections.computed:
+            counted = [event for event in self.events if isinstance(event, Event)]
+            if self.tuning or len(counted) < len(self.events) or not (self.neighbours and self.delta):
+                raise DposeError("its sections say more than can be computed again", "privacy statement")
+            relation = self.neighbours.relation
+            self.sections.check(counted, self.delta, relation, float(spent), SLACK)
         return float(spent)
 
     def cost(self, events: Sequence[AnyEvent]) -> float | Fraction:
@@ -438,18 +362,10 @@ def _optional_decimal(value: Any, where: str) -> float | None:
     return None if value is None else parse_decimal(value, where)
 
 
-def _member(kind: Any, value: Any, where: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        choices = ", ".join(member.value for member in kind)
-        raise DposeError(f"must be one of {choices}, not {value!r}", where) from None
-
-
 def _accountant(value: Any) -> AnyAccountant:
     if value in list(ReleaseAccountant):
         return ReleaseAccountant(value)
-    found: Accountant = _member(Accountant, value, "accountant")
+    found: Accountant = member_of(Accountant, value, "accountant")
     return found
 
 
@@ -457,51 +373,3 @@ def _event(values: Any, where: str) -> AnyEvent:
     kind = values.get("type") if isinstance(values, dict) else None
     found: AnyEvent = EXACT_TYPES.get(str(kind), Event).from_dict(values, where)
     return found
-
-
-def _fields(values: Any, expected: set[str], where: str) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise DposeError("must be an object", where)
-    for problem, names in (
-        ("is missing", expected - set(values)),
-        ("is not a known field", set(values) - expected),
-    ):
-        if names:
-            raise DposeError(f"{min(names)} {problem}", where)
-    return values
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise DposeError(f"must be a string, not {value!r}", where)
-    return value
-
-
-def _list(value: Any, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise DposeError(f"must be a list, not {value!r}", where)
-    return value
-
-
-def _texts(value: Any, where: str) -> tuple[str, ...]:
-    return tuple(_text(item, f"{where}[{i}]") for i, item in enumerate(_list(value, where)))
-
-
-def _named_texts(value: Any, where: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise DposeError("must be an object", where)
-    return {name: _text(item, f"{where}.{name}") for name, item in value.items()}
-
-
-def _neighbours(value: Any) -> Neighbours | None:
-    if value is None:
-        return None
-    boxed = isinstance(value, dict) and value.get("scope") == BOX
-    value = _fields(value, {"relation", "m", "scope", *(("box", "frames") if boxed else ())}, "neighbours")
-    return Neighbours(
-        _member(Relation, value["relation"], "neighbours.relation"),
-        value["m"],
-        _text(value["scope"], "neighbours.scope"),
-        tuple(_list(value["box"], "neighbours.box")) if boxed else None,
-        value.get("frames"),
-    )

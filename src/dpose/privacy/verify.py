@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,9 +147,13 @@ def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[En
     return lines
 
 
-def plan_digest(plan: Any, n: int, steps: int, event: Any) -> str:
-    """What `plan_sha256` in ledger and statement is: of the settings and of what was fixed by them, as JSON values."""
-    content = {"plan": plan, "n": n, "steps": steps, "event": event}
+def plan_digest(plan: Mapping[str, Any], n: int, steps: int, event: Any) -> str:
+    """What `plan_sha256` in ledger and statement is: of the settings and of what was fixed by them, as JSON values.
+
+    Noise "float" is left out: runs that began before there was another have it, and do not name it.
+    """
+    settings = {name: value for name, value in plan.items() if (name, value) != ("noise", "float")}
+    content = {"plan": settings, "n": n, "steps": steps, "event": event}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -161,7 +165,7 @@ def _check_plan(folder: Path, statement: PrivacyStatement) -> None:
         plan, bound = run["plan"], run["bound"]
         digest = plan_digest(plan, bound["n"], bound["steps"], bound["event"])
         n, event, unit = bound["n"], bound["event"], plan["unit"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DposeError("does not hold the run's plan", str(path), "do not rely on it") from error
     if digest != statement.plan_sha256:
         raise DposeError("holds another plan than statement and ledger name", str(path), "do not rely on it")

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.accounting import Accountant, Event, Relation
+from dpose.privacy.attackers import loss_grid
 from dpose.privacy.exact import ReleaseAccountant
+from dpose.privacy.neighbours import BEYOND, BOX, Neighbours
+from dpose.privacy.queries import Query
 from dpose.privacy.rounding import upper
-from dpose.privacy.statement import BEYOND, BOX, Kind, Neighbours, PrivacyStatement, Query
+from dpose.privacy.section_words import section_lists
+from dpose.privacy.statement import Kind, PrivacyStatement
+
+if TYPE_CHECKING:
+    from dpose.privacy.tradeoff import TradeOff
 
 FALSE_POSITIVES = 0.01
+TIMES = 50
+"""A guarantee under which an alarm may raise the odds more often than this is called weak."""
 
 LIMIT = (
     "whatever else they know, as long as they cannot break the cryptography that its random bits come from "
@@ -62,6 +72,31 @@ def true_positives(epsilon: float, delta: float, false_positives: float = FALSE_
     return min(1.0, grown, shrunk)
 
 
+def found_at_most(statement: PrivacyStatement) -> float:
+    """The most that an attacker finds at the usual rate of false alarms: by the run's whole curve where it is known."""
+    if statement.sections.attackers is not None:
+        return dict(statement.sections.attackers.found)[FALSE_POSITIVES]
+    return true_positives(float(statement.epsilon or 0), statement.delta or 0.0)
+
+
+def is_weak(statement: PrivacyStatement) -> bool:
+    """Whether an alarm may raise the odds 50 times: at 1 % false alarms, or at fewer by the whole curve."""
+    if statement.sections.attackers is None:
+        return found_at_most(statement) > TIMES * FALSE_POSITIVES
+    found = statement.sections.attackers.found
+    return any(most > TIMES * rate for rate, most in found if rate <= FALSE_POSITIVES)
+
+
+def attacker_curve(statement: PrivacyStatement) -> TradeOff:
+    """The most that any attacker finds at every rate of false alarms: by the recorded events, or by the claim alone."""
+    from dpose.privacy.tradeoff import approximate, of_events
+
+    if statement.sections.attackers is None or statement.neighbours is None:
+        return approximate(float(statement.epsilon or 0), statement.delta or 0.0)
+    counted = [event for event in statement.events if isinstance(event, Event)]
+    return of_events(counted, statement.neighbours.relation, grid=loss_grid(counted))
+
+
 def paragraph(statement: PrivacyStatement) -> str:
     """The statement as text: one paragraph, then its lists, every item of which is shown."""
     blocks = []
@@ -77,6 +112,7 @@ def paragraph(statement: PrivacyStatement) -> str:
         ("Taken as given:", statement.conditional_on),
         ("Also computed from private data:", [_query(query) for query in statement.queries]),
         ("Caveats:", statement.caveats),
+        *section_lists(statement),
     ):
         if items:
             blocks.append("\n".join([title, *(f"* {item}" for item in items)]))
@@ -101,9 +137,9 @@ def _guarantee(statement: PrivacyStatement) -> str:
     return (
         f"This {verb} {what} with "
         f"epsilon = {upper(statement.epsilon)} and delta = {upper(statement.delta)}{by}. "
-        f"{_difference(statement)} This holds against anyone who has the artefact, {LIMIT}. "
+        f"{difference(statement)} This holds against anyone who has the artefact, {LIMIT}. "
         f"{_attack(statement)} It does not hide what is true of the private data as a whole, and whatever is spread "
-        f"over several {statement.unit}s is protected less: their epsilons add up."
+        f"over several {statement.unit}s is protected less: their epsilons at least add up."
     )
 
 
@@ -140,7 +176,8 @@ def _release_guarantee(statement: PrivacyStatement) -> str:
     )
 
 
-def _difference(statement: PrivacyStatement) -> str:
+def difference(statement: PrivacyStatement) -> str:
+    """In what neighbours may differ, in a sentence."""
     assert statement.neighbours is not None
     unit, m = statement.unit, statement.neighbours.m
     if statement.neighbours.scope == BEYOND:
@@ -162,9 +199,7 @@ def _difference(statement: PrivacyStatement) -> str:
 
 
 def _attack(statement: PrivacyStatement) -> str:
-    assert statement.epsilon is not None
-    assert statement.delta is not None
-    found = true_positives(float(statement.epsilon), statement.delta)
+    found = found_at_most(statement)
     if statement.neighbours is not None and statement.neighbours.scope not in ("unit", BEYOND):
         text = (
             f"An attacker who tests whether they had given values, with false alarms in {FALSE_POSITIVES:.0%} of the "
@@ -179,7 +214,7 @@ def _attack(statement: PrivacyStatement) -> str:
             f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {upper(found, times=100)}% of those that "
             f"were; such an alarm raises the odds that it was used at most {upper(found / FALSE_POSITIVES, 3)} times."
         )
-    if found > 0.5:
+    if is_weak(statement):
         text += " That is a weak guarantee."
     return text
 

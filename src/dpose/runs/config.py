@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.privacy.sections import About
 from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
 from dpose.training.optim import OptimizerConfig
@@ -98,6 +99,7 @@ class RunConfig(BaseModel):
         precision: "float32", or "bf16" for forward and backward passes in bfloat16. Gradients are clipped, summed and
             noised in float32 all the same. None: bf16 for `non-private` on a GPU, else float32.
         seed: Reproducible and without guarantee; None draws from the operating system.
+        about: What the statement says of who releases the model, to whom, what for and why so.
         recipe: Settings that were chosen beforehand stand where nothing else is said; see `recipes.py`.
     """
 
@@ -112,6 +114,7 @@ class RunConfig(BaseModel):
     augment: Literal["none", "private", "public"] | None = None
     precision: Precision | None = None
     seed: int | None = Field(default=None, ge=0)
+    about: About = About()
     recipe: Literal["recommended"] | None = None
 
     @model_validator(mode="before")
@@ -227,7 +230,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DposeError(error.strerror or "cannot be read", str(path)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    # a date that does not exist is a ValueError, a list in a list in a list ... a RecursionError
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DposeError(f"not YAML ({' '.join(str(error).split())})", str(path)) from error
     if not isinstance(values, dict):
         raise DposeError("holds no settings", str(path), "write keys and values, as examples/ does")

@@ -18,8 +18,9 @@ from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import committing
+from dpose.privacy.queries import Query
 from dpose.privacy.scores import query_of, score_name
-from dpose.privacy.statement import PrivacyStatement, Query
+from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
 from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of

@@ -9,7 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.privacy.accounting import Accountant, Relation
+from dpose.privacy.attackers import bound_attackers
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.section_words import trade_off_lines
+from dpose.privacy.wording import FALSE_POSITIVES
 from dpose.training.plan import BoundPlan, TrainingPlan
 
 RELATIONS = {
@@ -33,6 +36,7 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
     parts.append(_schedule(bound))
     if method.private:
         parts += [Text(), _noise(bound)]
+        parts += _listed("What no attacker can do, by the whole trade-off curve", _attackers(bound))
         parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {RELATIONS[plan.relation]}.")]
     parts += _listed(f"Protected, unit = one {plan.unit or 'unit of the data'}", method.protects)
     parts += _listed("Not protected", method.leaves_open)
@@ -92,6 +96,23 @@ def _noise(bound: BoundPlan) -> Table:
             as_given(plan.delta or 0),
         )
     return table
+
+
+def _attackers(bound: BoundPlan) -> tuple[str, ...]:
+    plan = bound.plan
+    assert bound.event is not None
+    if plan.delta is None:
+        return ()
+    found = bound_attackers([bound.event], plan.relation, plan.delta)
+    if found is None:
+        return ("there is no use in a bound: epsilon is far too large",)
+    rate, most = next(pair for pair in found.found if pair[0] == FALSE_POSITIVES)
+    one = plan.unit or "unit"
+    return (
+        f"whoever guesses whether one {one} was in, with false alarms of {as_given(100 * rate)} %, is right at most "
+        f"{upper(most, 3, times=100)} % of the times that it was",
+        *trade_off_lines(found),
+    )
 
 
 def _listed(title: str, lines: tuple[str, ...]) -> list[RenderableType]:

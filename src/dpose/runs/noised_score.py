@@ -20,6 +20,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, check_delta
 from dpose.privacy.exact import ExactEvent, ReleaseAccountant, exact_text
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_ratio import (
     CONFIDENCE,
@@ -34,7 +35,7 @@ from dpose.privacy.noised_ratio import (
 from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
 from dpose.privacy.rounding import as_given, between, upper
-from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.evaluate import record_score
 from dpose.runs.reporting import make_report
 from dpose.runs.scored import reserve_noised_score

@@ -82,6 +82,9 @@ def typed_command(folder: Path) -> str:
 
 def _config_of(folder: Path, settings: Mapping[str, Any]) -> RunConfig:
     known = {key: value for key, value in settings.items() if key in RunConfig.model_fields}
+    # of a run that began before noise could be exact; a plan of today names its own
+    if isinstance(known.get("plan"), Mapping):
+        known["plan"] = {"noise": "float", **known["plan"]}
     return RunConfig.from_dict(known, str(folder / "config.json"))
 
 

@@ -17,6 +17,7 @@ from dpose.runs.tasks import task_entry
 from dpose.runs.warnings import few_units
 from dpose.training.distributed import process_group
 from dpose.training.options import RunOptions
+from dpose.training.statement import StatementFacts
 from dpose.training.trainer import Run, train
 
 
@@ -86,7 +87,7 @@ def train_run(
         options=RunOptions(
             start=found.start,
             watch=found.watch,
-            facts=found.facts,
+            facts=found.facts + StatementFacts(about=config.about),
             settings=shown_settings(config, command),
             places=places_of(config, command),
             data_name=found.data_name,

@@ -171,7 +171,8 @@ def facts_of_tuning(problem: TuningProblem) -> StatementFacts:
             f"the number of units that trials are scored on, {problem.tuning.scored:,}",
             "the grid of settings, and the law of the number of trials",
             "which units trials learn from and which they are scored on: a function of their names",
-        )
+        ),
+        about=problem.config.runs[0].about,
     )
 
 

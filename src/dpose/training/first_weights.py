@@ -24,9 +24,11 @@ from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.entries import read_ledger
+from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.odometer import EVALUATION, TUNING, UNKNOWN, Charge, lineage, names_of_run, touching
 from dpose.privacy.rounding import upper
-from dpose.privacy.statement import BEYOND, Kind, PrivacyStatement
+from dpose.privacy.sections import UNSTATED
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.folder import read_statement, weights_file
 from dpose.training.plan import TrainingPlan
 
@@ -95,6 +97,13 @@ class FirstWeights:
     def within(cls, model: torch.nn.Module) -> FirstWeights:
         """Those of a model of which nothing is said: found in the account if a run released just these."""
         return cls(digest_of_weights(model), "the model given", told=False)
+
+    @property
+    def licence(self) -> str:
+        """Of weights that come with dpose, its own; of others it is not known."""
+        return (
+            "Apache-2.0" if self.folder and files.SHIPPED.resolve() in Path(self.folder).parents else UNSTATED
+        )
 
     @property
     def short(self) -> str:

@@ -306,9 +306,10 @@ class Loop:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Any]:
-    """Turns the first Ctrl-C or SIGTERM into a request, seen at the next step boundary; a second one stops at once."""
+    """Turns the first Ctrl-C, SIGTERM or SIGUSR2 into a request, seen at the next step boundary; a second one stops."""
     asked = threading.Event()
-    signals = (signal.SIGINT, signal.SIGTERM)
+    # a cluster warns of a job's time limit by a signal of the user's choice: SIGUSR2 by custom, which Windows lacks
+    signals = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGUSR2", signal.SIGTERM))
 
     def note(signum: int, frame: FrameType | None) -> None:
         asked.set()

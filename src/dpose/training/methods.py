@@ -85,7 +85,7 @@ _ANYONE = (
 )
 _POPULATION = (
     "facts about the population that would be learnt without any one unit",
-    "a person who appears in several units (their epsilons add up, roughly)",
+    "a person who appears in several units (their epsilons at least add up; the statement says to what)",
     "the number of units, which is public, and the settings of the run",
     "scores measured on other private data afterwards, each listed in the statement",
 )

@@ -24,7 +24,7 @@ from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Charge, charge, charge_account, commit
-from dpose.privacy.statement import Query
+from dpose.privacy.queries import Query
 from dpose.training.checkpoint import last_checkpoint
 from dpose.training.distributed import ProcessGroup
 from dpose.training.folder import NoLog, RunLog, updates_of, write_config

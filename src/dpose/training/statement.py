@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
-from dpose.privacy.statement import BEYOND, Kind, Neighbours, PrivacyStatement, Query
+from dpose.privacy.attackers import bound_attackers
+from dpose.privacy.neighbours import BEYOND, Neighbours
+from dpose.privacy.queries import Query
+from dpose.privacy.sections import (
+    SIGNATURE,
+    UNSTATED,
+    About,
+    Deployment,
+    PublicInput,
+    Sections,
+    group_section,
+)
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import Inherited
 from dpose.training.plan import BoundPlan
@@ -15,11 +29,16 @@ from dpose.training.plan import BoundPlan
 CAVEATS = (
     "copies count as one unit where their contents are equal to the last bit; one that was saved again, resized or "
     "cropped is a unit of its own, and what is stated for one does not hold for both together",
-    "how long a step takes depends on how many units were drawn; timing is not covered",
     "settings chosen by looking at earlier runs on the same units cost extra; those runs' epsilons add up",
 )
 
 
+CHOSEN_PRIVATELY = "by private selection: epsilon covers the grid's trials, however many, and the choice"
+SIDE_CHANNELS = (
+    "how long a step takes depends on how many units were drawn; timing is not covered",
+    "whoever reads the memory or the disk of the machine that trains reads the private data; that is not covered",
+)
+"""Ways around the guarantee of a run."""
 CHOSEN = (
     "how long choosing took tells how many trials there were, and so does what a disk still holds of them; neither is "
     "covered",
@@ -41,17 +60,23 @@ class StatementFacts:
         public: Facts that the guarantee treats as public (where the first weights are from, ...).
         conditional_on: What the guarantee takes as given.
         caveats: What the reader must know besides `CAVEATS`.
+        about: Who releases the model, and why so.
+        inputs: What is public among what went in.
     """
 
     public: Sequence[str] = ()
     conditional_on: Sequence[str] = ()
     caveats: Sequence[str] = ()
+    about: About = field(default_factory=About)
+    inputs: Sequence[PublicInput] = ()
 
     def __add__(self, other: StatementFacts) -> StatementFacts:
         return StatementFacts(
             (*self.public, *other.public),
             (*self.conditional_on, *other.conditional_on),
             (*self.caveats, *other.caveats),
+            self.about if other.about == About() else other.about,
+            (*self.inputs, *other.inputs),
         )
 
 
@@ -101,6 +126,7 @@ def run_statement(
             queries=tuple(queries),
             caveats=(*(PUBLIC_ONLY if plan.kind.public_views and not start.whole else ()), *caveats),
             plan_sha256=bound.sha256,
+            sections=_sections(facts),
         )
     event, claimed = bound.event, bound.epsilon
     if counted > event.steps and plan.delta is not None:
@@ -119,6 +145,12 @@ def run_statement(
         claimed = tuning.cost([event], plan.delta, plan.relation)
         caveats = (*CHOSEN, *caveats)
     beyond = plan.kind.public_views or start.beyond
+    events, computed = (event, *start.events), dict[str, Any]()
+    if plan.delta is not None and claimed is not None and not tuning:
+        computed = {
+            "attackers": bound_attackers(events, plan.relation, plan.delta),
+            "groups": group_section(events, plan.delta, plan.relation, claimed),
+        }
     number = "nominal number of units" if plan.nominal_units else "number of units"
     return PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
@@ -130,10 +162,22 @@ def run_statement(
         n=bound.n,
         public=(f"the {number}, {bound.n:,}", "all settings of the run", *public),
         conditional_on=conditional_on,
-        events=(event, *start.events),
+        events=events,
         queries=tuple(queries),
         caveats=(*CAVEATS, *caveats),
         ledger_head=head,
         plan_sha256=bound.sha256,
         tuning=tuning,
+        sections=replace(_sections(facts, tuning), side_channels=SIDE_CHANNELS, **computed),
+    )
+
+
+def _sections(facts: StatementFacts, tuning: Tuning | None = None) -> Sections:
+    """What the statement says besides its guarantee: of the weights as they are at the end of the run."""
+    today = datetime.now(UTC).date().isoformat()
+    about = facts.about
+    if tuning and about.settings == UNSTATED:
+        about = replace(about, settings=CHOSEN_PRIVATELY)
+    return Sections(
+        Deployment.of(about, "the final weights", today), inputs=tuple(facts.inputs), signature=SIGNATURE
     )

@@ -162,8 +162,15 @@ def plain_gradient(
 
 
 def _share(sample: NDArray[np.int64], ranks: ProcessGroup) -> list[int]:
-    """The units of `sample` that this process takes."""
-    return [int(i) for i in sample[ranks.index :: ranks.count]]
+    """Those of a sample that this process computes: of the units that are its own for the whole run, by their numbers.
+
+    A process needs the pictures of its own units only, whatever is drawn. Sampling stays Poisson: the sample is drawn
+    whole, in every process alike, each unit with probability q by itself, before anybody asks whose a unit is; which
+    process computes a unit is a function of the unit's number, and of no draw. The processes' units are disjoint and
+    together all of them, so the sum over processes has each sampled unit's clipped gradient once: the same sum as in
+    one process, with the same sensitivity, and noise is added to it once.
+    """
+    return [int(i) for i in sample if i % ranks.count == ranks.index]
 
 
 def global_norm(gradient: dict[str, Tensor]) -> float:

@@ -28,6 +28,7 @@ from dpose.files import check_free, explain_os_error, locked_folder
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import Protected, protect, unit_of
+from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
@@ -127,7 +128,7 @@ def train(
     # the plan, bound to the data: nothing below takes its rate, its clipping norm or its noise from elsewhere
     used = _public_units(plan, public)
     own = as_protected(private, plan, threads, console)
-    content = own.identity.digest
+    content, inputs_read = own.identity.digest, list[PublicInput]()
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind_to(own)
     opened = None
@@ -135,6 +136,8 @@ def train(
         check_disjoint(used, own, threads, console)
         of_used = protect(used, threads=threads).identity
         content, opened = hashlib.sha256(content + of_used.digest).digest(), of_used.marks
+        fitted_on = f"{len(used):,} units that {plan.method} is fitted on"
+        inputs_read.append(PublicInput(fitted_on, of_used.digest.hex()))
     if options.watch and kind.reads_private_data:
         check_not_watched(options.watch.units, own, threads, console)
     code = (task, model, own.source, kind.update)
@@ -146,8 +149,11 @@ def train(
     if trial:
         entry = replace(entry, id=trial.charge.id)
     account = charges(trial.account if trial else options.state_dir)
-    known = inherited(first_of(options.start, model), entry, plan, account)
+    first = first_of(options.start, model)
+    known = inherited(first, entry, plan, account)
     entry = replace(entry, start=known.digest)
+    if known.digest and not known.events:
+        inputs_read.append(PublicInput("the first weights", known.digest, first.licence))
     scored = watch_charge(options, entry, console)
     if place.first and not trial:
         for asked in filter(None, (entry, scored)):
@@ -191,7 +197,9 @@ def train(
         statement = run_statement(
             bound,
             options.facts
-            + StatementFacts(parts.facts, parts.conditions, tuple(session.caveats(loop.done, ended))),
+            + StatementFacts(
+                parts.facts, parts.conditions, tuple(session.caveats(loop.done, ended)), inputs=inputs_read
+            ),
             seeded=noise.seeded,
             head=session.head,
             counted=session.counted,

@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from dpose.privacy.accounting import Event, epsilon, epsilon_curve
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.statement import Query
+from dpose.privacy.queries import Query
 from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan
 from dpose.units import Result, Task, UnitDataset

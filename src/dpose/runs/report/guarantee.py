@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.wording import FALSE_POSITIVES, LIMIT, NOTHING, coverage, true_positives
+from dpose.privacy.tradeoff import approximate
+from dpose.privacy.wording import (
+    FALSE_POSITIVES,
+    LIMIT,
+    NOTHING,
+    attacker_curve,
+    coverage,
+    found_at_most,
+    is_weak,
+    true_positives,
+)
 from dpose.report.charts import REFERENCE, bound_on_attacks
 from dpose.report.numbers import at_most
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Text
@@ -35,18 +45,13 @@ def plain_fact(run: RunRecord) -> Group:
     tested = (
         f"Whoever tests whether a given {statement.unit} was used{beyond}, with false alarms on "
         f"{FALSE_POSITIVES:.0%} of those that were not, finds at most {at_most(found, times=100)}% of those that "
-        f"were. {_strength(found)}"
+        f"were. {_strength(statement)}"
     )
     views = (
         f"The public views themselves, the labels, and whose {statement.unit}s were used are not protected."
     )
     head = Text(("Differential privacy guarantee",), "eyebrow")
     return Group((head, Numbers(numbers, beyond.strip()), tested, views if beyond else ""), "panel private")
-
-
-def found_at_most(statement: PrivacyStatement) -> float:
-    """The most that an attacker can find at the usual rate of false alarms."""
-    return true_positives(float(statement.epsilon or 0), statement.delta or 0.0)
 
 
 def guarantee_section(run: RunRecord) -> tuple[Block, ...]:
@@ -102,9 +107,9 @@ def _beyond(run: RunRecord) -> str:
     return " beyond its public view" if method and method.public_views else ""
 
 
-def _strength(found: float) -> str:
-    # the statement's own threshold (dpose.privacy.wording)
-    return "That is a weak guarantee, and the section below says what it is worth." if found > 0.5 else ""
+def _strength(statement: PrivacyStatement) -> str:
+    weak = is_weak(statement)
+    return "That is a weak guarantee, and the section below says what it is worth." if weak else ""
 
 
 def _blocks(statement: PrivacyStatement) -> tuple[list[str], list[tuple[str, list[str]]]]:
@@ -125,9 +130,15 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> tuple[Block, ...]:
         return ()
     epsilon, delta, unit = float(statement.epsilon), statement.delta, statement.unit
     found, strong = found_at_most(statement), true_positives(REFERENCE, delta)
+    known = statement.sections.attackers is not None
+    source = (
+        "by the run's whole trade-off curve"
+        if known
+        else f"for epsilon {at_most(epsilon)} and delta {at_most(delta)}"
+    )
     describes = (
-        f"The most an attacker can find against the rate of false alarms, for epsilon {at_most(epsilon)} and delta "
-        f"{at_most(delta)}. At {FALSE_POSITIVES:.0%} false alarms: {at_most(found, times=100)}%. The diagonal is an "
+        f"The most an attacker can find against the rate of false alarms, {source}. At {FALSE_POSITIVES:.0%} false "
+        f"alarms: {at_most(found, times=100)}%. The diagonal is an "
         "attacker who learns nothing."
     )
     words = (
@@ -139,12 +150,14 @@ def _meaning(statement: PrivacyStatement, beyond: str) -> tuple[Block, ...]:
         f"Here the bound at {FALSE_POSITIVES:.0%} false alarms is {at_most(found, times=100)}%."
         + (
             f" With epsilon {as_given(REFERENCE)} it would be {at_most(strong, times=100)}%."
-            if epsilon > 1.5 * REFERENCE
+            if epsilon > 1.5 * REFERENCE and not known
             else ""
         )
         + " It is a bound for the worst case: an attacker who knows every other "
         f"{unit} and everything about this one.",
     )
-    chart = bound_on_attacks(epsilon, delta, unit, describes)
-    figure = Figure("", "The bound on an attacker, from epsilon and delta alone.", chart)
+    curve = attacker_curve(statement)
+    reference = approximate(REFERENCE, delta) if epsilon > 1.5 * REFERENCE and not known else None
+    chart = bound_on_attacks(curve, unit, describes, reference)
+    figure = Figure("", f"The bound on an attacker, {source}.", chart)
     return (Group((figure, Group(words, title="What the number means")), "beside"),)

@@ -10,7 +10,8 @@ Proposition 2.12):
     tpr <= e^epsilon fpr + delta        and        tpr <= 1 - e^-epsilon (1 - delta - fpr).
 
 A `TradeOff` is a finite set of such pairs and the lower envelope of their lines. Fewer pairs, or larger deltas, only
-make the curve more permissive, so what refutes it refutes the exact curve too.
+make the curve more permissive, so what refutes it refutes the exact curve too, and what it allows no attacker exceeds:
+1 - power(a) is a lower bound on the type II error of every test whose type I error is a.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,7 +49,7 @@ class TradeOff:
     def power(self, fpr: ArrayLike) -> Floats:
         """The most true positives that any attacker can have at each false-positive rate; concave, rising."""
         x = np.atleast_1d(np.asarray(fpr, np.float64))[:, None]
-        grown = np.exp(self.pairs[:, 0])
+        grown = np.exp(np.minimum(self.pairs[:, 0], 700.0))  # beyond, the bound has long been 1
         delta = self.pairs[:, 1]
         least = np.minimum(grown * x + delta, 1 - (1 - delta - x) / grown)
         return np.asarray(np.clip(least.min(axis=1), 0.0, 1.0))
@@ -112,9 +114,14 @@ def gaussian(mu: float) -> TradeOff:
     """
     # beyond mu^2/2 + 7 mu the loss itself is a seven sigma event
     epsilons = np.linspace(0.0, mu * (mu / 2 + 7), PAIRS)
+    return TradeOff(np.column_stack([epsilons, gaussian_deltas(mu, epsilons)]))
+
+
+def gaussian_deltas(mu: float, epsilons: Floats) -> Floats:
+    """The delta of N(0, 1) against N(mu, 1) at each epsilon."""
     first = np.exp(log_ndtr(mu / 2 - epsilons / mu))
     second = np.exp(epsilons + log_ndtr(-mu / 2 - epsilons / mu))
-    return TradeOff(np.column_stack([epsilons, np.clip(first - second, 0.0, 1.0)]))
+    return np.asarray(np.clip(first - second, 0.0, 1.0))
 
 
 def of_events(
@@ -129,12 +136,24 @@ def of_events(
         relation: The neighbouring relation.
         grid: Width of the loss distribution's grid.
     """
+    accountant = composed_accountant(merge(events), Relation(relation), grid)
+    last = float(accountant.get_epsilon(NEGLIGIBLE))
+    return TradeOff(profile(accountant, last, PAIRS))
+
+
+@lru_cache(maxsize=16)
+def composed_accountant(events: tuple[Event, ...], relation: Relation, grid: float) -> Any:
+    """dp-accounting's accountant of all `events`; not to be composed with more."""
     from dp_accounting.pld import pld_privacy_accountant
 
-    accountant = pld_privacy_accountant.PLDAccountant(library_relation(Relation(relation)), grid)
-    for event in merge(events):
+    accountant = pld_privacy_accountant.PLDAccountant(library_relation(relation), grid)
+    for event in events:
         accountant.compose(event.dp_event())
-    last = float(accountant.get_epsilon(NEGLIGIBLE))
-    epsilons = np.linspace(0.0, last, PAIRS)
+    return accountant
+
+
+def profile(accountant: Any, last: float, count: int) -> Floats:
+    """(count, 2): epsilons from 0 to `last` with the deltas that hold there."""
+    epsilons = np.linspace(0.0, last, count)
     deltas = np.asarray(accountant.get_delta(epsilons), np.float64)
-    return TradeOff(np.column_stack([epsilons, np.clip(deltas, 0.0, 1.0)]))
+    return np.column_stack([epsilons, np.clip(deltas, 0.0, 1.0)])

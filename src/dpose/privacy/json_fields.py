@@ -1,0 +1,79 @@
+"""Reading JSON into values: each function takes what stands there and says by name what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpose.errors import DposeError
+
+
+def member_of(kind: Any, value: Any, where: str) -> Any:
+    """The member of an enumeration that has this value.
+
+    Raises:
+        DposeError: there is none.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        choices = ", ".join(member.value for member in kind)
+        raise DposeError(f"must be one of {choices}, not {value!r}", where) from None
+
+
+def object_with(values: Any, expected: set[str], where: str) -> dict[str, Any]:
+    """An object with these fields and no others.
+
+    Raises:
+        DposeError: it is none.
+    """
+    if not isinstance(values, dict):
+        raise DposeError("must be an object", where)
+    for problem, names in (
+        ("is missing", expected - set(values)),
+        ("is not a known field", set(values) - expected),
+    ):
+        if names:
+            raise DposeError(f"{min(names)} {problem}", where)
+    return values
+
+
+def text_of(value: Any, where: str) -> str:
+    """A string.
+
+    Raises:
+        DposeError: it is none.
+    """
+    if not isinstance(value, str):
+        raise DposeError(f"must be a string, not {value!r}", where)
+    return value
+
+
+def list_of(value: Any, where: str) -> list[Any]:
+    """A list.
+
+    Raises:
+        DposeError: it is none.
+    """
+    if not isinstance(value, list):
+        raise DposeError(f"must be a list, not {value!r}", where)
+    return value
+
+
+def texts_of(value: Any, where: str) -> tuple[str, ...]:
+    """A list of strings.
+
+    Raises:
+        DposeError: it is none.
+    """
+    return tuple(text_of(item, f"{where}[{i}]") for i, item in enumerate(list_of(value, where)))
+
+
+def named_texts_of(value: Any, where: str) -> dict[str, str]:
+    """An object whose values are strings.
+
+    Raises:
+        DposeError: it is none.
+    """
+    if not isinstance(value, dict):
+        raise DposeError("must be an object", where)
+    return {name: text_of(item, f"{where}.{name}") for name, item in value.items()}

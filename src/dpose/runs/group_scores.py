@@ -1,0 +1,197 @@
+"""Who pays: how well a model does for each group of people, before and after private training.
+
+Noise and clipping cost those most of whom there are few. The mean over everybody hides that, so the largest loss of any
+group stands beside it.
+
+**Guarantee.** Groups are scored on public data alone. On private data a group's score is a release, and so is its size;
+both would have to be noised queries under the budget, which dpose does not offer, and refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from dpose.errors import DposeError
+from dpose.pose.skeletons import MPII
+from dpose.privacy.ledger import Ledger
+from dpose.privacy.sections import GroupResult
+from dpose.privacy.statement import SCHEMA, PrivacyStatement
+from dpose.runs.reporting import make_report
+from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
+from dpose.runs.unit_scores import unit_joints
+from dpose.training.folder import model_card, read_statement, reseal
+from dpose.units import UnitDataset
+
+FEWEST = 30
+"""A group with fewer units is left out: its score is chance."""
+SAID = ("age", "build", "skin", "bottom", "glasses")
+"""What rendered people are grouped by, of all that is known of them."""
+EVERYBODY = "everybody"
+UPRIGHT = 45.0
+"""Degrees from the vertical that a trunk may lean and count as upright."""
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """How well two models do for one group.
+
+    Attributes:
+        group: Whom it is about, as in "age: child".
+        units: How many.
+        before: Share of visible joints found by the model before, %; None where there is none.
+        after: By this one.
+    """
+
+    group: str
+    units: int
+    before: float | None
+    after: float
+
+    @property
+    def loss(self) -> float | None:
+        """Points lost."""
+        return None if self.before is None else self.before - self.after
+
+
+def evaluate_groups(
+    folder: Path, data: str, before: Path | None, *, limit: int | None, console: Console
+) -> list[GroupScore]:
+    """The scores of the model in `folder` by groups of people, recorded in its statement, report and card.
+
+    Args:
+        folder: A run or model folder.
+        data: A data spec of public data.
+        before: A model to compare with: one trained without privacy, or the first weights.
+        limit: Use only so many units, a fixed choice by name.
+        console: Where progress goes.
+
+    Returns:
+        Everybody, then each group of at least `FEWEST` units.
+
+    Raises:
+        DposeError: the data are not public, or nothing in them tells people apart; or a model cannot score them.
+    """
+    entry = task_entry(task_of(folder) or DEFAULT_TASK)
+    scored = entry.scored(folder, entry.load(folder), data, limit=limit, detections=None, console=console)
+    if not scored.public or scored.task is None:
+        raise DposeError(
+            "scores and sizes of groups are releases of their own, without noise here",
+            f"--groups --data {scored.name}",
+            "take public data, as synthetic:studio:test",
+        )
+    groups = dict(_groups(scored.units))
+    if len(groups) < 2:
+        raise DposeError("nothing in these data tells groups of people apart", data, "take rendered people")
+    after = _found(scored, entry.load(folder), console)
+    old = None if before is None else _found(scored, entry.load(before), console)
+    found = [
+        GroupScore(
+            name, int(there.sum()), None if old is None else _percent(old[there]), _percent(after[there])
+        )
+        for name, there in groups.items()
+    ]
+    _record(folder, scored.name, found, console)
+    return found
+
+
+def group_table(found: Sequence[GroupScore]) -> Table:
+    """The groups, and who loses most."""
+    mean, *groups = found
+    worst = max(groups, key=lambda group: group.loss or 0.0)
+    caption = (
+        f"Largest loss: {worst.group}, {worst.loss:.1f} points; everybody: {mean.loss:.1f}"
+        if mean.loss is not None and worst.loss is not None
+        else None
+    )
+    table = Table(title="Visible joints found, %", caption=caption)
+    table.add_column("group")
+    for name in ("units", "before", "after", "loss"):
+        table.add_column(name, justify="right")
+    for group in found:
+        numbers = [
+            "-" if value is None else f"{value:.1f}" for value in (group.before, group.after, group.loss)
+        ]
+        table.add_row(group.group, f"{group.units:,}", *numbers)
+    return table
+
+
+def _found(scored: ScoredData, model: torch.nn.Module, console: Console) -> NDArray[np.int64]:
+    assert scored.task is not None
+    return unit_joints(scored.task, on_device(model), scored.units, 10**9, console=console)
+
+
+def _percent(counts: NDArray[np.int64]) -> float:
+    return 100 * float(counts[:, 0].sum()) / max(1, int(counts.sum()))
+
+
+def _groups(units: UnitDataset) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Who is in which group, by what is known of rendered people and by how everybody holds themselves."""
+    said = [_said(units, index) for index in range(len(units))]
+    yield EVERYBODY, np.ones(len(units), np.bool_)
+    for key in sorted({key for one in said for key in one}):
+        for value in sorted({one[key] for one in said if key in one}):
+            there = np.array([one.get(key) == value for one in said], np.bool_)
+            if there.sum() >= FEWEST:
+                yield f"{key}: {value}", there
+
+
+def _said(units: UnitDataset, index: int) -> dict[str, str]:
+    from dpose.scene import identity_of, scene_seed
+    from dpose.scene.body import body_of
+    from dpose.scene.stage import wears_gown
+
+    target = units.load(index, np.random.default_rng(0))[0].target
+    found = {}
+    places = [MPII.joints.index(name) for name in ("pelvis", "thorax")]
+    if len(target["keypoints"]) == len(MPII.joints) and (target["labelled"][places] > 0).all():
+        x, y = np.diff(np.asarray(target["keypoints"], np.float64)[places], axis=0)[0]
+        leans = np.degrees(np.arctan2(abs(x), -y))
+        found["posture"] = "upright" if leans <= UPRIGHT else "not upright"
+    rendered = re.match(r"(studio|ward)-(\w+)-(\d{5})", units.unit_id(index))
+    if rendered:
+        look, split, number = rendered.groups()
+        who = identity_of(look, scene_seed(look, split, int(number)))
+        attributes = body_of(who, wears_gown(look, who)).attributes
+        found |= {key: attributes[key] for key in SAID}
+    return found
+
+
+def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Console) -> None:
+    """Put the results into statement and card, in place of earlier ones, and seal the folder again."""
+    statement = read_statement(folder)
+    if statement is None or statement.schema < SCHEMA or not (folder / "ledger.jsonl").exists():
+        console.print(
+            "Not recorded: the folder has no ledger, or its statement is of schema 1", highlight=False
+        )
+        return
+    results = tuple(
+        GroupResult(
+            group.group,
+            str(group.units),
+            f"visible joints found on {data}, %",
+            "" if group.before is None else f"{group.before:.1f}",
+            f"{group.after:.1f}",
+        )
+        for group in found
+    )
+    config = json.loads((folder / "config.json").read_text())
+
+    def told(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
+        return replace(before, sections=replace(before.sections, results=results))
+
+    def card(updated: PrivacyStatement) -> dict[str, bytes]:
+        return {"README.md": model_card(config.get("task", DEFAULT_TASK), updated, config).encode()}
+
+    reseal(folder, told, card)
+    if (folder / "report.html").exists():
+        make_report(folder, console=console)

@@ -1,0 +1,115 @@
+"""Where statements lie: a run or model folder, a statement's own file, a released picture, archive or video."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.privacy.statement import PrivacyStatement
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a statement; a larger file is none."""
+
+
+@dataclass(frozen=True)
+class StatementFile:
+    """A statement and the file that it lies in.
+
+    Attributes:
+        file: What a signature would sign.
+        statement: As it stands there.
+        folder: The run or model folder; None of anything else.
+        found: What is known of a release that was checked while it was opened, in a line; "" of anything else.
+    """
+
+    file: Path
+    statement: PrivacyStatement
+    folder: Path | None = None
+    found: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the artefact."""
+        return self.folder.resolve().name if self.folder else self.file.name
+
+
+def open_statement(path: Path) -> StatementFile:
+    """The statement of whatever `path` is.
+
+    Raises:
+        DposeError: there is none, or a released file does not hold what its statement says.
+    """
+    from dpose.release.embed import sidecar_of
+    from dpose.release.verify import ARTEFACTS, verify_release
+
+    if path.is_file() and path.suffix.lower() in ARTEFACTS:
+        statement, found = verify_release(path)
+        beside = sidecar_of(path)
+        return StatementFile(beside if beside.is_file() else path, statement, found=found)
+    file = path / "privacy.json" if path.is_dir() else path
+    return StatementFile(
+        file, PrivacyStatement.from_json(_text(file), str(file)), path if path.is_dir() else None
+    )
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON Schema of statements."""
+    import json
+
+    text = resources.files("dpose.privacy").joinpath("statement.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def check_schema(opened: StatementFile) -> None:
+    """Refuse a statement that is not as the published schema says.
+
+    Raises:
+        DposeError: it is not; names the field.
+    """
+    from jsonschema import Draft202012Validator
+
+    problems = Draft202012Validator(schema()).iter_errors(opened.statement.to_dict())
+    for problem in sorted(problems, key=lambda one: list(map(str, one.absolute_path))):
+        where = ".".join(map(str, problem.absolute_path)) or "statement"
+        raise DposeError(f"{where}: {problem.message[:200]}", str(opened.file), "do not rely on it")
+
+
+def card_metadata(opened: StatementFile) -> str:
+    """The metadata of a model card, as those that training writes have.
+
+    Raises:
+        DposeError: it is no model, or its configuration cannot be read.
+    """
+    import json
+
+    from dpose.training.folder import front_matter
+
+    if opened.folder is None:
+        raise DposeError("only a model has a card", str(opened.file), "name its folder")
+    path = opened.folder / "config.json"
+    try:
+        config = json.loads(_text(path))
+        return front_matter(
+            str(config["task"]), opened.statement, config.get("run", {}).get("plan", {}).get("method", "")
+        )
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise DposeError("is no model's configuration", str(path)) from error
+
+
+def _text(file: Path) -> str:
+    try:
+        if not file.is_file():
+            raise DposeError(
+                "there is no readable privacy statement", str(file), "name a run, model or release"
+            )
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise DposeError("is too large for a statement", str(file))
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError("there is no readable privacy statement", str(file)) from error

@@ -1,0 +1,233 @@
+"""What a statement says besides: read back, held to the published schema, and no number in it better than the truth."""
+
+import json
+from dataclasses import fields, replace
+from fractions import Fraction
+
+import pytest
+from jsonschema import Draft202012Validator, ValidationError
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.attackers import bound_attackers
+from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.queries import Query
+from dpose.privacy.section_words import several_lines
+from dpose.privacy.sections import (
+    UNSTATED,
+    About,
+    AuditResult,
+    Deployment,
+    GroupEpsilon,
+    GroupResult,
+    PublicInput,
+    Sections,
+    group_section,
+)
+from dpose.privacy.statement import SCHEMA, Kind, PrivacyStatement
+from dpose.runs.statement_files import StatementFile, check_schema, schema
+
+EVENT, DELTA = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
+
+
+@pytest.fixture(scope="module")
+def full():
+    claimed = epsilon([EVENT], DELTA)
+    sections = Sections(
+        deployment=Deployment.of(About(curator="Ward 7"), "the final weights", "2026-05-03"),
+        attackers=bound_attackers([EVENT], Relation.ZERO_OUT, DELTA),
+        groups=group_section([EVENT], DELTA, Relation.ZERO_OUT, claimed),
+        inputs=(PublicInput("the first weights", "ab" * 32, "Apache-2.0"),),
+        audits=(AuditResult("canaries in one run", "0.12", "0.95"),),
+        results=(GroupResult("aid: wheelchair", "120", "PCKh@0.5", "70.1", "61.0"),),
+        side_channels=("timing",),
+        signature="privacy.json.sig",
+    )
+    return PrivacyStatement(
+        Kind.PRIVATE,
+        "image",
+        Neighbours(Relation.ZERO_OUT),
+        claimed,
+        DELTA,
+        Accountant.PLD,
+        n=1000,
+        events=(EVENT,),
+        queries=(Query("PCKh", "ward", cost="epsilon 1", score="x.json"),),
+        sections=sections,
+    )
+
+
+def edited(statement, **changes):
+    return PrivacyStatement.from_json(json.dumps(statement.to_dict() | changes))
+
+
+def checked(statement):
+    check_schema(StatementFile("x", statement))
+
+
+def test_all_of_it_reads_back_and_adds_up(full):
+    assert PrivacyStatement.from_json(full.to_json()) == full
+    assert full.verify() == full.epsilon
+    checked(full)
+
+
+def test_a_statement_of_schema_1_stays_one(full):
+    old = {name: value for name, value in full.to_dict().items() if name not in Sections.__dataclass_fields__}
+    read = PrivacyStatement.from_json(json.dumps(old | {"schema": 1}))
+    assert read.to_dict() == old | {"schema": 1}
+    assert read.verify() == full.epsilon
+    checked(read)
+    with pytest.raises(DposeError, match="side_channels is not a known field"):
+        PrivacyStatement.from_json(json.dumps(old | {"schema": 1, "side_channels": ["x"]}))
+    with pytest.raises(DposeError, match="schema 1"):
+        replace(full, schema=1)
+
+
+def test_the_words_say_every_section(full):
+    text = full.paragraph()
+    for part in (
+        "Ward 7",
+        "2026-05-03",
+        "Apache-2.0",
+        "0.12",
+        "aid: wheelchair",
+        "61.0",
+        "70.1 before",
+        "timing",
+    ):
+        assert part in text
+    assert "not stated: who may have it; what it is for" in text
+    assert "2: 1.3" in text
+    assert "finds at most 1.517%" in text
+    assert "finds at most" in replace(full, sections=Sections()).paragraph()
+    assert "1.517%" not in replace(full, sections=Sections()).paragraph()
+
+
+def test_nothing_is_made_up():
+    said = About().to_dict()
+    assert {said.pop("curator"), *said.values()} == {"unknown", UNSTATED}
+
+
+@pytest.mark.parametrize("field", ["gaussian_mu", "found", "groups", "one", "units", "short", "none"])
+def test_numbers_made_prettier_by_hand_are_refused(full, field):
+    attackers, groups = full.to_dict()["attackers"], full.to_dict()["groups"]
+    if field == "gaussian_mu":
+        attackers["gaussian_mu"] = "0.05"
+    elif field == "found":
+        attackers["found_at_most"][2]["found"] = "0.0101"
+    elif field == "groups":
+        groups[4]["epsilon"] = "1.0"
+    elif field == "one":
+        groups[0]["epsilon"] = "0.1"
+    elif field == "units":
+        groups[4]["units"] = 50
+    elif field == "short":
+        groups.pop()
+    else:
+        attackers["found_at_most"].pop(2)
+    with pytest.raises(DposeError, match="do not rely on it"):
+        edited(full, attackers=attackers, groups=groups).verify()
+
+
+def test_a_worse_number_may_stand_there(full):
+    groups = full.to_dict()["groups"]
+    groups[4]["epsilon"] = None
+    groups[5]["epsilon"] = "99.0"
+    assert edited(full, groups=groups).verify() == full.epsilon
+
+
+def test_sections_that_follow_from_nothing_are_refused(full):
+    release = PrivacyStatement(
+        Kind.PRIVATE,
+        "pixel",
+        Neighbours(Relation.REPLACE, 16, "picture"),
+        Fraction(2),
+        0.0,
+        ReleaseAccountant.PURE,
+        events=(LaplaceEvent(Fraction(1), Fraction(2)),),
+        sections=Sections(groups=full.sections.groups),
+    )
+    with pytest.raises(DposeError, match="more than can be computed"):
+        release.verify()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("deployment", {"curator": "x"}),
+        ("deployment", None),
+        ("groups", {}),
+        ("groups", [{"units": 0, "epsilon": "1.0"}]),
+        ("groups", [{"units": True, "epsilon": "1.0"}]),
+        ("groups", [{"units": 1, "epsilon": 1.0}]),
+        ("inputs", [{"what": "x"}]),
+        ("audits", [{"what": "x", "epsilon": "inf", "confidence": "0.9"}]),
+        ("audits", [{"what": "x", "epsilon": "1.0", "confidence": "1.5"}]),
+        ("side_channels", "timing"),
+        ("signature", 3),
+        ("sections", {}),
+    ],
+)
+def test_a_broken_section_is_refused_in_one_line(full, name, wrong):
+    with pytest.raises(DposeError, match=name) as caught:
+        edited(full, **{name: wrong})
+    assert "\n" not in str(caught.value)
+
+
+def test_the_published_schema_knows_every_field_and_no_other(full):
+    published = schema()
+    Draft202012Validator.check_schema(published)
+    core = {f.name for f in fields(PrivacyStatement)} - {"sections"}
+    assert set(published["properties"]) == core | {f.name for f in fields(Sections)}
+    assert published["properties"]["schema"]["enum"] == list(range(1, SCHEMA + 1))
+    assert set(published["properties"]["kind"]["enum"]) == {kind.value for kind in Kind}
+    assert set(published["properties"]["accountant"]["enum"]) == {None, *Accountant, *ReleaseAccountant}
+    said = published["properties"]
+    assert set(said["deployment"]["required"]) == {f.name for f in fields(Deployment)}
+    lists = {"inputs": PublicInput, "audits": AuditResult, "results": GroupResult, "groups": GroupEpsilon}
+    for name, kind in lists.items():
+        assert set(said[name]["items"]["required"]) == {f.name for f in fields(kind)}
+    assert set(said["attackers"]["required"]) == set(full.sections.attackers.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("schema", 3),
+        ("kind", "secret"),
+        ("epsilon", 1.5),
+        ("epsilon", None),
+        ("mood", "x"),
+        ("events", []),
+        ("n", 0),
+    ],
+)
+def test_the_published_schema_refuses_what_dpose_does(full, name, wrong):
+    validator = Draft202012Validator(schema())
+    validator.validate(full.to_dict())
+    validator.validate(PrivacyStatement(Kind.NONE, "image").to_dict())
+    with pytest.raises(ValidationError):
+        validator.validate(full.to_dict() | {name: wrong})
+
+
+def test_a_release_says_what_several_times_its_pixels_cost():
+    laplace = LaplaceEvent(scale=Fraction(2040), sensitivity=Fraction(4080))
+    pure = PrivacyStatement(
+        Kind.PRIVATE,
+        "pixel",
+        Neighbours(Relation.REPLACE, 16, "picture"),
+        Fraction(2),
+        0.0,
+        ReleaseAccountant.PURE,
+        events=(laplace,),
+        release={"mechanism": "cells"},
+    )
+    (line,) = several_lines(pure)
+    assert "32: 4, 48: 6," in line
+    assert line.endswith("160: 20")
+    gaussian = GaussianEvent(Fraction(10_000**2), Fraction(4080**2))
+    zcdp = replace(pure, epsilon=5.0, delta=1e-5, accountant=ReleaseAccountant.ZCDP, events=(gaussian,))
+    twice = zcdp.cost([GaussianEvent(gaussian.variance, 4 * gaussian.sensitivity_squared)])
+    assert f"32: {twice:.2f}"[:7] in several_lines(zcdp)[0]
+    assert several_lines(replace(pure, release={})) == []

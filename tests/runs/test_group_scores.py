@@ -1,0 +1,86 @@
+"""Who pays: groups are those of the people, the largest loss is found, and private data are refused."""
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from dpose import files
+from dpose.errors import DposeError
+from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.runs import group_scores
+from dpose.runs.group_scores import EVERYBODY, GroupScore, evaluate_groups, group_table
+
+NANO, QUIET = files.SHIPPED / "nano", Console(quiet=True)
+
+
+def words(table):
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table)
+    return " ".join(console.export_text().split())
+
+
+@pytest.fixture(scope="module")
+def found():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(group_scores, "FEWEST", 4)
+        return evaluate_groups(NANO, "synthetic:studio:test", NANO, limit=16, console=QUIET)
+
+
+def test_groups_are_of_everybody_and_add_up(found):
+    everybody, *groups = found
+    assert (everybody.group, everybody.units) == (EVERYBODY, 16)
+    assert {group.group.split(":")[0] for group in groups} <= {*group_scores.SAID, "posture"}
+    assert all(4 <= group.units <= 16 for group in groups)
+    assert sum(group.units for group in groups if group.group.startswith("glasses")) in (16, *range(12, 16))
+    # the same model before and after
+    assert all(group.loss == 0.0 and 0 < group.after <= 100 for group in found)
+
+
+def test_everybodys_score_is_the_usual_one(found):
+    from dpose.pose.folder import load_model
+    from dpose.pose.task import PoseTask
+    from dpose.training.validation import metric_of_views
+
+    model = load_model(NANO)
+    units = open_data(
+        DataSpec.parse("synthetic:studio:test"),
+        purpose="evaluate",
+        input_size=model.config.input_size,
+        augment=Augment.none(),
+        limit=16,
+    )
+    usual = metric_of_views(PoseTask(model.config.skeleton), model, units, console=QUIET)
+    assert found[0].after == pytest.approx(usual.mean(0.5), abs=0.5)
+
+
+def test_the_largest_loss_of_any_group_stands_beside_the_mean():
+    scores = [
+        GroupScore(EVERYBODY, 300, 80.0, 75.0),
+        GroupScore("age: child", 40, 70.0, 55.5),
+        GroupScore("age: young", 260, 82.0, 79.0),
+    ]
+    assert "Largest loss: age: child, 14.5 points; everybody: 5.0" in words(group_table(scores))
+    alone = [GroupScore(s.group, s.units, None, s.after) for s in scores]
+    assert "Largest loss" not in words(group_table(alone))
+
+
+def test_private_data_are_refused():
+    with pytest.raises(DposeError, match="releases of their own"):
+        evaluate_groups(NANO, "synthetic:ward:test", None, limit=2, console=QUIET)
+
+
+def test_postures_are_those_of_the_labels(monkeypatch):
+    class Lying:
+        def __len__(self):
+            return 2
+
+        def unit_id(self, index):
+            return f"photo-{index}"
+
+        def load(self, index, rng):
+            keypoints = np.zeros((16, 2), np.float32)
+            keypoints[7] = [(0, -50), (50, -5)][index]
+            return [type("V", (), {"target": {"keypoints": keypoints, "labelled": np.ones(16)}})]
+
+    assert group_scores._said(Lying(), 0) == {"posture": "upright"}
+    assert group_scores._said(Lying(), 1) == {"posture": "not upright"}
