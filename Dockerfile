@@ -5,8 +5,7 @@ RUN python -m venv /opt/dpose
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-# torch's own index has wheels without CUDA, two gigabytes smaller
-RUN /opt/dpose/bin/pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu .
+RUN /opt/dpose/bin/pip install --no-cache-dir .
 
 FROM python:3.12-slim
 RUN useradd --create-home --uid 1000 dpose

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpose.privacy.statement import Neighbours
+from dpose.privacy.neighbours import Neighbours
 from dpose.release.grid import Shape
 from dpose.release.operators import ONE_FRAME, GridOperator, Sensitivity, Values, register_operator
 

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# as `make test` has it; a program that a test starts must not have another number of threads than the test itself
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import dpose  # noqa: F401  (before torch: it settles how torch's threads wait)
 from dots import dots  # noqa: F401  (a fixture)
 

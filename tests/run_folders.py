@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from dpose.pose.metrics import PCKh
-from dpose.privacy.statement import Query
+from dpose.privacy.queries import Query
 from dpose.runs.report.page import write_run_report
 from dpose.training.plan import TrainingPlan
 from dpose.training.statement import StatementFacts, run_statement
@@ -133,7 +133,9 @@ def make_run_in():
         (folder / "config.json").write_text(json.dumps(written))
         if statement:
             private_queries = queries if bound.event else ()
-            facts = StatementFacts(**{f.name: claims.pop(f.name, ()) for f in fields(StatementFacts)})
+            facts = StatementFacts(
+                **{f.name: claims.pop(f.name) for f in fields(StatementFacts) if f.name in claims}
+            )
             said = {"head": "abc123", "counted": 0, **claims}
             said = run_statement(bound, facts, seeded=seed is not None, queries=private_queries, **said)
             (folder / "privacy.json").write_text(said.to_json())

@@ -17,7 +17,7 @@ import torch
 
 import quick
 from dpose import files
-from dpose.pose import backbones, tinyvit
+from dpose.pose import backbones, folder, tinyvit
 from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
 
@@ -37,18 +37,19 @@ def use(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tinyvit, "NANO", SMALL)
     patch.setitem(backbones.BACKBONES, "nano", replace(backbones.BACKBONES["nano"], input_size=(64, 48)))
     patch.setattr(files, "SHIPPED", Path(_weights().name))
+    patch.setattr(folder, "PREDICTOR", "nano")
 
 
 @functools.cache
 def _weights() -> tempfile.TemporaryDirectory:
-    folder = tempfile.TemporaryDirectory()
-    model = Path(folder.name) / "nano"
+    place = tempfile.TemporaryDirectory()
+    model = Path(place.name) / "nano"
     model.mkdir()
     with torch.random.fork_rng():
         torch.manual_seed(0)
         save_model(PoseModel(PoseConfig("nano", norm="folded")), model)
     shutil.copy(files.SHIPPED / "nano" / "privacy.json", model)
-    return folder
+    return place
 
 
 @pytest.fixture(scope="module", autouse=True)

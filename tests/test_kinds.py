@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import kinds
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +24,7 @@ def test_the_kinds_are_those_by_which_kernels_are_chosen():
     assert {name for kind in kinds.KINDS for name in kind} == set(kinds.FARTHEST) == chosen_by
 
 
+@pytest.mark.slow
 def test_what_depends_on_the_last_bit_stands_under_the_farthest_kind(request):
     code, printed, _ = kinds.tried(kinds.FARTHEST, request.getfixturevalue("_cache"))
     assert code == 0, printed

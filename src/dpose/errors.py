@@ -7,17 +7,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+LONGEST = 2000
+"""Characters of a message that are told."""
+
 
 class DposeError(Exception):
     """A user's mistake or a broken input, told in one line.
 
-    The command line prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with its `code`, 2.
 
     Args:
         what: What is wrong, in a few words.
         where: The file, option or value that is wrong; empty where `what` already names it.
         fix: What the user can do about it; may be empty.
     """
+
+    code = 2
 
     def __init__(self, what: str, where: str = "", fix: str = "") -> None:
         self.what, self.where, self.fix = what, where, fix
@@ -28,7 +33,15 @@ class DposeError(Exception):
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.fix:
             text += f"; {self.fix}"
-        return " ".join(text.split())
+        line = " ".join(text.split())
+        # a value told in it may be a whole file
+        return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+
+
+class IncompleteError(DposeError):
+    """Some of many items failed, and all others are done: exit code 1."""
+
+    code = 1
 
 
 @contextmanager

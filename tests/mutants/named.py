@@ -609,8 +609,60 @@ NAMED = (
         (
             Edit(
                 "PixelizationPlan.release",
-                "source.stream(Purpose.RELEASE, frame, stage.name)",
-                "type(source)(source._key).stream(Purpose.RELEASE, 0, stage.name)",
+                "stage.stream(source, frame, flat)",
+                "stage.stream(type(source)(source._key), 0, flat)",
+            ),
+        ),
+    ),
+    Named(
+        "noise of a key that is taken up again is the same for other sums",
+        "release/mechanism.py",
+        (Edit("NoiseStage.stream", "self.name + bound", "self.name"),),
+    ),
+    Named(
+        "a corpus: another attempt is never another release",
+        "release/corpus.py",
+        (Edit("_Corpus._again", "item.charge is None or item.plan", "True"),),
+    ),
+    Named(
+        "a corpus: one key for all its releases",
+        "release/corpus.py",
+        (Edit("_Corpus._secret", "name.encode()", "b''"),),
+    ),
+    Named(
+        "a corpus: what is released is not what was reserved",
+        "release/corpus.py",
+        (
+            Edit(
+                "release_item",
+                "job.original is not None and job.original.hashes != original.hashes",
+                "job.original is None",
+            ),
+        ),
+    ),
+    Named(
+        "a corpus: a worker releases by a plan of its own",
+        "release/corpus.py",
+        (Edit("_check_plan", "item.charge is not None", "item.charge is None"),),
+    ),
+    Named(
+        "a corpus: nobody asks for a second release",
+        "release/corpus.py",
+        (Edit("_Corpus._standing", "found.check(again=self.work.again)", "found.check(again=True)"),),
+    ),
+    Named(
+        "a corpus: a cut-off command's reservations are another's keys",
+        "release/corpus.py",
+        (
+            Edit(
+                "_Corpus.__enter__",
+                "kept is not None and kept.surroundings.get('code') == worker_code()",
+                "kept is not None",
+            ),
+            Edit(
+                "_Corpus._id",
+                "(one.charge.settings, one.plan, worker_code(), pixels)",
+                "(one.charge.settings, one.plan, pixels)",
             ),
         ),
     ),
@@ -814,6 +866,87 @@ NAMED = (
         "a card's metadata claim what a seed does not guarantee",
         "training/folder.py",
         (Edit("front_matter", "statement.kind is Kind.PRIVATE", "statement.kind is not Kind.NONE"),),
+    ),
+    Named(
+        "the Gaussian curve is matched at one point and not held above all",
+        "privacy/attackers.py",
+        (
+            Edit(
+                "_least_mu",
+                "(gaussian_deltas(mu, epsilons) >= deltas).all()",
+                "(gaussian_deltas(mu, epsilons) >= deltas)[:1].all()",
+            ),
+        ),
+    ),
+    Named(
+        "an attacker's bound is that of another relation",
+        "privacy/attackers.py",
+        (
+            Edit(
+                "bound_attackers",
+                "_bound(counted, Relation(relation), float(delta), loss_grid(counted))",
+                "_bound(counted, Relation.ZERO_OUT, float(delta), loss_grid(counted))",
+            ),
+        ),
+    ),
+    Named(
+        "an attacker's bound that allows less than the truth is let through",
+        "privacy/attackers.py",
+        (Edit("AttackerBound.check", "ours.get(rate, -1.0) < most * (1 - slack)", "rate not in ours"),),
+    ),
+    Named(
+        "several units are drawn half as often",
+        "privacy/group_privacy.py",
+        (Edit("_drawn", "binom.pmf(counts, k, q)", "binom.pmf(counts, k, q if q == 1 else q / 2)"),),
+    ),
+    Named(
+        "several units are bounded in one direction alone",
+        "privacy/group_privacy.py",
+        (
+            Edit(
+                "_losses",
+                "privacy_loss_distribution.PrivacyLossDistribution(told(low, high, 1), told(-high, -low, -1))",
+                "privacy_loss_distribution.PrivacyLossDistribution(told(-high, -low, -1), told(-high, -low, -1))",
+            ),
+        ),
+    ),
+    Named(
+        "exchanging units costs what blanking them out does",
+        "privacy/group_privacy.py",
+        (Edit("_in_two_steps", "2 * float(steps[enough[0]])", "float(steps[enough[0]])"),),
+    ),
+    Named(
+        "a smaller epsilon of several units is let through",
+        "privacy/sections.py",
+        (Edit("_enough", "ours.epsilon >= true.epsilon * (1 - slack)", "ours.epsilon > 0"),),
+    ),
+    Named(
+        "sections are not computed again",
+        "privacy/statement.py",
+        (Edit("PrivacyStatement.verify", "self.sections.computed", "False"),),
+    ),
+    Named(
+        "a signature holds for a file that was changed",
+        "privacy/signing.py",
+        (
+            Edit(
+                "check_signature",
+                "found.signs != file_digest(signed) or found.seal != statement.seal",
+                "found.seal != statement.seal",
+            ),
+        ),
+    ),
+    Named(
+        "a signature is checked with the key that it brings",
+        "privacy/signing.py",
+        (
+            Edit(
+                "check_signature",
+                "key.verify(bytes.fromhex(found.signature), found.message)",
+                "type(key).from_public_bytes(bytes.fromhex(found.key)).verify("
+                "bytes.fromhex(found.signature), found.message)",
+            ),
+        ),
     ),
 )
 

@@ -402,7 +402,7 @@ class TestThePapersAlgorithm:
 
     def test_sensitivity_as_if_the_projection_were_fresh_is_caught(self):
         from dpose.privacy.accounting import Relation
-        from dpose.privacy.statement import Neighbours
+        from dpose.privacy.neighbours import Neighbours
 
         dense, matrix = self.dense(), self.matrix()
         frame = Neighbours(Relation.REPLACE, self.SHAPE.pixels, ONE_FRAME)

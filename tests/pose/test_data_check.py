@@ -9,7 +9,8 @@ from rich.console import Console
 
 from dpose.media.images import encode_image
 from dpose.pose.data import open_data
-from dpose.pose.data.check import check_data
+from dpose.pose.data.check import CheckWork, check_data, look_on_engine
+from dying import Dying
 
 
 def told(report):
@@ -31,6 +32,17 @@ def test_real_data_are_counted_and_drawn(pose_fixtures, name, pictures, people):
     assert "No problems found" in told(report)
     assert sheet.shape[1] > 190 * min(people, 8)
     assert (sheet == (255, 140, 60)).all(axis=2).sum() > 50  # a right side was drawn
+
+
+def test_an_engines_workers_find_the_same(pose_fixtures, monkeypatch):
+    monkeypatch.setattr("dpose.pose.data.check._AT_ONCE", 2)
+    spec = f"mpii:{pose_fixtures}/mpii"
+    units, moved = open_data(spec, purpose="train", input_size=(256, 192)), []
+    looked = look_on_engine(units, CheckWork(spec), Dying({0}), lambda: moved.append(1))
+    (one, sheet), (other, same) = check_data(units), check_data(units, looked=looked)
+    assert len(moved) == 5
+    assert told(one) == told(other)
+    assert (sheet == same).all()
 
 
 def test_joints_are_counted_by_name(pose_fixtures):

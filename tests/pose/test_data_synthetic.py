@@ -40,6 +40,7 @@ def test_splits_have_their_sizes_and_own_names(split):
     assert units.unit_id(0) == f"ward-{split}-00000"
 
 
+@pytest.mark.slow
 def test_splits_share_no_picture():
     hashes = [
         open_synthetic("ward", split, input_size=SIZE).content_hashes(i) for split in SPLITS for i in range(4)

@@ -9,7 +9,8 @@ from dpose.errors import DposeError
 from dpose.pose.folder import load_model, save_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.privacy.accounting import Accountant, Event, Relation
-from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, Neighbours, PrivacyStatement
+from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.training.folder import front_matter
 
 

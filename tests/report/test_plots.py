@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpose.privacy.rounding import upper
+from dpose.privacy.tradeoff import approximate
 from dpose.privacy.wording import true_positives
 from dpose.report.charts import (
     MeasuredRates,
@@ -38,7 +39,7 @@ def drawn_charts(text="x"):
     heat_map(panel, {(1, 1): 0.1, (2, 1): 0.9}, (1, 2), (1, 2), text, (0, 1), ".1f", missing="not run")
     return {
         "line": line_by_step([(1, 1.0), (2, 3.0)], text, y_title=text, above=[(1, text)], above_title=text),
-        "bound": bound_on_attacks(8.0, 1e-5, text, text),
+        "bound": bound_on_attacks(approximate(8.0, 1e-5), text, text, approximate(1.0, 1e-5)),
         "trade-off": trade_off_chart(
             text,
             [Rates(rising, stairs=True)],
@@ -116,15 +117,17 @@ def test_any_numbers_can_be_drawn(values, first, stride):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 5000.0])
 def test_the_bound_on_the_attacker_is_the_statements(epsilon):
     delta = 1e-5
-    for rate, found in attack_bound(epsilon, delta):
-        assert found == true_positives(epsilon, delta, rate)
-    said = " ".join(texts(bound_on_attacks(epsilon, delta, "image", "x")))
-    assert f"{upper(true_positives(epsilon, delta), times=100)}%" in said
-    assert ("epsilon 1" in said) == (epsilon > 1.5)
+    curve = approximate(epsilon, delta)
+    for rate, found in attack_bound(curve):
+        assert found == pytest.approx(true_positives(epsilon, delta, rate), abs=1e-12)
+    for reference in (None, approximate(1.0, delta)):
+        said = " ".join(texts(bound_on_attacks(curve, "image", "x", reference)))
+        assert f"{upper(true_positives(epsilon, delta), times=100)}%" in said
+        assert ("epsilon 1" in said) == (reference is not None)
 
 
 def test_the_bound_bends_where_its_two_halves_meet():
-    (_, (a, b), *_) = attack_bound(1.0, 0.0)
+    (_, (a, b), *_) = attack_bound(approximate(1.0, 0.0))
     assert a == pytest.approx(1 / (1 + math.e))
     assert b == pytest.approx(1 - a)
 

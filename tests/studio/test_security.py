@@ -12,6 +12,7 @@ from dpose.studio import opened as opened_files
 from dpose.studio.app import MOST_JSON, VIEWS
 from dpose.studio.children import answer
 from dpose.studio.roots import Roots
+from dpose.studio.runs_view import folder_entries, run_list
 from dpose.studio.security import LOOPBACK, Door
 from dpose.studio.server import _listen
 from dpose.studio.workplace import Workplace
@@ -163,8 +164,24 @@ def test_a_run_whose_log_is_a_link_out_is_not_read(tmp_path):
 
 
 def test_a_folder_that_is_none_is_told(tmp_path):
-    with pytest.raises(DposeError, match="no such folder"):
-        Roots.of([tmp_path / "no"])
+    (tmp_path / "file").touch()
+    for none in ("no/runs", "file"):
+        with pytest.raises(DposeError, match="no such folder"):
+            Roots.of([tmp_path / none])
+
+
+def test_a_folder_that_is_not_there_yet_is_read_once_it_is(tmp_path):
+    (tmp_path / "secret").mkdir()
+    roots = Roots.of([tmp_path / "runs", tmp_path / "linked"])
+    assert roots.absent == roots.folders
+    assert folder_entries(roots, {})["folders"] == run_list(roots) == []
+    with pytest.raises(DposeError, match="no such file or folder"):
+        roots.find("0/")
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(tmp_path / "secret")
+    assert roots.find("0/a") == tmp_path / "runs" / "a"
+    with pytest.raises(DposeError, match="outside"):  # what came in its place leads elsewhere
+        roots.find("1/")
 
 
 # --- copies of private pictures

@@ -86,7 +86,8 @@ def test_the_command_makes_a_model_folder_that_scores_like_the_run(small, preset
     statement = PrivacyStatement.from_json((small / "out" / "privacy.json").read_text())
     assert statement.conditional_on == ((NOBODY_IN_IMAGENET,) if preset == "lite0" else ())
     assert f"# {preset}: public weights" in (small / "out" / "README.md").read_text()
-    assert {p.name for p in (small / "out").iterdir()} >= {
+    assert statement.queries == ()
+    assert {p.name for p in (small / "out").iterdir()} == {
         "model.safetensors",
         "config.json",
         "privacy.json",

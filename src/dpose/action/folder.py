@@ -22,7 +22,7 @@ def load_action_model(folder: Path) -> ActionModel:
     try:
         values = json.loads(config.read_text(encoding="utf-8"))
         described = values["model"] if values.get("task") == "action" else None
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
         raise DposeError("holds no model", str(folder), "give a folder that dpose train made") from error
     if not isinstance(described, dict):
         raise DposeError("holds no action model", str(folder))

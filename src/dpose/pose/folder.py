@@ -18,7 +18,7 @@ from dpose.pose.weights_file import read_tensors
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
-PREDICTOR = "nano"
+PREDICTOR = "lite0"
 """The weights that come with dpose and predict where no model is named: the better on photographs of those there are
 (docs/results.md)."""
 
@@ -118,7 +118,7 @@ def _read_config(path: Path) -> PoseConfig:
         raise DposeError(
             f"cannot be read ({error.strerror})", str(path), "is this a model folder?"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DposeError("is no JSON", str(path)) from error
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
         raise DposeError('has no "model" section', str(path), "is this a model folder?")

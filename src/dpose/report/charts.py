@@ -15,7 +15,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from dpose.privacy.rounding import as_given
-from dpose.privacy.wording import FALSE_POSITIVES, true_positives
+from dpose.privacy.tradeoff import TradeOff
+from dpose.privacy.wording import FALSE_POSITIVES
 from dpose.report.inline import showable
 from dpose.report.numbers import MISSING, at_most, brief
 from dpose.report.palette import LIGHT, SERIES
@@ -227,25 +228,26 @@ def trade_off_chart(
         return svg(figure, describes)
 
 
-def bound_on_attacks(epsilon: float, delta: float, unit: str, describes: str) -> Markup:
+def bound_on_attacks(bound: TradeOff, unit: str, describes: str, reference: TradeOff | None = None) -> Markup:
     """The most an attacker can find at each rate of false alarms, beside one who learns nothing.
 
     Args:
-        epsilon: Of the guarantee.
-        delta: Of the guarantee.
+        bound: Of the guarantee.
         unit: What is protected.
         describes: What a reader who cannot see the chart should know.
+        reference: That of epsilon `REFERENCE`, to compare with.
     """
-    bound, found = attack_bound(epsilon, delta), true_positives(epsilon, delta)
+    points = attack_bound(bound)
+    found = float(bound.power(FALSE_POSITIVES)[0])
     curves = [Rates(((0, 0), (1, 1)), colour="base", style="--", width=1)]
-    if epsilon > 1.5 * REFERENCE:
-        curves.append(Rates(attack_bound(REFERENCE, delta), colour="base", width=1.5))
+    if reference is not None:
+        curves.append(Rates(attack_bound(reference), colour="base", width=1.5))
     with styled():
         figure, axes = page_canvas(386)
         trade_off(
             axes,
-            [*curves, Rates(bound)],
-            ruled_out=[*bound, (1, 1)],
+            [*curves, Rates(points)],
+            ruled_out=[*points, (1, 1)],
             names=(f"false alarms, of {unit}s that were not used", f"{unit}s found, of those that were used"),
         )
         axes.plot([FALSE_POSITIVES], [found], "o", color=LIGHT["accent"], markersize=8, clip_on=False)
@@ -255,17 +257,20 @@ def bound_on_attacks(epsilon: float, delta: float, unit: str, describes: str) ->
         axes.text(
             0.7, 0.6, "learns nothing", rotation=45, transform_rotates_text=True, ha="center", va="center"
         )
-        if epsilon > 1.5 * REFERENCE:
+        if reference is not None:
             # named where the line climbs and the diagonal is still far below it
-            at = (0.165 + 0.03, true_positives(REFERENCE, delta, 0.165) - 0.03)
+            at = (0.165 + 0.03, float(reference.power(0.165)[0]) - 0.03)
             axes.text(*at, f"epsilon {as_given(REFERENCE)}")
         return svg(figure, describes)
 
 
-def attack_bound(epsilon: float, delta: float) -> list[tuple[float, float]]:
-    """`true_positives` as a line: it is straight between its bend, where its two bounds meet, and its ends."""
-    bend = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
-    return [(a, true_positives(epsilon, delta, a)) for a in (0.0, bend, 1 - delta, 1.0)]
+def attack_bound(bound: TradeOff) -> list[tuple[float, float]]:
+    """The curve as a line: where it is the bound of one pair, with the bend where its two lines meet."""
+    rates = np.concatenate([[0.0], np.logspace(-4, -2, 21), np.linspace(0.02, 1.0, 50)])
+    if len(bound.pairs) == 1:
+        ((epsilon, delta),) = bound.pairs
+        rates = np.array([0.0, (1 - delta) / (1 + math.exp(min(epsilon, 700.0))), 1 - delta, 1.0])
+    return list(zip(rates.tolist(), bound.power(rates).tolist(), strict=True))
 
 
 def paired_dots(

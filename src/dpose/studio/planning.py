@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from dpose.audits.tradeoff import of_events
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.attackers import loss_grid
 from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.tradeoff import of_events
 from dpose.report.numbers import tidy
 from dpose.runs.explain import RELATIONS
 from dpose.training.methods import METHODS
@@ -125,7 +126,7 @@ def _bound(
 
 @lru_cache(maxsize=64)
 def _curve(event: Event, relation: Relation) -> Any:
-    return of_events([event], relation)
+    return of_events([event], relation, grid=loss_grid([event]))
 
 
 def _attack(event: Event, relation: Relation) -> list[float]:

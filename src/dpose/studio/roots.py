@@ -25,15 +25,20 @@ class Roots:
 
     @classmethod
     def of(cls, folders: Sequence[Path]) -> Roots:
-        """From the command line.
+        """From the command line. A folder that is not there yet, `runs` before the first run, is read once it is.
 
         Raises:
-            DposeError: one is no folder.
+            DposeError: one is no folder, or not even what it would lie in is there.
         """
         for folder in folders:
-            if not folder.is_dir():
+            if not folder.is_dir() and (folder.exists() or not folder.resolve().parent.is_dir()):
                 raise DposeError("there is no such folder", str(folder), "give an existing one to --folder")
         return cls(tuple(dict.fromkeys(folder.resolve() for folder in folders)))
+
+    @property
+    def absent(self) -> tuple[Path, ...]:
+        """Those that are not there yet."""
+        return tuple(folder for folder in self.folders if not folder.is_dir())
 
     def find(self, place: Any) -> Path:
         """The file or folder that a page names as "NUMBER/path/below".

@@ -265,7 +265,11 @@ def folder_entries(roots: Roots, place: Mapping[str, Any]) -> dict[str, Any]:
 
     if not place.get("place"):
         return {
-            "folders": [{"place": f"{n}/", "name": root.name or "/"} for n, root in enumerate(roots.folders)],
+            "folders": [
+                {"place": f"{n}/", "name": root.name or "/"}
+                for n, root in enumerate(roots.folders)
+                if root not in roots.absent
+            ],
             "files": [],
         }
     here = roots.find(place["place"])

@@ -55,6 +55,10 @@ def serve_studio(
         console.print(
             "Only this machine can reach it, and only with this address. Ctrl-C ends it.", soft_wrap=True
         )
+        for folder in roots.absent:
+            console.print(
+                f"{folder} is not there yet; it is read once it is.", soft_wrap=True, highlight=False
+            )
         if studio.workplace.swept:
             console.print(
                 "What an earlier studio had left when it was killed has been removed.", soft_wrap=True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import cv2
 import numpy as np
@@ -14,6 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from dpose.engines import ItemEngine, run_items
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_skeleton, picture_grid
 from dpose.pose.crops import crop_transform, transform_points, warp
@@ -24,6 +26,8 @@ from dpose.pose.skeletons import Skeleton
 TILE = (256, 192)
 _TILES = 24
 _TOLD = 20
+_AT_ONCE = 16
+"""Pictures that a worker looks at before it answers."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +77,112 @@ class DataReport:
         return Group(*parts)
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What one picture holds.
+
+    Attributes:
+        name: The picture's.
+        people: How many are labelled.
+        visible: (J,), how many of them have each joint labelled.
+        heights: Of their boxes, picture pixels.
+        tiles: Some of them, drawn.
+        problem: Why it cannot be decoded; "" where it can.
+    """
+
+    name: str
+    people: int = 0
+    visible: NDArray[np.int64] | None = None
+    heights: tuple[float, ...] = ()
+    tiles: tuple[NDArray[np.uint8], ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class CheckWork:
+    """Data that workers check.
+
+    Attributes:
+        data: The data spec.
+        limit: Only so many pictures, chosen by name.
+    """
+
+    data: str
+    limit: int | None = None
+
+
+def look_at(units: PoseUnits, index: int) -> Looked:
+    """Decode picture `index` of a dataset, and count what is labelled in it."""
+    pictures = units.pictures
+    picture = pictures[index]
+    try:
+        image, people = picture.read()
+    except DposeError as error:
+        return Looked(picture.name, problem=error.what)
+    spread = np.linspace(0, max(len(pictures) - 1, 0), _TILES).astype(int)
+    shown = index in spread or len(pictures) * 2 <= _TILES
+    drawn = people[: max(1, _TILES // len(pictures))] if shown else []
+    return Looked(
+        picture.name,
+        len(people),
+        sum((p.visible.astype(np.int64) for p in people), np.zeros(len(units.skeleton), np.int64)),
+        tuple(float(p.box[3] - p.box[1]) for p in people),
+        tuple(_tile(image, person, units) for person in drawn),
+    )
+
+
+def look_item(work: CheckWork, indices: range) -> list[Looked]:
+    """At a worker: `look_at` for some pictures.
+
+    Raises:
+        DposeError: the data cannot be opened there.
+    """
+    units = _opened(work)
+    return [look_at(units, index) for index in indices]
+
+
+@lru_cache(1)
+def _opened(work: CheckWork) -> PoseUnits:
+    from dpose.pose.data.spec import DataSpec, open_data
+
+    return open_data(DataSpec.parse(work.data), purpose="train", input_size=(256, 192), limit=work.limit)
+
+
+def look_on_engine(
+    units: PoseUnits, work: CheckWork, at: ItemEngine, advance: Callable[[], None] = lambda: None
+) -> list[Looked]:
+    """`look_at` for every picture of a dataset, by an engine's workers, who open the same data.
+
+    Args:
+        units: The data.
+        work: By which a worker opens them.
+        at: The engine.
+        advance: Called after every picture.
+
+    Raises:
+        DposeError: a worker cannot open them.
+    """
+    total = len(units.pictures)
+    items = [range(first, min(first + _AT_ONCE, total)) for first in range(0, total, _AT_ONCE)]
+    found: dict[int, list[Looked]] = {}
+    for ended in run_items(at, look_item, items, shared=work):
+        if ended.failure is not None:
+            raise ended.failure.error
+        found[ended.item.start] = ended.result or []
+        for _ in ended.item:
+            advance()
+    return [one for first in sorted(found) for one in found[first]]
+
+
 def check_data(
-    units: PoseUnits, advance: Callable[[], None] = lambda: None
+    units: PoseUnits, advance: Callable[[], None] = lambda: None, looked: Iterable[Looked] | None = None
 ) -> tuple[DataReport, NDArray[np.uint8] | None]:
     """Decode every picture of a dataset, count what is labelled, and draw some of it.
 
     Args:
         units: The data.
         advance: Called after every picture.
+        looked: What was found in each of them, in order, where somebody has looked already.
 
     Returns:
         The report, and a contact sheet: people spread evenly over the dataset, each cropped as for training with the
@@ -92,22 +194,17 @@ def check_data(
     heights: list[float] = []
     tiles: list[NDArray[np.uint8]] = []
     names: list[str] = []
-    pictures = units.pictures
-    shown = {int(i) for i in np.linspace(0, max(len(pictures) - 1, 0), _TILES)}
-    for index, picture in enumerate(pictures):
-        try:
-            image, people = picture.read()
-        except DposeError as error:
-            problems.add(error.what, picture.name)
+    for one in looked if looked is not None else (look_at(units, k) for k in range(len(units.pictures))):
+        if one.visible is None:
+            problems.add(one.problem, one.name)
         else:
-            crowds[len(people)] += 1
-            visible += sum((p.visible.astype(np.int64) for p in people), np.zeros_like(visible))
-            heights += [float(p.box[3] - p.box[1]) for p in people]
-            if index in shown or len(pictures) * 2 <= _TILES:
-                for person in people[: max(1, _TILES // len(pictures))]:
-                    tiles.append(_tile(image, person, units))
-                    names.append(picture.name.rpartition("/")[2])
-        advance()
+            crowds[one.people] += 1
+            visible += one.visible
+            heights += one.heights
+            tiles += one.tiles
+            names += [one.name.rpartition("/")[2]] * len(one.tiles)
+        if looked is None:
+            advance()
     spread = np.percentile(heights, [5, 50, 95]) if heights else np.full(3, np.nan)
     report = DataReport(
         units.report,

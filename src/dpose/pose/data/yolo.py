@@ -188,7 +188,7 @@ def _settings(root: Path, annotations: str) -> tuple[dict[str, Any], Path]:
         raise DposeError(f"holds no {annotations or USUAL}", str(root), _GET_IT)
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise DposeError("is no YAML", str(path), _GET_IT) from error
     if not isinstance(found, dict):
         raise DposeError("should be a mapping with train, val, names and kpt_shape", str(path), _GET_IT)

@@ -207,6 +207,7 @@ opener(async (opened, where) => {
   $("shown").src = `/files/${file.id}/shown.jpg`;
   $("shown").alt = `The original, ${file.name}`;
   $("preview").removeAttribute("src");
+  $("preview-frame").style.aspectRatio = `${file.width} / ${file.height}`;
   $("about").textContent = `${file.name}, ${file.width} × ${file.height}${clip ? `, ${file.frames} frames, ${file.seconds.toFixed(1)} s; its first frame` : ""}. It stays on this machine.`;
   $("block-row").hidden = clip;
   $("folder-row").hidden = !place || clip;
