@@ -14,6 +14,8 @@ import pytest
 # as `make test` has it; a program that a test starts must not have another number of threads than the test itself
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import numba  # noqa: F401  (so that tests try the kernels; tests/test_jit.py holds what stands in for them to them)
+
 import dpose  # noqa: F401  (before torch: it settles how torch's threads wait)
 from dots import dots  # noqa: F401  (a fixture)
 

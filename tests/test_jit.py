@@ -2,11 +2,17 @@
 
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dpose import jit
 from dpose.jit import kernel
+from dpose.privacy import bits
+from dpose.release import kernels
 
 STEP = 3
 
@@ -32,15 +38,73 @@ def test_a_kernel_calls_others_and_keeps_its_name():
     assert total.compiled.nopython_signatures  # compiled, and not only called
 
 
-def test_numba_is_loaded_at_the_first_call_alone():
+def test_numba_is_loaded_at_the_first_call_that_is_worth_it():
     code = (
         "import sys, numpy as np\n"
-        "import dpose.privacy.rounded_gaussian, dpose.release.kernels as kernels\n"
+        "import dpose.privacy.rounded_gaussian, dpose.privacy.bits as bits, dpose.release.kernels as kernels\n"
+        "from dpose import jit\n"
+        "pixels = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)\n"
+        "words, digits = pixels.reshape(-1, 350).astype(np.uint16), np.full(30, 99, np.uint16)\n"
+        "def both(): return [kernels.block_sums(pixels, 16), *bits.compare_bits(words, digits)]\n"
+        "plain = both()\n"
         "assert 'numba' not in sys.modules\n"
-        "assert kernels.block_sums(np.ones((4, 4, 1), np.uint8), 2).ravel().tolist() == [4] * 4\n"
+        "jit._spared = jit.WORTH\n"
+        "compiled = both()\n"
         "assert 'numba' in sys.modules\n"
+        "assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(plain, compiled, strict=True))\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.fixture
+def spared(monkeypatch):
+    """As in a process that has not loaded numba, until the test says otherwise."""
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr(jit, "_spared", 0)
+
+
+def test_much_work_is_worth_numba(spared):
+    assert jit.without_numba(jit.WORTH)
+    assert not jit.without_numba(1)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from([1, 3]),
+    st.integers(1, 45),
+    st.sampled_from([np.uint8, np.uint16]),
+    st.integers(0, 2**32 - 1),
+)
+def test_sums_are_the_same_either_way(height, width, channels, block, kind, seed):
+    pixels = np.random.default_rng(seed).integers(
+        0, np.iinfo(kind).max, (height, width, channels), kind, True
+    )
+    ways = []
+    for spare in (True, False):
+        with mock.patch.object(kernels, "without_numba", lambda values, spare=spare: spare):
+            ways.append(kernels.block_sums(pixels, block))
+    assert ways[0].dtype == ways[1].dtype == np.int64
+    np.testing.assert_array_equal(*ways)
+    assert ways[0][0, 0, 0] == pixels[:block, :block, 0].sum(dtype=np.int64)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(st.integers(1, 62), st.integers(0, 50), st.integers(0, 2**32 - 1))
+def test_coins_fall_the_same_either_way(rows, count, seed):
+    generator = np.random.default_rng(seed)
+    words, digits = (
+        generator.integers(0, 4, (rows, count), np.uint16),
+        generator.integers(0, 4, rows, np.uint16),
+    )
+    ways = []
+    for spare in (True, False):
+        with mock.patch.object(bits, "without_numba", lambda values, spare=spare: spare):
+            ways.append(bits.compare_bits(words, digits))
+    for plain, compiled in zip(*ways, strict=True):
+        assert plain.dtype == compiled.dtype
+        np.testing.assert_array_equal(plain, compiled)
 
 
 def test_where_no_cache_can_be_written_it_is_compiled_all_the_same(monkeypatch):

@@ -122,7 +122,7 @@ GUARDED = {
     "runs/tune_problem.py": Guarded(("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials")),
     "privacy/coins.py": Guarded(EXACT),
     "privacy/discrete.py": Guarded(EXACT),
-    "privacy/bits.py": Guarded(EXACT),
+    "privacy/bits.py": Guarded(("test_jit.py", *EXACT)),
     "release/mechanism.py": Guarded((*PICTURES, "release/test_corpus.py")),
     "release/pixelization.py": Guarded((*PICTURES, "release/test_files.py")),
     "release/colour.py": Guarded(("release/test_colour.py",), ("Colour", "_moved")),
@@ -165,7 +165,9 @@ GUARDED = {
         ("release/test_boxes.py",),
         ("MovingBox.timed", "MovingBox.neighbours", "most_frames", "most_overlap", "most_weight"),
     ),
-    "release/kernels.py": Guarded(("release/test_operators.py",), ("block_sums", "_sum_blocks")),
+    "release/kernels.py": Guarded(
+        ("test_jit.py", "release/test_operators.py"), ("block_sums", "_sum_blocks")
+    ),
     "release/api.py": Guarded(
         (*CLIPS, "release/test_api.py", "release/test_files.py"),
         ("pixelize", "release_array", "release_video", "release_file", "write_video", "bind"),

@@ -16,7 +16,7 @@ from scipy import integrate, interpolate, optimize
 from scipy.stats import norm
 
 from dpose.errors import DposeError
-from dpose.privacy import calibration
+from dpose.privacy import calibration, memo
 from dpose.privacy.accounting import (
     MAX_SIGMA,
     MIN_SIGMA,
@@ -242,7 +242,7 @@ def test_the_second_call_does_not_calibrate_again(cache_folder, monkeypatch):
 
 def test_another_dp_accounting_calibrates_again(cache_folder, monkeypatch):
     noise_multiplier(*ASK)
-    monkeypatch.setattr(calibration.metadata, "version", lambda name: "99.0")
+    monkeypatch.setattr(memo.metadata, "version", lambda name: "99.0")
     calls = counted(monkeypatch)
     noise_multiplier(*ASK)
     assert calls
@@ -259,8 +259,9 @@ def entry_file(folder):
         lambda text: "",
         lambda text: "[]",
         lambda text: text[: len(text) // 2],
-        lambda text: text.replace('"noise_multiplier": "', '"noise_multiplier": "0'),
-        lambda text: text.replace('"noise_multiplier": "', '"noise_multiplier": "nan'),
+        lambda text: text.replace('"answer": "', '"answer": "0'),
+        lambda text: text.replace('"answer": "', '"answer": "nan'),
+        lambda text: text.replace('"answer": "', '"answer": "no number '),
     ],
 )
 def test_a_damaged_entry_is_ignored(damage, cache_folder, monkeypatch):
@@ -282,8 +283,8 @@ def test_a_forged_entry_cannot_weaken_a_claim(cache_folder):
     sigma = noise_multiplier(*ASK)
     file = entry_file(cache_folder)
     entry = json.loads(file.read_text())
-    forged = {"asked": entry["asked"], "noise_multiplier": repr(sigma / 2)}
-    file.write_text(json.dumps({**forged, "sha256": calibration._digest(forged)}))
+    forged = {"asked": entry["asked"], "answer": repr(sigma / 2)}
+    file.write_text(json.dumps({**forged, "sha256": memo._digest(forged)}))
     planted = noise_multiplier(*ASK)
     assert planted == sigma / 2  # the forgery is believed as a suggestion ...
     spent = epsilon([Event(0.05, planted, 50, 1.0)], 1e-5, accountant=Accountant.RDP)

@@ -8,7 +8,7 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Relation, epsilon
-from dpose.privacy.verify import plan_digest
+from dpose.privacy.entries import plan_digest
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
 

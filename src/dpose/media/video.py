@@ -22,13 +22,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import av
-import av.error
+import lazy_loader
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, fsync_folder
+
+av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts")
 """What is taken for a video when a folder is listed; the reading itself goes by the content."""

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy import calibration
+from dpose.privacy import calibration, memo
 from dpose.privacy.rounding import as_given, lower
 
 MIN_SIGMA = 0.2
@@ -37,6 +37,8 @@ gives an epsilon that is too large rather than too small, and a trade-off curve 
 ROUGH = (1.1, 1.25, 1.5, 1.75, *range(2, 17), 20, 24, 32, 40, 48, 64, 128, 256, 512, 1024)
 """Orders that tell about how large an RDP epsilon is, where it is not claimed: most of dp-accounting's own have a
 fraction, and take a hundred times as long."""
+CALIBRATION = "calibration"
+"""The kind of question that `noise_multiplier` remembers answers of."""
 MIN_DELTA = 1e-10
 """PLD convolves by fast Fourier transform; smaller deltas come too near its rounding error."""
 
@@ -293,11 +295,12 @@ def noise_multiplier(
         "relation": relation.value,
         "accountant": accountant.value,
     }
-    remembered = calibration.recall(asked)
-    if remembered is not None and MIN_SIGMA <= remembered <= MAX_SIGMA:
-        return remembered
+    remembered = memo.recall(CALIBRATION, asked)
+    with contextlib.suppress(TypeError, ValueError):
+        if MIN_SIGMA <= (sigma := float(remembered)) <= MAX_SIGMA:
+            return sigma
     sigma = _calibrate(epsilon, delta, q, steps, relation, accountant)
-    calibration.remember_answer(asked, sigma)
+    memo.remember(CALIBRATION, asked, repr(sigma))
     return sigma
 
 

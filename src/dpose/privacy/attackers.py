@@ -27,11 +27,13 @@ from dpose.privacy.accounting import (
     merge,
     parse_decimal,
 )
-from dpose.privacy.rounding import upper
+from dpose.privacy.rounding import as_given, upper
 
 if TYPE_CHECKING:
     from dpose.privacy.tradeoff import Floats
 
+FALSE_POSITIVES = 0.01
+"""The rate of false alarms that words are said at."""
 FALSE_ALARMS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 """Shares of false alarms that a statement says the bound of."""
 LAST_DIGIT = 1e-5
@@ -115,6 +117,19 @@ class AttackerBound:
             raise DposeError("is no bound on attackers", where) from error
         found = tuple((parse_decimal(a, where), parse_decimal(b, where)) for a, b in pairs)
         return cls(found, *numbers)
+
+
+def trade_off_lines(bound: AttackerBound) -> list[str]:
+    """What no attacker can do, by the whole curve."""
+    rates = "; ".join(
+        f"{upper(found, 3, times=100)}% at {as_given(100 * rate)}%" for rate, found in bound.found
+    )
+    return [
+        f"found at most, at false alarms of: {rates}",
+        f"this is at least as private as telling N(0, 1) from N({upper(bound.mu)}, 1), for deltas of at least "
+        f"{upper(bound.floor)}; such a Gaussian would allow up to {upper(bound.loses, 3, times=100)} points more to be "
+        "found",
+    ]
 
 
 def bound_attackers(events: Sequence[Event], relation: Relation, delta: float) -> AttackerBound | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.jit import kernel
+from dpose.jit import kernel, without_numba
 
 
 def compare_bits(
@@ -20,6 +20,11 @@ def compare_bits(
     Returns:
         The numbers, (N,), and which rows have a word that equals its digits, (rows,): their bits are 0 and undecided.
     """
+    if without_numba(words.size):
+        limits = digits[:, None]
+        places = np.arange(words.shape[0], dtype=np.int64)[:, None]
+        below = (words < limits).astype(np.int64) << places
+        return np.bitwise_or.reduce(below, axis=0), (words == limits).any(axis=1)
     values = np.empty(words.shape[1], np.int64)
     tied = np.empty(words.shape[0], np.bool_)
     _compare(words, digits, values, tied)

@@ -1,25 +1,15 @@
-"""Solving epsilon(sigma) = target in few evaluations, and remembering the answers."""
+"""Solving epsilon(sigma) = target in few evaluations."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import math
-from collections.abc import Callable, Mapping
-from importlib import metadata
-from pathlib import Path
-from typing import Any
-
-import platformdirs
+from collections.abc import Callable
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
 from dpose.privacy.rounding import as_given
 
 TOLERANCE = 1e-3
 """How far below the target the epsilon of a calibrated sigma may lie, relatively."""
-FORMAT = 1
 
 
 def least_noise(
@@ -84,37 +74,3 @@ def _between(left: tuple[float, float], right: tuple[float, float], aim: float) 
         return left[0] + width / 2
     share = (left[1] - aim) / (left[1] - right[1])
     return left[0] + width * min(max(share, 0.05), 0.95)
-
-
-def recall(asked: Mapping[str, Any]) -> float | None:
-    """The remembered noise multiplier for these arguments and this dp-accounting, or None. Never raises."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        entry = json.loads(_path(asked).read_text())
-        sigma = float(entry["noise_multiplier"])
-        if entry == _entry(asked, sigma) and math.isfinite(sigma):
-            return sigma
-    return None
-
-
-def remember_answer(asked: Mapping[str, Any], sigma: float) -> None:
-    """Store an answer; a cache that cannot be written is no error."""
-    with contextlib.suppress(DposeError, OSError):
-        write_atomic(_path(asked), json.dumps(_entry(asked, sigma)))
-
-
-def _question(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {**asked, "format": FORMAT, "dp-accounting": metadata.version("dp-accounting")}
-
-
-def _entry(asked: Mapping[str, Any], sigma: float) -> dict[str, Any]:
-    entry = {"asked": _question(asked), "noise_multiplier": repr(sigma)}
-    return {**entry, "sha256": _digest(entry)}
-
-
-def _path(asked: Mapping[str, Any]) -> Path:
-    folder = platformdirs.user_cache_path("dpose") / "calibration"
-    return folder / f"{_digest(_question(asked))[:32]}.json"
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

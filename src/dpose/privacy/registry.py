@@ -10,9 +10,10 @@ import re
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.privacy.attackers import trade_off_lines
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.rounding import upper
-from dpose.privacy.section_words import group_lines, trade_off_lines
+from dpose.privacy.section_words import group_lines
 from dpose.privacy.sections import UNSTATED, Deployment
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.wording import METHODS, difference

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpose.privacy.attackers import AttackerBound
+from dpose.privacy.attackers import trade_off_lines
 from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent
 from dpose.privacy.group_privacy import MOST
 from dpose.privacy.neighbours import BOX
-from dpose.privacy.rounding import as_given, upper
+from dpose.privacy.rounding import upper
 from dpose.privacy.sections import UNSTATED, Deployment
 from dpose.privacy.statement import Kind, PrivacyStatement
 
@@ -53,19 +53,6 @@ def section_lists(statement: PrivacyStatement) -> list[tuple[str, Sequence[str]]
             ],
         ),
         ("Not covered, and ways around the guarantee:", said.side_channels),
-    ]
-
-
-def trade_off_lines(bound: AttackerBound) -> list[str]:
-    """What no attacker can do, by the whole curve."""
-    rates = "; ".join(
-        f"{upper(found, 3, times=100)}% at {as_given(100 * rate)}%" for rate, found in bound.found
-    )
-    return [
-        f"found at most, at false alarms of: {rates}",
-        f"this is at least as private as telling N(0, 1) from N({upper(bound.mu)}, 1), for deltas of at least "
-        f"{upper(bound.floor)}; such a Gaussian would allow up to {upper(bound.loses, 3, times=100)} points more to be "
-        "found",
     ]
 
 

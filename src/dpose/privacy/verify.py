@@ -6,15 +6,13 @@ print(line)
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.entries import Entry, EntryType, spent
+from dpose.privacy.entries import Entry, EntryType, plan_digest, spent
 from dpose.privacy.ledger import verify_ledger
 from dpose.privacy.rounding import upper
 from dpose.privacy.scores import check_scores
@@ -145,16 +143,6 @@ def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[En
     if missing:
         lines.append(f"not here any more, and not checked: {', '.join(missing)}")
     return lines
-
-
-def plan_digest(plan: Mapping[str, Any], n: int, steps: int, event: Any) -> str:
-    """What `plan_sha256` in ledger and statement is: of the settings and of what was fixed by them, as JSON values.
-
-    Noise "float" is left out: runs that began before there was another have it, and do not name it.
-    """
-    settings = {name: value for name, value in plan.items() if (name, value) != ("noise", "float")}
-    content = {"plan": settings, "n": n, "steps": steps, "event": event}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _check_plan(folder: Path, statement: PrivacyStatement) -> None:

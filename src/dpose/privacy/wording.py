@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dpose.privacy.accounting import Accountant, Event, Relation
-from dpose.privacy.attackers import loss_grid
+from dpose.privacy.attackers import FALSE_POSITIVES, loss_grid
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.neighbours import BEYOND, BOX, Neighbours
 from dpose.privacy.queries import Query
@@ -17,7 +17,6 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 if TYPE_CHECKING:
     from dpose.privacy.tradeoff import TradeOff
 
-FALSE_POSITIVES = 0.01
 TIMES = 50
 """A guarantee under which an alarm may raise the odds more often than this is called weak."""
 

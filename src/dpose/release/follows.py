@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import av
+import lazy_loader
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ from dpose.media.images import decode_pixels
 from dpose.release.embed import encoded
 from dpose.release.released import Shown
 
+av = lazy_loader.load("av")
 LEVEL = 1
 """Gray levels that a picture may differ from what its cells restore to: decoders round differently."""
 TINT = 2

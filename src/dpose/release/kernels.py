@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.jit import kernel
+from dpose.jit import kernel, without_numba
 
 
 def block_sums(pixels: NDArray[Any], block: int) -> NDArray[np.int64]:
@@ -25,8 +25,12 @@ def block_sums(pixels: NDArray[Any], block: int) -> NDArray[np.int64]:
     # the narrowest type that a column of one block cannot overflow: four times as fast as the widest
     tall = min(block, height) * np.iinfo(pixels.dtype).max
     narrow = np.uint16 if tall < 1 << 16 else np.uint32 if tall < 1 << 32 else np.uint64
-    out = np.zeros((rows, columns, channels), np.int64)
     flat = np.ascontiguousarray(pixels).reshape(height, width * channels)
+    if without_numba(pixels.size):
+        tops, lefts = np.arange(rows) * block, np.arange(columns) * block
+        lines = np.add.reduceat(flat, tops, axis=0, dtype=narrow).reshape(rows, width, channels)
+        return np.add.reduceat(lines, lefts, axis=1, dtype=np.int64)
+    out = np.zeros((rows, columns, channels), np.int64)
     _sum_blocks(flat, block, channels, np.zeros(width * channels, narrow), out)
     return out
 

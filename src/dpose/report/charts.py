@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from dpose.privacy.attackers import FALSE_POSITIVES
 from dpose.privacy.rounding import as_given
 from dpose.privacy.tradeoff import TradeOff
-from dpose.privacy.wording import FALSE_POSITIVES
 from dpose.report.inline import showable
 from dpose.report.numbers import MISSING, at_most, brief
 from dpose.report.palette import LIGHT, SERIES

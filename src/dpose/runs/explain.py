@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dpose.privacy.accounting import Accountant, Relation
-from dpose.privacy.attackers import bound_attackers
+from dpose.privacy.accounting import Relation
+from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, trade_off_lines
 from dpose.privacy.rounding import as_given, lower, upper
-from dpose.privacy.section_words import trade_off_lines
-from dpose.privacy.wording import FALSE_POSITIVES
-from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.runs.planned import PlanFigures, plan_figures
+from dpose.training.plan import TrainingPlan
 
 RELATIONS = {
     Relation.ZERO_OUT: "one unit's contribution is blanked out; how many units there are is public",
@@ -30,13 +27,15 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
         units: How many units there are.
         size: (H, W) of a crop, for what its public view shows.
     """
-    bound = plan.bind(units)
+    figures = plan_figures(plan, units)
     method = plan.kind
     parts: list[RenderableType] = [Text(f"{method.name}: {method.summary}."), Text()]
-    parts.append(_schedule(bound))
+    parts.append(_schedule(plan, figures))
     if method.private:
-        parts += [Text(), _noise(bound)]
-        parts += _listed("What no attacker can do, by the whole trade-off curve", _attackers(bound))
+        parts += [Text(), _noise(plan, figures)]
+        parts += _listed(
+            "What no attacker can do, by the whole trade-off curve", _attackers(plan, figures.attackers)
+        )
         parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {RELATIONS[plan.relation]}.")]
     parts += _listed(f"Protected, unit = one {plan.unit or 'unit of the data'}", method.protects)
     parts += _listed("Not protected", method.leaves_open)
@@ -67,43 +66,35 @@ def _settings(plan: TrainingPlan, size: tuple[int, int]) -> list[str]:
     return lines
 
 
-def _schedule(bound: BoundPlan) -> Table:
+def _schedule(plan: TrainingPlan, figures: PlanFigures) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row("units", f"{bound.n:,}")
-    table.add_row("expected batch size", f"{bound.divisor:,.0f}")
-    if bound.plan.kind.private:
-        table.add_row("sampling rate q", upper(bound.sampling_rate, places=6))
-    table.add_row("steps", f"{bound.steps:,}")
+    table.add_row("units", f"{figures.n:,}")
+    table.add_row("expected batch size", f"{figures.divisor:,.0f}")
+    if plan.kind.private:
+        table.add_row("sampling rate q", upper(figures.rate, places=6))
+    table.add_row("steps", f"{figures.steps:,}")
     return table
 
 
-def _noise(bound: BoundPlan) -> Table:
-    plan = bound.plan
+def _noise(plan: TrainingPlan, figures: PlanFigures) -> Table:
     table = Table(title="The noise that this budget asks for", title_justify="left")
     for name in ("accountant", "noise multiplier", "noise on the mean gradient", "epsilon", "delta"):
         table.add_column(name, justify="left" if name == "accountant" else "right")
-    for accountant in Accountant:
-        if accountant is Accountant.RDP and plan.relation is Relation.REPLACE:
-            table.add_row("rdp", "has no bound for replacement", "", "", "")
+    for row in figures.noise:
+        if row.sigma is None:
+            table.add_row(row.accountant.value, "has no bound for replacement", "", "", "")
             continue
-        other = bound if accountant is plan.accountant else replace(plan, accountant=accountant).bind(bound.n)
-        assert other.event is not None
         table.add_row(
-            accountant.value + (" (used)" if accountant is plan.accountant else ""),
-            lower(other.event.sigma, places=4),
-            f"{lower(other.event.sigma / other.divisor, 3)} C",
-            upper(other.epsilon or 0, places=4),
+            row.accountant.value + (" (used)" if row.accountant is plan.accountant else ""),
+            lower(row.sigma, places=4),
+            f"{lower(row.sigma / figures.divisor, 3)} C",
+            upper(row.epsilon or 0, places=4),
             as_given(plan.delta or 0),
         )
     return table
 
 
-def _attackers(bound: BoundPlan) -> tuple[str, ...]:
-    plan = bound.plan
-    assert bound.event is not None
-    if plan.delta is None:
-        return ()
-    found = bound_attackers([bound.event], plan.relation, plan.delta)
+def _attackers(plan: TrainingPlan, found: AttackerBound | None) -> tuple[str, ...]:
     if found is None:
         return ("there is no use in a bound: epsilon is far too large",)
     rate, most = next(pair for pair in found.found if pair[0] == FALSE_POSITIVES)

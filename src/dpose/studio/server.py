@@ -93,6 +93,7 @@ def _listen(port: int) -> socket.socket:
 def _warm() -> None:
     """Load and compile what a preview needs: never what a model needs."""
     with contextlib.suppress(DposeError):
+        import numba  # noqa: F401  (from here on kernels are used)
         import numpy as np
 
         from dpose.release.kernels import block_sums

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import (
@@ -27,12 +27,14 @@ from dpose.privacy.accounting import (
     epsilon,
     noise_multiplier,
 )
-from dpose.privacy.protected import Protected
+from dpose.privacy.entries import plan_digest
 from dpose.privacy.rounding import as_given, upper
-from dpose.privacy.verify import plan_digest
 from dpose.training.methods import METHODS, Method, SubspaceConfig, sensitivity
 from dpose.training.public_view import PublicView
 from dpose.units import MAX_VIEWS, Unit
+
+if TYPE_CHECKING:
+    from dpose.privacy.protected import Protected
 
 PRIVATE_LOSSES = ("plain", "residual")
 NOISES = {"exact": ROUNDED, "float": FLOATING}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpose.privacy.attackers import FALSE_POSITIVES
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.tradeoff import approximate
 from dpose.privacy.wording import (
-    FALSE_POSITIVES,
     LIMIT,
     NOTHING,
     attacker_curve,

@@ -1,0 +1,61 @@
+"""What was computed before, in the user's cache folder: a convenience, and no authority.
+
+Answers are remembered by their question, the version of dpose and that of dp-accounting. What claims an epsilon
+computes it; so a wrong entry can waste a run, or show a wrong plan, and cannot weaken a claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from dpose.errors import DposeError
+from dpose.files import write_atomic
+
+FORMAT = 2
+
+
+def recall(kind: str, asked: Mapping[str, Any]) -> Any:
+    """The remembered answer to a question, as JSON has it, or None. Never raises.
+
+    Args:
+        kind: What sort of question; a word, the name of the folder.
+        asked: The question: all that the answer depends on, as JSON values.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        entry = json.loads(_path(kind, asked).read_text())
+        if entry == _entry(asked, entry["answer"]):
+            return entry["answer"]
+    return None
+
+
+def remember(kind: str, asked: Mapping[str, Any], answer: Any) -> None:
+    """Store an answer, of JSON values; a cache that cannot be written is no error."""
+    with contextlib.suppress(DposeError, OSError):
+        write_atomic(_path(kind, asked), json.dumps(_entry(asked, answer)))
+
+
+def _question(asked: Mapping[str, Any]) -> dict[str, Any]:
+    versions = {name: metadata.version(name) for name in ("dpose", "dp-accounting")}
+    return {**asked, "format": FORMAT, **versions}
+
+
+def _entry(asked: Mapping[str, Any], answer: Any) -> dict[str, Any]:
+    entry = {"asked": _question(asked), "answer": answer}
+    return {**entry, "sha256": _digest(entry)}
+
+
+def _path(kind: str, asked: Mapping[str, Any]) -> Path:
+    folder = platformdirs.user_cache_path("dpose") / kind
+    return folder / f"{_digest(_question(asked))[:32]}.json"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,57 @@
+"""The figures of a plan: what is shown again is what was computed, and only of the same question."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dpose.privacy.accounting import Relation
+from dpose.runs import planned
+from dpose.runs.planned import PlanFigures, plan_figures
+from dpose.training.plan import TrainingPlan
+
+PLAN = TrainingPlan(epsilon=3.0, delta=1e-4, steps=4, expected_batch_size=100)
+
+
+@pytest.fixture
+def computed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    calls, before = [], planned._computed
+    monkeypatch.setattr(planned, "_computed", lambda *a: calls.append(1) or before(*a))
+    return calls
+
+
+@pytest.mark.parametrize("plan", [PLAN, replace(PLAN, relation=Relation.REPLACE)])
+def test_a_plan_that_was_looked_at_is_not_computed_again(computed, plan):
+    first = plan_figures(plan, 1000)
+    assert plan_figures(plan, 1000) == first
+    assert len(computed) == 1
+    bound = plan.bind(1000)
+    assert (first.n, first.steps, first.rate) == (1000, 4, 0.1)
+    assert first.noise[0].sigma == bound.event.sigma
+    assert first.noise[0].epsilon == bound.epsilon
+    assert (first.noise[1].sigma is None) == (plan.relation is Relation.REPLACE)
+    assert first.attackers.found[0][1] < 1
+
+
+def test_another_question_is_another_answer(computed):
+    plan_figures(PLAN, 1000)
+    plan_figures(replace(PLAN, epsilon=2.5), 1000)
+    plan_figures(PLAN, 1001)
+    assert len(computed) == 3
+
+
+def test_a_plan_without_noise_has_a_schedule():
+    found = plan_figures(TrainingPlan(method="non-private", epochs=2, expected_batch_size=100), 1000)
+    assert (found.steps, found.noise, found.attackers) == (20, (), None)
+    assert PlanFigures.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_a_claim_is_never_taken_from_what_is_remembered(computed, tmp_path):
+    first = plan_figures(PLAN, 1000)
+    (file,) = tmp_path.rglob("plans/*.json")
+    entry = json.loads(file.read_text())
+    entry["answer"]["noise"][0][2] = "0.001"
+    planned.memo.remember(planned.KIND, {"plan": PLAN.to_dict(), "units": 1000}, entry["answer"])
+    assert plan_figures(PLAN, 1000).noise[0].epsilon == 0.001  # a forgery is shown
+    assert PLAN.bind(1000).epsilon == first.noise[0].epsilon  # and trains, states and verifies nothing
