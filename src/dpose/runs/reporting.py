@@ -15,8 +15,6 @@ from dpose.privacy.odometer import committing
 from dpose.privacy.selection import Selection
 from dpose.runs.build import shown_spec, watched
 from dpose.runs.places import in_a_folder, places_known, run_config
-from dpose.runs.report.page import write_run_report
-from dpose.runs.report.pictures import PosePair, pose_tiles
 from dpose.runs.scored import reserve_shown
 from dpose.runs.tasks import task_entry
 
@@ -46,6 +44,10 @@ def make_report(
         DposeError: there is no run, `pictures` names data that need protection and `show_pictures` is not given, or a
             budget stands for some of these.
     """
+    # charts take most of a second to load, and a training does not wait for them to begin
+    from dpose.runs.report.page import write_run_report
+    from dpose.runs.report.pictures import PosePair, pose_tiles
+
     config = run_config(folder)
     if not task_entry(config.task).pictures:
         if pictures:
