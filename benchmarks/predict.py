@@ -4,9 +4,10 @@
     python benchmarks/predict.py --preset 5m            # fresh weights: speed does not depend on them
     python benchmarks/predict.py --model runs/a --video clip.mp4
 
-A frame is cropped to the model's input, predicted and decoded to joints, one at a time as `dpose predict` does, without
-the flip test; the model alone stands beside that. Both use one thread. Rounds alternate between the ways, so that a
-machine that slows down slows both; ratios are of the medians. Every joint of every frame is compared.
+A frame is cropped to the model's input, predicted and decoded to joints, without the flip test: one at a time, or many
+at once as `dpose predict` does with video; the model alone stands beside that. Both use one thread. Rounds alternate
+between the ways, so that a machine that slows down slows both; ratios are of the medians. Every joint of every frame is
+compared.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from dpose.pose.crops import crop_transform, invert, transform_points, warp, who
 from dpose.pose.export import INPUT, export_onnx
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.predict import predict_image
+from dpose.pose.predict import Pose, for_prediction, predict_frames, predict_image
 from dpose.scene import render_person, scene_seed
 
 Image = NDArray[np.uint8]
@@ -72,6 +73,7 @@ def main() -> None:
     parser.add_argument("--model", help="a model folder, instead of --preset")
     parser.add_argument("--video")
     parser.add_argument("--frames", type=int, default=60)
+    parser.add_argument("--at-once", type=int, default=16, help="frames, where many are predicted at once")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -98,11 +100,35 @@ def main() -> None:
         for _ in frames:
             model(crop)
 
+    fast = for_prediction(model)
+    many = torch.rand(arguments.at_once, 3, height, width).to(memory_format=torch.channels_last) * 255
+
+    def together() -> list[Pose]:
+        found = []
+        for start in range(0, len(frames), arguments.at_once):
+            part = frames[start : start + arguments.at_once]
+            found += [people[0] for people in predict_frames(fast, part, [None] * len(part))]
+        return found
+
+    @torch.no_grad()
+    def alone_together() -> None:
+        for _ in range(0, len(frames), arguments.at_once):
+            fast(many)
+
+    same &= all(
+        np.allclose(a.keypoints, predict_image(model, f).keypoints)
+        for a, f in zip(together(), frames, strict=True)
+    )
     ways: dict[str, Callable[[], object]] = {
         "torch, frame to joints": lambda: [predict_image(model, f) for f in frames],
+        "torch, frame to joints, many at once": together,
         "ONNX, frame to joints": lambda: [by_onnx(session, model, f) for f in frames],
         "torch, model alone": alone,
+        "torch, model alone, many at once": alone_together,
         "ONNX, model alone": lambda: [session.run(None, inputs) for _ in frames],
+        "ONNX, model alone, many at once": lambda: [
+            session.run(None, {INPUT: many.numpy()}) for _ in range(0, len(frames), arguments.at_once)
+        ],
     }
     for way in ways.values():
         way()
@@ -115,7 +141,7 @@ def main() -> None:
     for column in ("way", "frames/s", "speed to torch", "span"):
         table.add_column(column, justify="left" if column == "way" else "right")
     for name, found in times.items():
-        reference = times["torch" + name[name.index(",") :]]
+        reference = times["torch," + name.split(",")[1]]
         ratios = [b / a for a, b in zip(found, reference, strict=True)]
         table.add_row(
             name,

@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.predict import Pose, draw_prediction, predict_image, predict_logits, to_supervision
+from dpose.pose.predict import (
+    Pose,
+    draw_prediction,
+    for_prediction,
+    predict_frames,
+    predict_image,
+    predict_logits,
+    to_supervision,
+)
 from dpose.pose.simcc import decode
 from dpose.pose.skeletons import MPII
 
@@ -120,6 +128,36 @@ def test_predict_image_decodes_the_models_logits():
     np.testing.assert_allclose(prediction.keypoints, keypoints[0].numpy(), atol=1e-9)
     np.testing.assert_allclose(prediction.scores, scores[0].numpy(), atol=1e-6)
     assert prediction.keypoints.shape == (16, 2)
+
+
+@pytest.mark.parametrize("at_once", [2, 32])
+def test_people_of_many_pictures_come_back_to_their_own(at_once):
+    spots = [((5, 7), (40, 50)), ((20, 30), (9, 3)), ((40, 60), (1, 20))]
+    images = [dots(*spot) for spot in spots] + [np.zeros((10, 30, 3), np.uint8)]
+    whole = [(0.0, 0.0, SIZE[1], SIZE[0])]
+    boxes = [None, whole, whole * 2, []]
+    found = predict_frames(finder(), images, boxes, at_once=at_once)
+    assert [len(people) for people in found] == [1, 1, 2, 0]
+    for people, (red, green) in zip(found, spots, strict=False):
+        for person in people:
+            np.testing.assert_allclose(person.keypoints[RIGHT], red, atol=1.0)
+            np.testing.assert_allclose(person.keypoints[LEFT], green, atol=1.0)
+
+
+@pytest.mark.parametrize("preset", ["nano", "lite0"])
+def test_a_copy_for_prediction_predicts_the_same(preset):
+    torch.manual_seed(0)
+    model = PoseModel(PoseConfig(preset, (128, 96)))
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            torch.nn.init.uniform_(module.running_var, 0.8, 1.2)
+    crops = torch.randint(0, 256, (3, 3, 128, 96), dtype=torch.uint8)
+    for ours, theirs in zip(
+        predict_logits(for_prediction(model), crops), predict_logits(model, crops), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert model.training
 
 
 @pytest.mark.parametrize(

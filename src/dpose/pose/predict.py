@@ -14,7 +14,7 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_skeleton
 from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame, zoom_of
-from dpose.pose.model import PoseModel
+from dpose.pose.model import PoseModel, fold_batchnorm
 from dpose.pose.simcc import decode, mirror_x
 from dpose.pose.skeletons import SKELETONS, Skeleton
 
@@ -54,14 +54,7 @@ def predict_image(
     Raises:
         ValueError: the picture is not (H, W, 3) uint8, or the box is empty.
     """
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
-        raise ValueError(f"a picture is uint8 (H, W, 3), not {image.dtype} {image.shape}")
-    size = model.config.input_size
-    if box is None:
-        matrix = crop_transform(whole_frame(cast(tuple[int, int], image.shape[:2])), size, padding=1.0)
-    else:
-        matrix = crop_transform(box, size)
-    return _predict(model, image, [matrix], flip_test)[0]
+    return predict_frames(model, [image], [None if box is None else [box]], flip_test=flip_test)[0][0]
 
 
 def predict_people(
@@ -84,11 +77,54 @@ def predict_people(
     Raises:
         ValueError: a box is empty.
     """
-    matrices = [crop_transform(box, model.config.input_size) for box in boxes]
-    found = []
-    for start in range(0, len(matrices), at_once):
-        found += _predict(model, image, matrices[start : start + at_once], flip_test)
+    return predict_frames(model, [image], [boxes], flip_test=flip_test, at_once=at_once)[0]
+
+
+def predict_frames(
+    model: PoseModel,
+    images: Sequence[NDArray[np.uint8]],
+    boxes: Sequence[Sequence[ArrayLike] | None],
+    *,
+    flip_test: bool = False,
+    at_once: int = 32,
+) -> list[list[Pose]]:
+    """The joints of the people in each of several pictures, several crops at once: as `predict_image` of each.
+
+    A model is two to five times as fast on many crops as on one after the other; see `for_prediction`, too.
+
+    Args:
+        model: Any pose model.
+        images: Each uint8, (H, W, 3) RGB, of any size.
+        boxes: The people of each picture (`predict_people`); None for one person that fills it.
+        flip_test: Average with the predictions on mirrored crops.
+        at_once: Crops in one forward pass.
+
+    Raises:
+        ValueError: a picture is not (H, W, 3) uint8, or a box is empty.
+    """
+    size = model.config.input_size
+    wanted: list[tuple[int, Matrix]] = []
+    for number, (image, people) in enumerate(zip(images, boxes, strict=True)):
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
+            raise ValueError(f"a picture is uint8 (H, W, 3), not {image.dtype} {image.shape}")
+        if people is None:
+            whole = whole_frame(cast(tuple[int, int], image.shape[:2]))
+            wanted.append((number, crop_transform(whole, size, padding=1.0)))
+        else:
+            wanted += [(number, crop_transform(box, size)) for box in people]
+    found: list[list[Pose]] = [[] for _ in images]
+    for start in range(0, len(wanted), at_once):
+        part = wanted[start : start + at_once]
+        crops = np.stack([warp(images[number], matrix, size) for number, matrix in part])
+        poses = _predict(model, crops, [matrix for _, matrix in part], flip_test)
+        for (number, _), pose in zip(part, poses, strict=True):
+            found[number].append(pose)
     return found
+
+
+def for_prediction(model: PoseModel) -> PoseModel:
+    """A copy that predicts the same, up to rounding, faster: BatchNorm folded, in the layout that convolutions like."""
+    return fold_batchnorm(model).eval().requires_grad_(False).to(memory_format=torch.channels_last)
 
 
 def to_supervision(people: Sequence[Pose]) -> KeyPoints:
@@ -115,11 +151,10 @@ def crop_area(box: ArrayLike, size: tuple[int, int]) -> float:
 
 
 def _predict(
-    model: PoseModel, image: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
+    model: PoseModel, crops: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
 ) -> list[Pose]:
-    size = model.config.input_size
-    crops = torch.from_numpy(np.stack([warp(image, m, size) for m in matrices])).permute(0, 3, 1, 2)
-    x_logits, y_logits = predict_logits(model, crops.to(model.mean.device), flip_test=flip_test)
+    inputs = torch.from_numpy(crops).permute(0, 3, 1, 2)  # channels last in memory, as they come
+    x_logits, y_logits = predict_logits(model, inputs.to(model.mean.device), flip_test=flip_test)
     keypoints, scores = decode(x_logits, y_logits, model.config.split_ratio, model.config.sigma)
     return [
         Pose(transform_points(invert(m), k), s)

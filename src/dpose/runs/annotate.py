@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,12 +27,14 @@ from dpose.pose.data.problems import count_problems
 from dpose.pose.data.yolo import write_yolo
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
-from dpose.pose.predict import Pose, draw_prediction, predict_image, predict_people
+from dpose.pose.predict import Pose, draw_prediction, for_prediction, predict_frames
 from dpose.pose.skeletons import SKELETONS, Skeleton
 from dpose.runs.label_studio import label_studio_tasks
 
 ANIMATED = (*VIDEO_SUFFIXES, ".gif")
 """What is drawn frame by frame."""
+FRAMES, MOST_BYTES = 16, 256 << 20
+"""Frames of a video that are predicted at once, and the memory that they may take."""
 
 
 @dataclass
@@ -186,13 +190,23 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
     return targets
 
 
+@dataclass(frozen=True)
+class _Frame:
+    """A picture, or a frame of a video with its number and time."""
+
+    number: int
+    image: NDArray[np.uint8]
+    facts: dict[str, Any]
+    time: Fraction = Fraction(0)
+
+
 class _Work:
     """Predicts, draws and collects, picture by picture."""
 
     def __init__(
         self, model: PoseModel, skeleton: Skeleton, boxes: Boxes, flip_test: bool, threshold: float
     ) -> None:
-        self.model, self.skeleton, self.boxes = model, skeleton, boxes
+        self.model, self.skeleton, self.boxes = for_prediction(model), skeleton, boxes
         self.flip_test, self.threshold = flip_test, threshold
         self._taken: set[int] = set()
         self._next = 1
@@ -205,39 +219,43 @@ class _Work:
         self.done = Annotated(document={"images": [], "annotations": [], "categories": [category]})
 
     def picture(self, path: Path, target: Path) -> None:
-        image = read_image(path)
-        drawn = self._drawn(path, -1, image, {})
+        (drawn,) = self._drawn(path, [_Frame(-1, read_image(path), {})])
         write_image(target, drawn)
         self.done.pictures += 1
 
     def video(self, path: Path, target: Path, shown: Callable[[int, int], None]) -> None:
         reader = VideoReader(path)
         info = reader.info
+        at_once = max(1, min(FRAMES, MOST_BYTES // (3 * info.width * info.height)))
+        numbered = enumerate(reader)
         with video_file(target, info, pad=True) as writer:
-            for number, (image, time) in enumerate(reader):
-                facts = {"frame": number, "time": float(time)}
-                writer.add(self._drawn(path, number, image, facts), round(time / info.time_base))
-                shown(number + 1, info.frames)
+            while frames := [
+                _Frame(number, image, {"frame": number, "time": float(time)}, time)
+                for number, (image, time) in itertools.islice(numbered, at_once)
+            ]:
+                for frame, drawn in zip(frames, self._drawn(path, frames), strict=True):
+                    writer.add(drawn, round(frame.time / info.time_base))
+                shown(frames[-1].number + 1, info.frames)
         self.done.videos += 1
         self.done.frames += reader.read
         if not reader.whole:
             of = f" of {info.frames:,}" if info.frames else ""
             self.done.problems.append(f"not whole: {path}: {reader.read:,}{of} frames could be read")
 
-    def _drawn(
-        self, path: Path, number: int, image: NDArray[np.uint8], facts: dict[str, Any]
-    ) -> NDArray[np.uint8]:
-        found = self.boxes(path.name, number, image)
-        size = cast(tuple[int, int], image.shape[:2])
-        if found is None:
-            people = [predict_image(self.model, image, flip_test=self.flip_test)]
-            found = [Box(whole_frame(size).astype(np.float64), 1.0)]
-        else:
-            people = predict_people(self.model, image, [b.corners for b in found], flip_test=self.flip_test)
-        self._collect(path, size, facts, list(zip(people, found, strict=True)))
-        for person in people:
-            image = draw_prediction(image, person, self.skeleton, self.threshold)
-        return image
+    def _drawn(self, path: Path, frames: Sequence[_Frame]) -> list[NDArray[np.uint8]]:
+        where = [self.boxes(path.name, frame.number, frame.image) for frame in frames]
+        corners = [None if found is None else [box.corners for box in found] for found in where]
+        images = [frame.image for frame in frames]
+        predicted = predict_frames(self.model, images, corners, flip_test=self.flip_test)
+        drawn = []
+        for frame, image, found, people in zip(frames, images, where, predicted, strict=True):
+            size = cast(tuple[int, int], image.shape[:2])
+            boxes = [Box(whole_frame(size).astype(np.float64), 1.0)] if found is None else found
+            self._collect(path, size, frame.facts, list(zip(people, boxes, strict=True)))
+            for person in people:
+                image = draw_prediction(image, person, self.skeleton, self.threshold)
+            drawn.append(image)
+        return drawn
 
     def _collect(
         self, path: Path, size: tuple[int, int], facts: dict[str, Any], people: list[tuple[Pose, Box]]
