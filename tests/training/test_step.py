@@ -1,5 +1,8 @@
 """One private step: exactly a Poisson sample, a clipped sum, Gaussian noise on the sum, and a constant divisor."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -189,6 +192,50 @@ def test_augmentation_of_a_unit_does_not_depend_on_the_others(dots):
     assert loader.dataset.drawn == alone
     loader.unit(4, 8)
     assert loader.dataset.drawn != alone
+
+
+def test_the_next_micro_batch_is_read_while_one_is_computed(dots):
+    class Counted:
+        def __init__(self, data):
+            self.data, self.loaded, self.enough = data, [], threading.Event()
+
+        def __len__(self):
+            return len(self.data)
+
+        def load(self, index, rng):
+            self.loaded.append(index)
+            if len(self.loaded) >= 40:
+                self.enough.set()
+            return self.data.load(index, rng)
+
+    units = dots.data(60)
+    units.views = [views[:1] for views in units.views]
+    data = Counted(units)
+    loader = Loader(dots.task, data, AesNoise(Key.from_seed(0)), threads=1)
+    batches = loader.micro_batches(range(60), 0, views_at_once=20)
+    next(batches)  # nobody asks for another one, and it is read all the same
+    assert data.enough.wait(60)
+    rest = list(batches)
+    assert len(rest) == 2
+    assert sorted(data.loaded) == list(range(60))
+
+
+def test_a_loader_knows_how_long_it_was_waited_for(dots):
+    class Slow:
+        def __init__(self, data):
+            self.data = data
+
+        def __len__(self):
+            return len(self.data)
+
+        def load(self, index, rng):
+            time.sleep(0.02)
+            return self.data.load(index, rng)
+
+    loader = Loader(dots.task, Slow(dots.data(3)), AesNoise(Key.from_seed(0)), threads=1)
+    assert loader.waited == 0
+    assert len(list(loader.units(range(3), 0))) == 3
+    assert loader.waited > 0.02
 
 
 def test_a_unit_with_many_views_gives_eight_of_them(dots):

@@ -65,7 +65,7 @@ class ToyModel(torch.nn.Module):
 class InlineLoader(Loader):
     """Loads units where it is called: handing a pixel to another thread takes longer than making it."""
 
-    def units(self, indices: Sequence[int], step: int) -> Iterator[list[View]]:
+    def units(self, indices: Sequence[int], step: int, ahead: int = 0) -> Iterator[list[View]]:
         """The units in order."""
         return (self.unit(int(index), step) for index in indices)
 

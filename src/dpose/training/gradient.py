@@ -215,6 +215,12 @@ class Parts:
         """The plan."""
         return self.inputs.bound
 
+    @property
+    def waited(self) -> float:
+        """Seconds that steps have waited for their units."""
+        over = self.projection.engine if self.projection else None
+        return sum(engine.loader.waited for engine in (self.private, self.open_data, over) if engine)
+
     def resume_at(
         self, step: int, subspace: Subspace | None = None, fitted: int = 0, state: Params | None = None
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,9 @@ class Loader:
         noise: Where the randomness comes from.
         threads: Threads that decode.
         label: Keeps the draws of several loaders of one run apart.
+
+    Attributes:
+        waited: Seconds that a step has waited for units so far. For the terminal alone: of private data, time tells.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class Loader:
         self.task, self.dataset, self.noise, self.label = task, dataset, noise, label
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="dpose-load")
         self._ahead = 4 * max(1, threads)
+        self.waited = 0.0
 
     def close(self) -> None:
         """Stop the threads."""
@@ -47,15 +52,21 @@ class Loader:
             views = [views[i] for i in sorted(rng.choice(len(views), MAX_VIEWS, replace=False))]
         return views
 
-    def units(self, indices: Sequence[int], step: int) -> Iterator[list[View]]:
-        """The units in order; a bounded number is decoded ahead."""
+    def units(self, indices: Sequence[int], step: int, ahead: int = 0) -> Iterator[list[View]]:
+        """The units in order; a bounded number is decoded ahead: some a thread, and `ahead` more."""
         waiting: deque[Future[list[View]]] = deque()
         for index in indices:
             waiting.append(self._pool.submit(self.unit, int(index), step))
-            if len(waiting) > self._ahead:
-                yield waiting.popleft().result()
+            if len(waiting) > self._ahead + ahead:
+                yield self._next(waiting)
         while waiting:
-            yield waiting.popleft().result()
+            yield self._next(waiting)
+
+    def _next(self, waiting: deque[Future[list[View]]]) -> list[View]:
+        began = time.perf_counter()
+        views = waiting.popleft().result()
+        self.waited += time.perf_counter() - began
+        return views
 
     def micro_batches(
         self, indices: Sequence[int], step: int, views_at_once: int, *, padded: bool = False
@@ -76,7 +87,8 @@ class Loader:
             return max(1, views_at_once // bucket)
 
         pending: dict[int, list[list[View]]] = {}
-        for views in self.units(indices, step):
+        # while one micro-batch is computed the next is decoded, whole
+        for views in self.units(indices, step, ahead=views_at_once):
             bucket = view_bucket(len(views))
             group = pending.setdefault(bucket, [])
             group.append(views)

@@ -7,6 +7,7 @@ import hashlib
 import math
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -89,6 +90,7 @@ class Loop:
         chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
             nothing else, which is for seeded keys.
         taken: Digests of the updates of steps that were taken under this key before, by step.
+        seconds: That steps have taken in this process.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Loop:
         self.chain: bytes | None = None
         self.taken: Mapping[int, str] = {}
         self.done = 0
+        self.seconds = 0.0
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take up the state that a checkpoint holds.
@@ -171,7 +174,9 @@ class Loop:
                     return Ended.BUDGET
                 first, ended = self.done, Ended.FINISHED
                 while self.done < first + count and not ended:
+                    began = time.perf_counter()
                     self._step(self.done, log)
+                    self.seconds += time.perf_counter() - began
                     self.done += 1
                     bar.update(bar.task_ids[0], completed=self.done)
                     ended = Ended(self.ranks.highest(Ended.ASKED if asked() else Ended.FINISHED))
@@ -185,6 +190,12 @@ class Loop:
                 if ended and self.done < bound.steps:
                     return ended
         return Ended.FINISHED
+
+    @property
+    def pace(self) -> str:
+        """How long steps took and waited for data: for the terminal alone, since of private data time tells."""
+        share = self.parts.waited / self.seconds if self.seconds else 0.0
+        return f"Steps took {self.seconds:,.0f} s, of which {share:.0%} was waiting for units to be read."
 
     def _reserve(self, ledger: Ledger, count: int) -> int:
         """Reserve the next `count` steps, or as many as the plan's claim has room for; how many."""

@@ -192,6 +192,7 @@ def train(
                     ended = session.run(loop, noise)
                 except ReplayError:
                     session.forsake_key("an update came out otherwise")
+        console.print(loop.pace, highlight=False)
         loop.load_average()
         model.eval()
         statement = run_statement(
