@@ -30,6 +30,7 @@ from dpose.pose.oks import person_score
 from dpose.pose.predict import Pose, draw_prediction, for_prediction, predict_frames
 from dpose.pose.skeletons import SKELETONS, Skeleton
 from dpose.runs.label_studio import label_studio_tasks
+from dpose.runs.tasks import on_device
 
 ANIMATED = (*VIDEO_SUFFIXES, ".gif")
 """What is drawn frame by frame."""
@@ -206,7 +207,8 @@ class _Work:
     def __init__(
         self, model: PoseModel, skeleton: Skeleton, boxes: Boxes, flip_test: bool, threshold: float
     ) -> None:
-        self.model, self.skeleton, self.boxes = for_prediction(model), skeleton, boxes
+        self.model = cast(PoseModel, on_device(for_prediction(model)))
+        self.skeleton, self.boxes = skeleton, boxes
         self.flip_test, self.threshold = flip_test, threshold
         self._taken: set[int] = set()
         self._next = 1
