@@ -65,6 +65,7 @@ def train(
     if annotations:
         labelled = with_annotations(_only(run.data.private, annotations), annotations)
         run = replace(run, data=replace(run.data, private=[labelled]))
+    cluster.check()
     if cluster.engine is not None and not explain:
         raise typer.Exit(cluster.train(run, config, out, resume, views_at_once, console))
     if resume is not None:
