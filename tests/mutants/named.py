@@ -631,7 +631,7 @@ NAMED = (
     ),
     Named(
         "a corpus: what is released is not what was reserved",
-        "release/corpus.py",
+        "release/corpus_items.py",
         (
             Edit(
                 "release_item",
@@ -642,7 +642,7 @@ NAMED = (
     ),
     Named(
         "a corpus: a worker releases by a plan of its own",
-        "release/corpus.py",
+        "release/corpus_items.py",
         (Edit("_check_plan", "item.charge is not None", "item.charge is None"),),
     ),
     Named(
