@@ -181,6 +181,32 @@ def test_a_second_job_for_a_run_is_refused_while_the_first_one_goes(tmp_path, ca
     assert len(submitted) == 2
 
 
+def test_a_choice_among_settings_is_one_job(tmp_path, capsys, monkeypatch):
+    """Its trials are not dealt out: how many there are is secret, and a queue would show it."""
+    jobs = []
+    monkeypatch.setattr("dpose.engines.slurm.submit", lambda job, f, *_: jobs.append(job) or Submitted(f))
+    grid = Path(__file__).parents[2] / "examples" / "tune.yaml"
+    tune = [
+        "tune",
+        "--config",
+        str(grid),
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-5",
+        "--out",
+        str(tmp_path / "best"),
+    ]
+    assert main([*tune, "--engine", "slurm", "--partition", "local", "--no-wait"]) == 0
+    (job,) = jobs
+    assert job.begin == job.go_on, "the same command goes on, at no further cost"
+    assert job.begin[2:5] == ("dpose", "tune", "--config")
+    assert job.begin[-6:] == ("--trials", "geometric:10", "--epsilon", "4.0", "--delta", "1e-05")
+    assert (tmp_path / "best.slurm" / "config.yaml").read_bytes() == grid.read_bytes()
+    assert main([*tune, "--engine", "ray"]) == 2
+    assert "runs on slurm" in capsys.readouterr().err
+
+
 def test_a_note_of_a_job_that_is_gone_refuses_nothing(tmp_path):
     note = JobNote.of(Submitted(tmp_path), "local")
     note.write(tmp_path)

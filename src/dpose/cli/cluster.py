@@ -123,6 +123,31 @@ class ClusterOptions:
         resumed = f"dpose train --resume {folder}"
         return self._followed(folder, resumed, console)
 
+    def tune(self, config: Path, out: Path, arguments: Sequence[str], console: Console) -> int:
+        """Submit a choice among settings, as one job, and wait for it: how many trials there are, no queue may show.
+
+        Args:
+            config: Its YAML file.
+            out: The run folder of the best trial.
+            arguments: The command's other arguments.
+            console: Where it is said what happens.
+
+        Returns:
+            What it exited with.
+
+        Raises:
+            DposeError: it is not possible, or the cluster refuses; nothing is submitted then.
+        """
+        from dpose.files import write_private
+
+        folder = out.resolve()
+        log = _log_folder(folder)
+        with self._submitting(log) as send:
+            write_private(log / "config.yaml", config.read_bytes())
+            command = ("tune", "--config", str(log / "config.yaml"), "--out", str(folder), *arguments)
+            send(command, command, log / "config.yaml")
+        return self._followed(folder, "the same command", console, lambda: "the job chooses")
+
     @contextlib.contextmanager
     def _submitting(self, log: Path) -> Iterator[Callable[[Sequence[str], Sequence[str], Path], None]]:
         """Submit one command for the folder `log`, whose job is over.
@@ -156,12 +181,15 @@ class ClusterOptions:
             check_no_job(log, told)
             yield send
 
-    def _followed(self, folder: Path, go_on: str, console: Console) -> int:
+    def _followed(
+        self, folder: Path, go_on: str, console: Console, progress: Callable[[], str] | None = None
+    ) -> int:
         """Say which job was submitted and, unless nobody waits, what it does until it ends: its exit code."""
         from dpose.engines.one_job import JobNote
         from dpose.engines.slurm import wait_for
         from dpose.runs.progress import progress_line
 
+        progress = progress or (lambda: progress_line(folder) or "the job has taken no step yet")
         log = _log_folder(folder)
         note = JobNote.read(log)
         assert note is not None  # as it was written
@@ -179,9 +207,7 @@ class ClusterOptions:
                 code = wait_for(
                     note,
                     log / "exit",
-                    tell=lambda: shown.update(
-                        f"{progress_line(folder) or 'the job has taken no step yet'}; Ctrl-C leaves it running"
-                    ),
+                    tell=lambda: shown.update(f"{progress()}; Ctrl-C leaves it running"),
                 )
         except KeyboardInterrupt:
             console.print(f"Left running; a run that stands still goes on with {go_on}", highlight=False)
