@@ -91,6 +91,7 @@ GUARDED = {
     ),
     "privacy/odometer/questions.py": Guarded(ODOMETER, ("touching_sets", "spent_on", "_parts", "lineage")),
     "privacy/odometer/compositions.py": Guarded(ODOMETER),
+    "privacy/odometer/history.py": Guarded(ODOMETER, ("History.among", "history", "_sets")),
     "privacy/odometer/cells.py": Guarded(ODOMETER),
     "privacy/odometer/subjects.py": Guarded(ODOMETER),
     "privacy/odometer/high_water.py": Guarded(ODOMETER),
