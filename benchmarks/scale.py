@@ -82,7 +82,8 @@ def release_part(source: Path, out: Path, way: str, restore: str) -> None:
         took = time.perf_counter() - began
     else:
         from dpose.engines import engine, run_items
-        from dpose.release.corpus import Work, release_corpus
+        from dpose.release.corpus import release_corpus
+        from dpose.release.corpus_items import Work
 
         with engine(name, workers=workers) as at:
             list(run_items(at, warm_worker, range(4 * workers), shared=what))

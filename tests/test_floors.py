@@ -17,6 +17,7 @@ FLOORS = {
     "stats": 0,
     "data_spec": 0,
     "remote": 0,
+    "fetched": 0,
     "tensors": 0,
     "privacy": 1,
     "media": 1,

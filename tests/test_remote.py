@@ -1,15 +1,20 @@
 """Releases out of and into a bucket: nothing half-written, nothing overwritten, no secret told."""
 
 import os
+import shutil
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dpose.cli import main
+from dpose.cli.remote import stored_run
 from dpose.errors import DposeError
-from dpose.remote import copy_here, local_path, put_all, put_new, url_of
+from dpose.fetched import data_folder, fetch
+from dpose.pose.data.spec import DataSpec
+from dpose.remote import copy_here, local_path, opened_store, put_all, put_new, url_of
 
 SECRET = "wJalrXUtnFEMIsecretEXAMPLE"  # no real one
 
@@ -44,7 +49,7 @@ def picture(level):
     return cv2.imencode(".png", np.full((32, 48), level, np.uint8))[1].tobytes()
 
 
-def test_a_folder_in_a_bucket_is_released_into_a_bucket_and_verifies(bucket, capsys, tmp_path):
+def test_a_folder_in_a_bucket_is_released_into_a_bucket_and_verifies(bucket, capfd, tmp_path):
     store, name = bucket
     for number in range(2):
         store.pipe_file(f"{name}/in/{number}.png", picture(60 + 90 * number))
@@ -54,14 +59,16 @@ def test_a_folder_in_a_bucket_is_released_into_a_bucket_and_verifies(bucket, cap
     before = {f: store.cat_file(f) for f in store.find(f"{name}/out")}
     assert main(command) == 0, "the same command again releases nothing twice"
     assert {f: store.cat_file(f) for f in store.find(f"{name}/out")} == before
-    capsys.readouterr()
+    said = capfd.readouterr()
     assert main(["verify", f"s3://{name}/out"]) == 0
-    assert "epsilon" in capsys.readouterr().out
+    verified = capfd.readouterr()
+    assert "epsilon" in verified.out
     state = Path(os.environ["XDG_STATE_HOME"])
     assert list(state.rglob("copies/*/*")) == [], "no copy of an input stays"
     everything = [
         *before.values(),
-        *(p.read_bytes() for f in (state, tmp_path) for p in f.rglob("*") if p.is_file()),
+        *everything_written(state, tmp_path),
+        *(text.encode() for text in (*said, *verified)),
     ]
     assert not any(SECRET.encode() in content for content in everything)
 
@@ -131,6 +138,134 @@ def test_a_bucket_that_is_missing_is_told_in_one_line(bucket, capsys):
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "s3://no-such-bucket/in" in line
     assert SECRET not in line
+
+
+def everything_written(*folders):
+    return [p.read_bytes() for folder in folders for p in Path(folder).rglob("*") if p.is_file()]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "cache" / name)
+    return tmp_path / "cache" / "dpose" / "stores"
+
+
+def test_data_in_a_bucket_are_fetched_once_and_again_where_they_changed(bucket, cache, monkeypatch, capsys):
+    store, name = bucket
+    files = {"val/a.txt": b"first", "val/b.txt": b"second", "c.json": b"{}"}
+    for file, content in files.items():
+        store.pipe_file(f"{name}/data/{file}", content)
+    got = []
+
+    class Counted:
+        def __init__(self, url):
+            self.store, self.root = opened_store(url)
+
+        def __getattr__(self, what):
+            return getattr(self.store, what)
+
+        def get_file(self, remote, local):
+            got.append(remote.partition("data/")[2])
+            self.store.get_file(remote, local)
+
+    monkeypatch.setattr("dpose.fetched.opened_store", lambda url: ((one := Counted(url)), one.root))
+
+    def fetched():
+        got.clear()
+        folder = fetch(f"s3://{name}/data")
+        return {f: (folder / f).read_bytes() for f in files if (folder / f).exists()}
+
+    assert fetched() == files
+    assert sorted(got) == sorted(files)
+    folder = data_folder(f"s3://{name}/data")
+    assert folder == cache / "s3" / name / "data"
+    assert all(p.stat().st_mode & 0o077 == 0 for p in cache.rglob("*") if p.is_file())
+    assert cache.stat().st_mode & 0o077 == 0
+    assert fetched() == files
+    assert got == [], "what is there and the same is used again"
+    store.pipe_file(f"{name}/data/val/a.txt", b"other")
+    (folder / "val" / "b.txt").write_bytes(b"SECOND")  # of the same length, as a damaged disk leaves it
+    store.rm_file(f"{name}/data/c.json")
+    assert fetched() == {"val/a.txt": b"other", "val/b.txt": b"second"}
+    assert sorted(got) == ["val/a.txt", "val/b.txt"]
+    (folder / ".fetched.json").write_text("no record")
+    assert fetched() == {"val/a.txt": b"other", "val/b.txt": b"second"}
+    assert len(got) == 2
+    assert main(["data", "cache", "--clear"]) == 0
+    assert "2 files fetched from stores" in capsys.readouterr().out
+    assert not cache.exists()
+
+
+def test_a_spec_names_data_in_a_bucket(bucket, cache, capsys):
+    store, name = bucket
+    store.pipe_file(f"{name}/root/annotations/nothing.json", b"{}")
+    spec = DataSpec.parse(f"coco:s3://{name}/root:val")
+    assert (spec.root, spec.split) == (f"s3://{name}/root", "val")
+    assert spec.located("evaluate").folder == cache / "s3" / name / "root"
+    assert spec.shown == "coco:root:val"
+    assert main(["data", "check", f"coco:s3://{name}/nowhere"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"s3://{name}/nowhere" in line
+    assert DataSpec.parse("coco:file:///data/coco:val").folder == Path("/data/coco")
+
+
+def test_a_run_is_put_when_it_is_complete_and_its_checkpoints_stay(bucket, capsys):
+    store, name = bucket
+    url, console = f"s3://{name}/runs/a", Console()
+
+    def made(folder):
+        (folder / "checkpoints" / "step-1").mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoints" / "step-1" / "state").write_text("private")
+        (folder / "privacy.json").write_text("{}")
+        (folder / ".lock").touch()
+
+    def stopped_run():
+        with stored_run(Path(url), None, console) as (here, _):
+            made(here)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped_run()
+    assert store.find(f"{name}/runs") == []
+    assert f"dpose train --resume {url}" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(DposeError, match="not yet put"), stored_run(Path(url), None, console):
+        pass
+    with stored_run(None, Path(url), console) as (_, stopped):
+        assert (stopped / "checkpoints").is_dir()
+    assert store.find(f"{name}/runs") == [f"{name}/runs/a/privacy.json"]
+    shutil.rmtree(stopped)
+    with pytest.raises(DposeError, match="is there already"), stored_run(Path(url), None, console):
+        pass
+    missing = Path("s3://no-such-bucket/runs/a")
+    with pytest.raises(DposeError, match="no-such-bucket"), stored_run(missing, None, console):
+        pass
+    assert (
+        main(["train", "--data", "synthetic:ward", "--out", url, "--engine", "slurm", "--partition", "l"])
+        == 2
+    )
+    assert "a job trains into a folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_training_into_a_bucket_verifies_there_and_tells_no_secret(bucket, capfd, tmp_path):
+    store, name = bucket
+    train = "--data synthetic:ward --limit 24 --epochs 1 --batch-size 12 --preset nano --strategy scratch"
+    budget = "--epsilon 8 --delta 1e-3 --accountant rdp"
+    url = f"s3://{name}/runs/a"
+    assert main(["train", *train.split(), *budget.split(), "--out", url]) == 0
+    put = {f.partition("runs/a/")[2] for f in store.find(f"{name}/runs/a")}
+    assert {"model.safetensors", "privacy.json", "ledger.jsonl", "config.json", "report.html"} <= put
+    assert not any(f.startswith("checkpoints") for f in put)
+    assert main(["verify", url]) == 0
+    told = capfd.readouterr()
+    written = everything_written(os.environ["XDG_STATE_HOME"], tmp_path)
+    contents = [
+        *written,
+        *(store.cat_file(f) for f in store.find(name)),
+        told.out.encode(),
+        told.err.encode(),
+    ]
+    assert not any(SECRET.encode() in content for content in contents)
 
 
 def test_paths_stay_paths():

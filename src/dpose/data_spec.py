@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.remote import local_path, url_of
 
 Purpose = Literal["train", "evaluate"]
 
@@ -156,6 +157,10 @@ class Spec:
         _, _, last = spec.root.rpartition(":")
         near = did_you_mean(last, dataset.splits) if last != spec.root else ""
         if dataset.in_a_folder:
+            if url := url_of(spec.root):
+                from dpose.fetched import fetch
+
+                fetch(url)
             if not spec.folder.is_dir():
                 raise DposeError("no such folder", spec.root, near and f"or the split is misspelt: {near}")
         elif spec.root not in dataset.roots:
@@ -168,8 +173,12 @@ class Spec:
 
     @property
     def folder(self) -> Path:
-        """The root as a path."""
-        return Path(self.root).expanduser()
+        """The root as a path; of data in an object store, where they stand once they are fetched."""
+        if url := url_of(self.root):
+            from dpose.fetched import data_folder
+
+            return data_folder(url)
+        return local_path(self.root) if self.root.startswith("file:") else Path(self.root).expanduser()
 
     @property
     def place(self) -> Path | str:

@@ -18,6 +18,8 @@ from dpose.errors import DposeError
 
 SHIPPED = Path(__file__).parent / "weights"
 """The public weights that come with dpose: model folders."""
+LOCK = ".lock"
+"""The file in a folder that its lock stands for."""
 
 
 def is_full(error: OSError) -> bool:
@@ -101,7 +103,7 @@ def locked_folder(path: Path, *, wait: bool = False) -> Iterator[None]:
     """
     if not path.is_dir():
         raise explain_os_error(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
-    lock = take_lock(path / ".lock", wait=wait)
+    lock = take_lock(path / LOCK, wait=wait)
     if lock is None:
         raise DposeError("another process is at work in this folder", str(path), "wait for it, or end it")
     try:
@@ -173,17 +175,20 @@ def write_private(path: Path, data: bytes | str) -> None:
     write_atomic(path, data, mode=0o600)
 
 
-def check_free(out: Path, *, may_be_empty: bool = False) -> None:
+def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = False) -> None:
     """Refuse to write where something is already.
 
     Args:
         out: Where a folder shall be made.
         may_be_empty: Whether a folder with nothing in it will do.
+        may_be_locked: Whether one will do, too, that `locked_folder` has left its file in and nobody anything else.
 
     Raises:
         DposeError: there is something.
     """
-    if out.exists() and not (may_be_empty and out.is_dir() and not any(out.iterdir())):
+    left = {LOCK} if may_be_locked else set()
+    free = may_be_empty and out.is_dir() and all(path.name in left for path in out.iterdir())
+    if out.exists() and not free:
         raise DposeError("already exists", str(out), "choose another --out, or remove it first")
 
 

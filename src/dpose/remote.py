@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -93,7 +93,7 @@ def copy_here(url: str, below: Path, *, missing_ok: bool = False) -> Path:
     target = staged(url, below)
     private_folder(below)
     with store_errors(url):
-        store, root = _store(url)
+        store, root = opened_store(url)
         found = store.find(root)
         if not found:
             store.ls(root.partition("/")[0], refresh=True)  # a bucket that is missing or refuses says so
@@ -117,13 +117,14 @@ def staged(url: str, below: Path) -> Path:
     return below / url.replace("://", "/", 1)
 
 
-def put_all(path: Path, url: str) -> int:
+def put_all(path: Path, url: str, but: Collection[str] = ()) -> int:
     """Put the files at `path` into the store; those that a record beside them names were put before.
 
     Args:
         path: A folder with all below it, or a file with what has its name and another suffix. Names that begin with a
             dot are the folder's own.
         url: What `path` is there.
+        but: Names of folders in `path` that stay here.
 
     Returns:
         How many were put now.
@@ -135,6 +136,7 @@ def put_all(path: Path, url: str) -> int:
     root, base = (path, url) if whole else (path.parent, url.rpartition("/")[0])
     found = root.rglob("*") if whole else root.glob(f"{path.stem}.*")
     files = [f for f in sorted(found) if f.is_file() and not f.name.startswith(".")]
+    files = [f for f in files if f.relative_to(root).parts[0] not in but]
     record = root / _PUT
     known = set(record.read_text(encoding="utf-8").splitlines()) if record.exists() else set()
     count = 0
@@ -158,7 +160,7 @@ def put_new(file: Path, url: str) -> None:
         DposeError: another object is there, or the store refuses.
     """
     with store_errors(url):
-        store, name = _store(url)
+        store, name = opened_store(url)
         try:
             store.put_file(str(file), name, mode="create")
         except Exception as error:
@@ -171,6 +173,19 @@ def put_new(file: Path, url: str) -> None:
                 raise DposeError("another object is there", url, "choose another --out") from None
 
 
+def check_nothing_at(url: str) -> None:
+    """Refuse to write where objects are already.
+
+    Raises:
+        DposeError: there are, the bucket is missing, or the store refuses.
+    """
+    with store_errors(url):
+        store, root = opened_store(url)
+        if store.find(root):
+            raise DposeError("is there already", url, "choose another --out")
+        store.ls(root.partition("/")[0], refresh=True)  # a bucket that is missing or refuses says so
+
+
 def forget(path: Path) -> None:
     """Remove what `copy_here` copied."""
     if path.is_dir():
@@ -179,7 +194,7 @@ def forget(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _store(url: str) -> tuple[Any, str]:
+def opened_store(url: str) -> tuple[Any, str]:
     """The store's client, which remembers no listing, and the name of `url` there."""
     import fsspec
 

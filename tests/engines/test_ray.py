@@ -14,7 +14,8 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.odometer import charges
 from dpose.release.config import ReleaseConfig
-from dpose.release.corpus import Work, release_corpus
+from dpose.release.corpus import release_corpus
+from dpose.release.corpus_items import Work
 from dpose.release.files import find_jobs
 from dpose.release.manifest import verify_manifest
 

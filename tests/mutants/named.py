@@ -620,6 +620,38 @@ NAMED = (
         (Edit("NoiseStage.stream", "self.name + bound", "self.name"),),
     ),
     Named(
+        "a run of several processes: one computes a unit that another computes, too",
+        "training/step.py",
+        (Edit("_share", "i % ranks.count == ranks.index", "i % ranks.count <= ranks.index"),),
+    ),
+    Named(
+        "a run of several processes: whose a unit is depends on what was drawn",
+        "training/step.py",
+        (
+            Edit(
+                "_share",
+                "[int(i) for i in sample if i % ranks.count == ranks.index]",
+                "[int(i) for k, i in enumerate(sample) if k % ranks.count == ranks.index]",
+            ),
+        ),
+    ),
+    Named(
+        "the account: a picture taken to be public is not found by it",
+        "privacy/odometer/history.py",
+        (Edit("_sets", "entry.stored.sets | entry.stored.opened", "entry.stored.sets"),),
+    ),
+    Named(
+        "the account: what a charge read later is not found by it",
+        "privacy/odometer/history.py",
+        (
+            Edit(
+                "history",
+                "_sets(entry) - (_sets(old) if old else frozenset())",
+                "() if old else _sets(entry)",
+            ),
+        ),
+    ),
+    Named(
         "a corpus: another attempt is never another release",
         "release/corpus.py",
         (Edit("_Corpus._again", "item.charge is None or item.plan", "True"),),
@@ -631,7 +663,7 @@ NAMED = (
     ),
     Named(
         "a corpus: what is released is not what was reserved",
-        "release/corpus.py",
+        "release/corpus_items.py",
         (
             Edit(
                 "release_item",
@@ -642,7 +674,7 @@ NAMED = (
     ),
     Named(
         "a corpus: a worker releases by a plan of its own",
-        "release/corpus.py",
+        "release/corpus_items.py",
         (Edit("_check_plan", "item.charge is not None", "item.charge is None"),),
     ),
     Named(

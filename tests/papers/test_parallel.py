@@ -1,10 +1,7 @@
 """Cells in processes of their own: the same results, failures told, nobody left behind."""
 
 import multiprocessing
-from dataclasses import dataclass
 
-import cv2
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,37 +10,11 @@ from dpose.papers.cells import claim_folder, read_cells, run_cells
 from dpose.papers.engines import run_on_engine
 from dpose.papers.experiment import Cell, GridRequest, Request
 from dpose.papers.parallel import run_parallel
-from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
 from dying import Dying
+from few_cells import NAME, Some
 from quick import quick  # noqa: F401
-
-NAME = "002/figure1"
-
-
-@dataclass
-class Some:
-    """An experiment with some of its cells."""
-
-    whole: object
-    cells: list
-
-    def run(self, cell, progress):
-        return self.whole.run(cell, progress)
-
-
-@pytest.fixture
-def small(tmp_path):
-    (tmp_path / "seq" / "img1").mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for frame in (1, 2):
-        picture = rng.integers(0, 256, (20, 40)).astype(np.uint8)
-        cv2.imwrite(str(tmp_path / "seq" / "img1" / f"{frame:06d}.png"), picture)
-    request = Request(data=(f"mot:{tmp_path / 'seq'}",), limit=1, processes=2)
-    whole = EXPERIMENTS[NAME].bind(request)
-    claim_folder(tmp_path / "out", whole.settings)
-    return request, whole, tmp_path / "out"
 
 
 @pytest.mark.slow

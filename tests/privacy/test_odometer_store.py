@@ -50,6 +50,7 @@ from dpose.privacy.odometer import (
 )
 from dpose.privacy.odometer.cells import sets_of
 from dpose.privacy.odometer.composition import ORDERS, order_of_budget, renyi_cost
+from dpose.privacy.odometer.history import history
 from dpose.privacy.odometer.store import opened
 from dpose.privacy.odometer.subjects import AccountKey
 from old_accounts import write_old_budget, write_old_charge
@@ -348,6 +349,46 @@ def test_file_and_pixels_are_two_names_of_one_picture(where):
     found = spent_on(marks_of(["file", "pixels"]), Asked("pixel", pixels=16), 1e-5, where=where)
     assert len(found.charges) == 3
     assert found.epsilon == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_charges_of_a_picture_are_found_without_looking_at_the_others(where):
+    rng, pictures = random.Random(5), [f"p{k}" for k in range(12)]
+    read = dict[int, set[str]]()
+    for step in range(40):
+        number = rng.randrange(30)  # some are charged again, of more pictures
+        some = set(rng.sample(pictures, rng.randrange(1, 4)))
+        read[number] = read.get(number, set()) | some
+        kind = (
+            {"opened": marks_of(some), "marks": marks_of(())}
+            if number % 5 == 0
+            else {"marks": marks_of(some)}
+        )
+        charge(entry(number, **kind), where)
+        if step % 7 == 0:
+            forget(where)  # as another process, which reads the journal from its beginning
+        for asked in ([rng.choice(pictures)], rng.sample(pictures, 5)):
+            found = [found.id for found in readers(marks_of(asked), where)]
+            assert set(found) == {entry(n).id for n, theirs in read.items() if theirs & set(asked)}
+            every = [known.id for known in charges(where)]
+            assert found == [name for name in every if name in found], "oldest first"
+
+    class Looked(dict):
+        count = 0
+
+        def __getitem__(self, name):
+            Looked.count += 1
+            return super().__getitem__(name)
+
+        def __iter__(self):
+            raise AssertionError("all charges were looked at")
+
+        values = items = keys = __iter__
+
+    with opened(where).transaction(write=False) as account:
+        known = history(account)
+        sets = sets_of(account, marks_of(["p3"]))
+        theirs = replace(known, charges=Looked(known.charges)).among(sets)
+    assert len(theirs) == Looked.count < len(known.charges)
 
 
 def test_all_are_reserved_or_none(where):

@@ -18,9 +18,11 @@ from dpose.privacy.keys import keys_kept, state_folder
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Budget, charges, marks_of, set_budget
 from dpose.release import corpus as room
+from dpose.release import corpus_items
 from dpose.release.archive import unpack
 from dpose.release.config import ReleaseConfig
-from dpose.release.corpus import Work, release_corpus
+from dpose.release.corpus import release_corpus
+from dpose.release.corpus_items import Work
 from dpose.release.counting import picture_original
 from dpose.release.files import find_jobs
 from dpose.release.manifest import MANIFEST, verify_manifest
@@ -188,12 +190,12 @@ def test_a_file_that_was_changed_after_it_was_reserved_is_refused(pictures, out)
 
 
 def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypatch):
-    honest = room.bind
+    honest = corpus_items.bind
 
     def elsewhere(config, shape, source=None):
         return honest(ReleaseConfig.of(2, 4, 12).restored("none"), shape, source)
 
-    monkeypatch.setattr(room, "bind", elsewhere)  # where it is released, not where it was digested
+    monkeypatch.setattr(corpus_items, "bind", elsewhere)  # where it is released, not where it was digested
     with pytest.raises(IncompleteError, match="otherwise than was reserved"):
         release(pictures, out)
     assert list(out.glob("*.p*")) == []

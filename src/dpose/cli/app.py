@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +13,11 @@ from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.noised_score import NoisedScore
 from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.plan import plan
 from dpose.cli.predict import predict
 from dpose.cli.remote import with_stores
 from dpose.cli.reproduce import reproduce
-from dpose.cli.run_options import Limit, PlanBasics, Seed
+from dpose.cli.run_options import Limit, Seed
 from dpose.cli.studio import studio
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.cli.tune import tune
@@ -65,24 +65,11 @@ app.command(
 )(tune)
 
 
-@app.command(
-    epilog="Example: dpose plan --units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5",
-)
-@unfolded
-def plan(
-    units: Annotated[int, typer.Option(min=1, help="How many units (pictures) there are.")],
-    plan: PlanBasics,
-) -> None:
-    """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data."""
-    from dpose.runs.explain import explain_plan
-    from dpose.training.plan import TrainingPlan
-
-    console = plain_console()
-    nominal = units if plan.relation == "add-or-remove" else None
-    chosen = TrainingPlan(**asdict(plan), nominal_units=nominal)
-    with console.status("calibrating"):
-        text = explain_plan(chosen, units)
-    console.print(text, highlight=False, soft_wrap=False)
+app.command(
+    "plan",
+    epilog="Example: dpose plan --units 22146 --epochs 25 --batch-size 1024 --epsilon 0.8 --delta 4e-5; "
+    "dpose plan --corpus 1000000 --size 1920x1080",
+)(plan)
 
 
 @app.command(epilog="Example: dpose evaluate runs/a --data lspet:/data/lspet:validation --epsilon 0.1")

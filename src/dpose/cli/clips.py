@@ -147,7 +147,7 @@ def release_video(
     if explain:
         return
     if engine is not None:
-        from dpose.release.corpus import Work
+        from dpose.release.corpus_items import Work
 
         work = Work(config, seed=seed, keep_sound=output.keep_audio, public=public, again=again)
         release_with(engine, workers, [job for job, _ in found], work, output, console)
@@ -202,7 +202,7 @@ def obfuscate(
 
     found = find_videos(paths, output.folder(), keep_names=output.keep_names)
     if engine is not None:
-        from dpose.release.corpus import Work
+        from dpose.release.corpus_items import Work
 
         work = Work(None, method, detector, hold, seed, output.keep_audio, public, again)
         release_with(engine, workers, [job for job, _ in found], work, output, console)

@@ -100,10 +100,20 @@ def convert(
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Delete it.")] = False,
 ) -> None:
-    """The decoded pictures that dpose keeps on this disk: where, how many, and how to be rid of them."""
+    """What dpose keeps on this disk: decoded pictures, data from object stores; and how to be rid of them."""
+    from dpose.fetched import fetched_folder, fetched_size, forget_fetched
     from dpose.pose.data.cache import SWITCH, picture_cache
 
     console = plain_console()
+    if fetched_folder().exists():
+        files, size = fetched_size()
+        if clear:
+            forget_fetched()
+        console.print(
+            f"{fetched_folder()}: {files:,} files fetched from stores, {size / 2**20:,.0f} MiB"
+            f"{' deleted' if clear else ''}. Readable by you alone; not encrypted.",
+            soft_wrap=True,
+        )
     store = picture_cache()
     if store is None:
         console.print(f"Off ({SWITCH})", highlight=False)

@@ -145,7 +145,7 @@ def pixelize(
     if explain:
         return
     if engine is not None:
-        from dpose.release.corpus import Work
+        from dpose.release.corpus_items import Work
 
         if explain_picture is not None:
             raise DposeError(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpose.privacy.statement import PrivacyStatement
     from dpose.release.boxes import MovingBox
     from dpose.release.config import ReleaseConfig
-    from dpose.release.corpus import Work
+    from dpose.release.corpus_items import Work
     from dpose.release.files import Job
 
 Colours = Annotated[

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from dpose.cli.options import plain_console
-from dpose.remote import copy_here, forget, local_path, put_all, staged, url_of
+from dpose.errors import DposeError
+from dpose.remote import check_nothing_at, copy_here, forget, local_path, put_all, staged, url_of
 
 
 def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None]:
@@ -63,6 +67,51 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
             forget(copies)
 
     return reading
+
+
+@contextlib.contextmanager
+def stored_run(
+    out: Path | None, resume: Path | None, console: Console
+) -> Iterator[tuple[Path | None, Path | None]]:
+    """A run folder in a store, for `out` or `resume`: the run is made here, and put there when it is complete.
+
+    Checkpoints stay here: they are overwritten as the run goes on, and nothing in a store is.
+
+    Yields:
+        `out` and `resume` as paths of this machine.
+
+    Raises:
+        DposeError: something is at `out` already, or the store refuses: before anything is trained.
+    """
+    url = url_of(resume or out or "")
+    if url is None:
+        yield (local_path(out) if out else None), (local_path(resume) if resume else None)
+        return
+    from dpose.files import private_folder
+    from dpose.privacy.keys import state_folder
+    from dpose.training.distributed import process_group
+
+    below = state_folder() / "stores"
+    here, first = staged(url, below), process_group().first
+    private_folder(below)
+    here.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if resume is None and first:
+        if here.exists() and any(path.name != ".lock" for path in here.iterdir()):
+            raise DposeError(
+                f"a run for it is here, not complete or not yet put ({here})",
+                url,
+                f"say dpose train --resume {url}",
+            )
+        check_nothing_at(url)
+    try:
+        yield (None, here) if resume else (here, None)
+    except BaseException:
+        if first and here.exists():
+            console.print(f"Not put: the run is in {here}; dpose train --resume {url} goes on and puts it")
+        raise
+    if first:
+        count = put_all(here, url, but=("checkpoints",))
+        console.print(f"{count} files put into {url}; its checkpoints stay in {here}", soft_wrap=True)
 
 
 def _all(given: str | Path | list[str] | None) -> list[str | Path]:

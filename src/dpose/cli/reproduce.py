@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from dpose.cli.cluster import JobOptions
 from dpose.cli.options import option, unfolded, unset
 from dpose.cli.run_options import METHODS
 from dpose.errors import DposeError
@@ -120,10 +121,12 @@ def reproduce(
         str,
         option(
             "Who runs the cells: local, ray (a Ray cluster started here for this command) or ray://HOST:PORT, with "
-            "--processes workers that share --out and the state folder. Default: this machine.",
+            "--processes workers that share --out and the state folder; or slurm, each cell a job. Default: this "
+            "machine.",
             TRAINING,
         ),
     ] = "",
+    job: JobOptions,
     segmenter: Annotated[
         str,
         option(
@@ -173,6 +176,8 @@ def reproduce(
         "epsilons": _numbers(grid.epsilons, "--epsilons"),
         "clip_norms": _numbers(grid.clip_norms, "--clip-norms"),
     }
+    if engine != "slurm" and job != JobOptions():
+        raise DposeError("is a job's", "--partition, --slurm", "say --engine slurm with it")
     request = Request(
         data=tuple(data or ()),
         limit=limit,
@@ -183,6 +188,8 @@ def reproduce(
         grid=GridRequest(**{**asdict(grid), **words, **numbers}),
         processes=processes,
         engine=engine,
+        partition=job.partition or "",
+        slurm=tuple(job.slurm or ()),
         data_public=data_public,
     )
     outcomes = run(name, request, out, console)

@@ -12,8 +12,10 @@ from rich.console import Console
 from dpose.cli.cluster import ClusterOptions
 from dpose.cli.data import with_annotations
 from dpose.cli.options import option, plain_console, typed, unfolded
+from dpose.cli.remote import stored_run
 from dpose.cli.run_options import DATA, RUNNING, RunOptions
 from dpose.errors import DposeError
+from dpose.remote import url_of
 
 if TYPE_CHECKING:
     from dpose.training.trainer import Run
@@ -65,27 +67,31 @@ def train(
     if annotations:
         labelled = with_annotations(_only(run.data.private, annotations), annotations)
         run = replace(run, data=replace(run.data, private=[labelled]))
+    cluster.check()
     if cluster.engine is not None and not explain:
+        if url_of(resume or out or ""):
+            raise DposeError("a job trains into a folder", "--out", "copy it into the store when it is done")
         raise typer.Exit(cluster.train(run, config, out, resume, views_at_once, console))
-    if resume is not None:
-        data = run.data
-        places = {
-            "data": {"private": data.private or None, "public": data.public, "watch": data.watch},
-            "model": {"init": run.model.init},
-        }
-        told(resume_task(resume, console, places), console)
-        return
-    settings = RunConfig.from_options(asdict(run), config)
-    if explain:
+    settings = None if resume is not None else RunConfig.from_options(asdict(run), config)
+    if explain and settings is not None:
         with console.status("calibrating"):
             text = explain_task(settings)
         console.print(text, highlight=False)
         return
-    if out is None:
-        raise DposeError(
-            "training needs a folder for the run", fix="give --out, or --explain to train nothing"
-        )
-    told(train_task(settings, out, console, views_at_once, command=typed()), console)
+    with stored_run(out, resume, console) as (here, stopped):
+        if stopped is not None:
+            data = run.data
+            places = {
+                "data": {"private": data.private or None, "public": data.public, "watch": data.watch},
+                "model": {"init": run.model.init},
+            }
+            told(resume_task(stopped, console, places), console)
+            return
+        if here is None or settings is None:
+            raise DposeError(
+                "training needs a folder for the run", fix="give --out, or --explain to train nothing"
+            )
+        told(train_task(settings, here, console, views_at_once, command=typed()), console)
 
 
 def _only(data: list[str] | None, annotations: str) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dpose.cli.options import plain_console, typed
+from dpose.cli.cluster import ClusterOptions
+from dpose.cli.options import plain_console, typed, unfolded
 from dpose.errors import DposeError
 
 LAWS_HELP = (
@@ -17,7 +18,9 @@ LAWS_HELP = (
 )
 
 
+@unfolded
 def tune(
+    *,
     out: Annotated[Path, typer.Option(help="The run folder of the best trial; must not exist.")],
     config: Annotated[
         Path | None,
@@ -52,6 +55,7 @@ def tune(
             "--discard", help="Give an unfinished choice for OUT up: delete its key and its trials."
         ),
     ] = False,
+    cluster: ClusterOptions,
 ) -> None:
     """Choose settings privately: train a random number of times, keep the best, and claim what all of it costs.
 
@@ -60,11 +64,13 @@ def tune(
     of the data and gets a noised score on the rest. How many trials there are, which lost and by how much stay secret,
     so nothing counts them while it runs. Stopped, the same command goes on where it was, at no further cost.
     """
+    from dpose.files import check_free
     from dpose.privacy.trial_law import TrialLaw
     from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
     from dpose.runs.tune_config import TuningConfig
 
     console = plain_console()
+    cluster.check()
     if discard:
         console.print(discard_tuning(out), highlight=False, soft_wrap=True)
         return
@@ -74,6 +80,11 @@ def tune(
     if explain:
         console.print(explain_tuning(grid, law, console), highlight=False)
         return
+    if cluster.engine is not None:
+        check_free(out, may_be_empty=True)
+        given = {"--trials": trials, "--epsilon": epsilon, "--delta": delta, "--views-at-once": views_at_once}
+        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+        raise typer.Exit(cluster.tune(config, out, words, console))
     try:
         done = tune_runs(grid, law, out, console, command=typed(), views_at_once=views_at_once)
     except KeyboardInterrupt:

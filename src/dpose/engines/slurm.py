@@ -11,24 +11,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpose.engines.one_job import LOCAL, JobNote
 from dpose.errors import DposeError
 from dpose.files import private_folder, write_atomic
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
-LOCAL = "local"
-"""The partition that is this machine: submitit's own executor, for trying a job out."""
 REQUEUES = 1000
 """How often a job may reach its time limit; each time it goes on from where it was."""
 STOPPED = 130
 """What a command that saved and stopped exits with."""
+STARTING = 128 + signal.SIGTERM
+"""How one ends that was told to stop before it could listen: it goes on from wherever a killed one would."""
 _WARNINGS = {signal.SIGUSR1, signal.SIGUSR2}  # what the job is warned with; its command is told by SIGTERM
 _POLL = 0.1  # seconds
 
@@ -84,7 +85,7 @@ class CommandJob:
             os.kill(pid, signal.SIGTERM)
             while _status(pid) is None:
                 time.sleep(_POLL)
-        if pid is not None and _status(pid) not in (None, STOPPED):
+        if pid is not None and _status(pid) not in (None, STOPPED, STARTING):
             write_atomic(Path(self.told), f"{_status(pid)}\n")
         return DelayedSubmission(CommandJob(self.begin, self.go_on, self.begun, self.told, self.version))
 
@@ -129,6 +130,17 @@ def submit(job: CommandJob, folder: Path, partition: str, settings: Mapping[str,
     Raises:
         DposeError: submitit or Slurm is missing, a setting is unknown, or the cluster refuses.
     """
+    (submitted,) = submit_all([job], folder, partition, settings)
+    return submitted
+
+
+def submit_all(
+    jobs: Sequence[CommandJob], folder: Path, partition: str, settings: Mapping[str, Any]
+) -> list[Any]:
+    """Submit several jobs at once: on a cluster as an array, of which so many as `slurm_array_parallelism` run.
+
+    As `submit`; submitit's jobs, in their order.
+    """
     try:
         import submitit
         from submitit.core.utils import FailedJobError
@@ -140,7 +152,10 @@ def submit(job: CommandJob, folder: Path, partition: str, settings: Mapping[str,
         limits = {f"{LOCAL if here else 'slurm'}_max_num_timeout": REQUEUES}
         executor = submitit.AutoExecutor(str(folder), cluster=LOCAL if here else "slurm", **limits)
         executor.update_parameters(**({} if here else {"slurm_partition": partition}), **settings)
-        return executor.submit(job)
+        if len(jobs) == 1:
+            return [executor.submit(*jobs)]
+        with executor.batch():
+            return [executor.submit(job) for job in jobs]
     except (FailedJobError, RuntimeError, NameError, ValueError, TypeError, AssertionError, OSError) as error:
         raise DposeError(f"cannot be submitted: {error}", f"--partition {partition}") from error
 
@@ -166,13 +181,14 @@ def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def wait_for(job: Any, told: Path, refresh: float = 1.0) -> int:
+def wait_for(note: JobNote, told: Path, refresh: float = 1.0, tell: Callable[[], None] = lambda: None) -> int:
     """Wait for a job's end, however often it is requeued.
 
     Args:
-        job: As `submit` gave it.
+        note: Of the job.
         told: Its `CommandJob.told`.
         refresh: Seconds between looks.
+        tell: Called at each look.
 
     Returns:
         What its command exited with.
@@ -180,11 +196,22 @@ def wait_for(job: Any, told: Path, refresh: float = 1.0) -> int:
     Raises:
         DposeError: it ended without a word: cancelled, or killed.
     """
-    while not job.done():
+    while not is_over(note, told):
+        tell()
         time.sleep(refresh)
     if told.exists():
         return exit_code(told)
-    raise DposeError(f"job {job.job_id} ended before its command did", str(job.paths.stdout))
+    raise DposeError(f"job {note.id} ended before its command did", note.log, "submit it again: it goes on")
+
+
+def is_over(note: JobNote, told: Path) -> bool:
+    """Whether a job has told its end, or has none to tell any more; where nobody knows it is not over."""
+    if told.exists():
+        return True
+    try:
+        return not note.going and not told.exists()
+    except DposeError:
+        return False
 
 
 def exit_code(told: Path) -> int:

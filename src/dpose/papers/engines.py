@@ -47,7 +47,7 @@ def work_cell(work: CellWork, key: str) -> tuple[str, str]:
     """
     from dpose.papers.registry import EXPERIMENTS
 
-    if not (state_folder() / work.place).exists() or _account() != work.account:
+    if not (state_folder() / work.place).exists() or account_digest() != work.account:
         raise DposeError(
             "a worker has another state folder or account than this machine: what it reads would be counted there",
             fix=f"share the folder, and set XDG_STATE_HOME and {VARIABLE} alike on all of them",
@@ -99,7 +99,7 @@ def run_on_engine(
     write_private(token, "")
     here = folder.absolute()
     work = CellWork(
-        name, replace(request, folder=here), here, str(token.relative_to(state_folder())), _account()
+        name, replace(request, folder=here), here, str(token.relative_to(state_folder())), account_digest()
     )
     try:
         while left:
@@ -130,5 +130,7 @@ def run_on_engine(
             token.unlink()
 
 
-def _account() -> str:
-    return hashlib.sha256(os.environ.get(VARIABLE, "").encode()).hexdigest()
+def account_digest(place: str | None = None) -> str:
+    """Digest of the account's address, or of another place: one may hold a password."""
+    said = os.environ.get(VARIABLE, "") if place is None else place
+    return hashlib.sha256(said.encode()).hexdigest()

@@ -72,7 +72,9 @@ class Request:
         external: "NAME:DIR", videos that somebody else's method made, for the row of that name.
         grid: Which trainings, and how; for experiments that train.
         processes: Cells that are run at once; an engine's workers.
-        engine: Who runs them, as `dpose.engines.engine` has it; "" for this machine.
+        engine: Who runs them, as `dpose.engines.engine` has it, or "slurm"; "" for this machine.
+        partition: The cluster's, for slurm; "local" for this machine.
+        slurm: Settings of its jobs, KEY=VALUE.
         data_public: Whether nobody in the data needs protection; for experiments whose cells are no trainings.
         folder: Where the results go; the runner fills it in.
     """
@@ -86,6 +88,8 @@ class Request:
     grid: GridRequest = GridRequest()
     processes: int = 1
     engine: str = ""
+    partition: str = ""
+    slurm: tuple[str, ...] = ()
     data_public: bool = False
     folder: Path = Path()
 

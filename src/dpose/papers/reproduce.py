@@ -17,6 +17,7 @@ from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Req
 from dpose.papers.output import write_results
 from dpose.papers.parallel import run_parallel
 from dpose.papers.registry import EXPERIMENTS
+from dpose.papers.slurm import run_on_slurm
 from dpose.privacy.odometer import EXPERIMENT, PIXEL, charge_account, committing, marks_of
 from dpose.report.terminal import print_table
 from dpose.runs.scored import reading_charge
@@ -121,7 +122,9 @@ def _run(
         def advance(count: int) -> None:
             bar.advance(task, count)
 
-        if request.engine:
+        if request.engine == "slurm":
+            found = run_on_slurm(experiment.name, request, bound, request.folder, advance)
+        elif request.engine:
             at = held.enter_context(engine(request.engine, workers=request.processes))
             found = run_on_engine(experiment.name, request, bound, request.folder, at, advance)
         elif request.processes > 1:

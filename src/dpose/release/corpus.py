@@ -19,203 +19,28 @@ command's key stands in the state folder (0600) until all are complete.
 from __future__ import annotations
 
 import hashlib
-import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
-from dpose.errors import DposeError, IncompleteError, naming
-from dpose.files import file_digest
-from dpose.media.video import probe
+from dpose.errors import DposeError, IncompleteError
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
-from dpose.privacy.noise import KEY_BYTES, AesNoise, Key
+from dpose.privacy.noise import KEY_BYTES, Key
 from dpose.privacy.odometer import Charge, State, commit_each, fail, reserve_after, reserve_all_after
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import bind, bind_video, encode_video, video_work
-from dpose.release.config import ReleaseConfig
-from dpose.release.counting import (
-    Count,
-    Counted,
-    Standing,
-    account_standing,
-    alive,
-    losses,
-    picture_original,
-    settings_digest,
-)
-from dpose.release.faces import face_finder
-from dpose.release.files import Job, job_seed, picture_shape, raise_failed, record_names, write_picture
+from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item
+from dpose.release.counting import Standing, account_standing, alive, settings_digest
+from dpose.release.files import Job, raise_failed, record_names
 from dpose.release.manifest import Manifest
 from dpose.release.names import known_names
-from dpose.release.obfuscate import HOLD, asked_of, obfuscation
-from dpose.release.pixelization import PixelizationPlan
 from dpose.release.places import find_output
-from dpose.release.regions import PrivateRegions
-from dpose.release.sifting import job_charge, read_job
-from dpose.release.statements import AnyPlan
 
 BATCH = 64
 """So many reservations, or commitments, are one transaction of the account."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is done with every file of a corpus.
-
-    Attributes:
-        config: How files are released; None where videos are obscured.
-        method: How those are; "" where files are released.
-        detector: An ONNX face detector, for that.
-        hold: Frames around a find, for that.
-        seed: Makes the noise repeatable and takes the guarantee away.
-        keep_sound: Copy the sound of videos.
-        public: Whether nobody in them needs protection: then they are not counted.
-        again: Whether they may be second releases of their originals.
-    """
-
-    config: ReleaseConfig | None = None
-    method: str = ""
-    detector: Path | None = None
-    hold: int = HOLD
-    seed: int | None = None
-    keep_sound: bool = False
-    public: bool = False
-    again: bool = False
-
-    @property
-    def what(self) -> ReleaseConfig | str:
-        """As `sift` takes it."""
-        if self.config is not None:
-            return self.config
-        finder = face_finder(self.detector) if self.method == "face-blur" else None
-        return asked_of(self.method, finder, self.hold)
-
-    def check_portable(self) -> None:
-        """Refuse what no other process can be given.
-
-        Raises:
-            DposeError: it holds such a thing: a segmenter that is open in this process.
-        """
-        try:
-            pickle.dumps(self)
-        except Exception as error:
-            raise DposeError(
-                "a segmenter cannot be sent to workers", "engine", "leave one of them out"
-            ) from error
-
-
-@dataclass(frozen=True)
-class Digested:
-    """A file that a worker has read.
-
-    Attributes:
-        job: With its original.
-        charge: What its release takes.
-        plan: Digest of how it is released, where a second attempt releases the same noisy sums, bit for bit; "" where
-            that is not certain.
-    """
-
-    job: Job
-    charge: Charge
-    plan: str
-
-
-@dataclass(frozen=True)
-class Reserved:
-    """A file that may be released.
-
-    Attributes:
-        job: With its original, where that is counted.
-        secret: Of its key; it serves this release alone.
-        charge: Its reservation; None where it is not counted.
-        counted: What its statement says of that.
-        plan: As `Digested.plan`.
-    """
-
-    job: Job
-    secret: bytes = field(repr=False)
-    charge: Charge | None = None
-    counted: Counted | None = None
-    plan: str = ""
-
-
-@dataclass(frozen=True)
-class Written:
-    """A released file: its statement, and SHA-256 of all that was written, in the order of `Job.outputs`."""
-
-    statement: PrivacyStatement
-    digests: tuple[str, ...]
-
-
-def digest_item(work: Work, job: Job) -> Digested:
-    """At a worker: what a file is and what its release would take.
-
-    Raises:
-        DposeError: it cannot be read, or the config does not fit it.
-    """
-    original, plan = read_job(job, work.what)
-    seed = job_seed(job, 0, work.seed)
-    charge = job_charge(job, original, plan, work.what, seed, keep_sound=work.keep_sound)
-    return Digested(replace(job, original=original), charge, whole_plan(plan))
-
-
-def whole_plan(plan: AnyPlan | None) -> str:
-    """Digest of a plan whose sums are whole numbers that follow from one picture's pixels; "" of any other."""
-    if not isinstance(plan, PixelizationPlan) or not plan.shape.still:
-        return ""
-    return "" if isinstance(plan.config.regions, PrivateRegions) else settings_digest(plan)
-
-
-def release_item(work: Work, item: Reserved) -> Written:
-    """At a worker: release a file that is reserved.
-
-    Raises:
-        DposeError: it is no longer the file that was reserved, this machine would release it otherwise than was
-            reserved, or it cannot be read or written.
-    """
-    job, seed = item.job, job_seed(item.job, 0, work.seed)
-    noise = AesNoise(Key.kept(item.secret) if seed is None else Key.from_seed(seed))
-    seeded, told = seed is not None, Count(item.counted).told
-    with naming(job.source):
-        if job.video:
-            info = probe(job.source)
-            if job.original is not None:
-                job.original.check_unchanged(info.path)
-            if work.config is None:
-                finder = face_finder(work.detector) if work.method == "face-blur" else None
-                run, state = obfuscation(info, work.method, seed, finder, work.hold)
-            else:
-                plan = bind_video(work.config, info, noise)
-                _check_plan(plan, item, seeded=seeded)
-                run, state = video_work(plan, noise, seeded=seeded, caveats=job.caveats)
-            statement = encode_video(
-                info, job.target, run, lambda *parts: told(state(*parts)), keep_sound=work.keep_sound
-            )
-        else:
-            assert work.config is not None
-            original, pixels, lossy = picture_original(job.source)
-            if job.original is not None and job.original.hashes != original.hashes:
-                raise DposeError(
-                    "was changed while it was to be released", str(job.source), "run the command again"
-                )
-            plan = bind(work.config, picture_shape(pixels), noise)
-            _check_plan(plan, item, seeded=seeded)
-            statement = write_picture(job, plan, pixels, noise, told, seeded=seeded, lossy=lossy)
-    return Written(statement, tuple(file_digest(path) for path in job.outputs))
-
-
-def _check_plan(plan: AnyPlan, item: Reserved, *, seeded: bool) -> None:
-    """Refuse a plan that was not reserved: real numbers in its choice may fall otherwise on another machine."""
-    if item.charge is not None and (
-        item.charge.events != losses(plan, seeded=seeded) or (item.plan and item.plan != whole_plan(plan))
-    ):
-        raise DposeError(
-            "this machine would release it otherwise than was reserved", fix="run the command again"
-        )
 
 
 def release_corpus(

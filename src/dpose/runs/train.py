@@ -61,7 +61,7 @@ def train_run(
     place = process_group()
     console = console if place.first else Console(quiet=True)
     if not resume:
-        check_free(out, may_be_empty=True)
+        check_free(out, may_be_empty=True, may_be_locked=True)  # one killed before its first step
     place.highest(0)  # nobody makes the folder before everybody has looked
     found = task_entry(config.task).prepare(config, console)
     config = found.config

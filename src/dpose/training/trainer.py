@@ -117,7 +117,7 @@ def train(
     folder, place = Path(out), process_group()
     options, optimizer = options or RunOptions(), optimizer or OptimizerConfig()
     if not resume:
-        check_free(folder, may_be_empty=True)
+        check_free(folder, may_be_empty=True, may_be_locked=True)
     console = (options.console or Console()) if place.first else Console(quiet=True)
     threads, kind = options.threads, plan.kind
     if not trainable_params(model):

@@ -15,7 +15,7 @@ EXPERIMENTS = tuple(
         design.title,
         partial(TrainingGrid.of, design),
         told_cell,
-        options=("data", "limit", "seed", "grid", "processes", "engine"),
+        options=("data", "limit", "seed", "grid", "processes", "engine", "partition", "slurm"),
     )
     for design in DESIGNS
 )

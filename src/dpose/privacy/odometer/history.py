@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +56,8 @@ class History:
         charges: By their ids, oldest first, as they stand now.
         budgets: By their names.
         accepted: How often the account was set back and taken as it was.
+        by_set: Of each set of pictures, the ids of the charges that read it: of a million charges those of one picture
+            are found without looking at the others.
     """
 
     seq: int = 0
@@ -63,6 +65,22 @@ class History:
     charges: Mapping[str, Charge] = field(default_factory=dict)
     budgets: Mapping[str, KeptBudget] = field(default_factory=dict)
     accepted: int = 0
+    by_set: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def among(self, sets: Iterable[int]) -> list[Charge]:
+        """The charges that read any of `sets`, or took pictures of them to be public; oldest first."""
+        names = {name for one in sets for name in self.by_set.get(one, ())}
+        return sorted((self.charges[name] for name in names), key=_place)
+
+
+def _sets(entry: Charge) -> frozenset[int]:
+    assert entry.stored is not None
+    return entry.stored.sets | entry.stored.opened
+
+
+def _place(entry: Charge) -> int:
+    assert entry.stored is not None
+    return entry.stored.seq
 
 
 def budget_name(set_id: int) -> str:
@@ -87,16 +105,19 @@ def history(account: Transaction) -> History:
     rows = list(account.journal(before.seq, before.mac))
     if not rows:
         return before
-    charges, budgets = dict(before.charges), dict(before.budgets)
+    charges, budgets, by_set = dict(before.charges), dict(before.budgets), dict(before.by_set)
     for row in rows:
         if row.kind == "charge":
-            charges[row.name] = charge_from(row, account.store.where, charges.get(row.name))
+            old = charges.get(row.name)
+            entry = charges[row.name] = charge_from(row, account.store.where, old)
+            for one in _sets(entry) - (_sets(old) if old else frozenset()):
+                by_set[one] = (*by_set.get(one, ()), row.name)
         elif row.kind == "budget":
             budgets[row.name] = budget_from(row)
         elif row.kind == "lift":
             budgets.pop(row.name, None)
     accepted = before.accepted + sum(row.kind == ACCEPTED for row in rows)
-    made = History(rows[-1].seq, rows[-1].mac, charges, budgets, accepted)
+    made = History(rows[-1].seq, rows[-1].mac, charges, budgets, accepted, by_set)
     if not account.appended:  # what is not committed yet may never be
         account.store.known = made
     return made

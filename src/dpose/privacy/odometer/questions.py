@@ -68,7 +68,8 @@ def readers(marks: Marks, where: Where = None) -> list[Charge]:
         DposeError: the account cannot be read.
     """
     with opened(where).transaction(write=False) as account:
-        return touching_sets(history(account).charges.values(), sets_of(account, marks))
+        sets = sets_of(account, marks)
+        return touching_sets(history(account).among(sets), sets)
 
 
 def read_with(entries: Iterable[Charge], where: Where = None) -> list[Charge]:
@@ -82,7 +83,8 @@ def read_with(entries: Iterable[Charge], where: Where = None) -> list[Charge]:
     own = ",".join(map(str, sorted({s for entry in entries if entry.stored for s in entry.stored.sets})))
     with opened(where).transaction(write=False) as account:
         met = account.rows("SELECT DISTINCT other FROM meets WHERE one IN ({each})", numbers=own)
-        return touching_sets(history(account).charges.values(), frozenset(int(row[0]) for row in met))
+        sets = frozenset(int(row[0]) for row in met)
+        return touching_sets(history(account).among(sets), sets)
 
 
 def touching(entries: Iterable[Charge], marks: Marks) -> list[Charge]:
@@ -169,9 +171,9 @@ def spent_on(
         DposeError: the account cannot be read, or delta is out of range.
     """
     with opened(where).transaction(write=False) as account:
-        known = history(account).charges.values()
         chains = set(chains_of(account, cells_of(account, marks)).values()) if len(marks) else set()
-        found = touching_sets(known, frozenset().union(*chains))
+        sets: frozenset[int] = frozenset().union(*chains)
+        found = touching_sets(history(account).among(sets), sets)
         spent, computed = _spent(
             account, found, {frozenset().union(*chains)} if same else chains, asked, delta, also
         )

@@ -90,10 +90,11 @@ def reserve_all_after(
         DposeError: as `reserve_after`.
     """
     with opened(where).transaction() as account:
-        before = history(account).charges.values()
+        before = history(account)
         made = []
         for entry, known in asked:
-            found = touching_sets(before, sets_of(account, entry.marks))
+            sets = sets_of(account, entry.marks)
+            found = touching_sets(before.among(sets), sets)
             now = {other.id: other.state for other in found if other.what == entry.what}
             if now != dict(known):
                 raise DposeError(

@@ -1,0 +1,164 @@
+"""`dpose plan`: what a training's budget means before it is spent; what a release of a corpus would take."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from dpose.cli.options import option, plain_console, unfolded, unset
+from dpose.cli.run_options import PlanBasics
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from dpose.release.capacity import Forecast
+
+CORPUS = "A corpus to be released"
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """A corpus, and who would release it."""
+
+    corpus: Annotated[
+        int | None, option("How many pictures or videos: time, memory, disk and cost.", CORPUS, min=1)
+    ] = None
+    size: Annotated[str | None, option("Of each, WxH in pixels.", CORPUS)] = unset("1920x1080")
+    mechanism: Annotated[str | None, option("pixelize, release-video or obfuscate.", CORPUS)] = unset(
+        "pixelize"
+    )
+    frames: Annotated[int | None, option("Of each video.", CORPUS, min=1)] = unset("250")
+    workers: Annotated[str | None, option("Comma-separated numbers.", CORPUS)] = unset("1,2,8,64")
+    price_hour: Annotated[
+        float | None,
+        option("Of one processor for an hour, in your money: adds what it costs.", CORPUS, min=0),
+    ] = None
+    measured: Annotated[Path | None, option("Figures of your machine, by benchmarks/figures.py.", CORPUS)] = (
+        unset("those that come with dpose")
+    )
+    json: Annotated[bool, option("Print JSON.", CORPUS, "--json")] = False
+
+
+@unfolded
+def plan(
+    *,
+    units: Annotated[
+        int | None, option("Of a training: how many units (pictures) there are.", None, min=1)
+    ] = None,
+    plan: PlanBasics,
+    corpus: CorpusOptions,
+) -> None:
+    """What noise a budget asks for, what it costs, what is protected and what is not. Reads no data.
+
+    With --corpus: how long a release of so many pictures or videos would take, by engine and number of workers.
+    """
+    if (units is None) == (corpus.corpus is None):
+        raise DposeError("plans a training or a release", "--units, --corpus", "give one of them")
+    if corpus.corpus is not None:
+        if plan != PlanBasics():
+            raise DposeError("a corpus has no such plan", "--corpus", "leave the options of trainings out")
+        _plan_corpus(corpus)
+        return
+    assert units is not None
+    from dpose.runs.explain import explain_plan
+    from dpose.training.plan import TrainingPlan
+
+    if corpus != CorpusOptions():
+        raise DposeError("is for --corpus", "--size, --workers, ...", "leave it out, or give --corpus")
+    console = plain_console()
+    nominal = units if plan.relation == "add-or-remove" else None
+    chosen = TrainingPlan(**asdict(plan), nominal_units=nominal)
+    with console.status("calibrating"):
+        text = explain_plan(chosen, units)
+    console.print(text, highlight=False, soft_wrap=False)
+
+
+def _plan_corpus(asked: CorpusOptions) -> None:
+    from dpose.release.capacity import FRAMES, SHIPPED, Corpus, Figures, beyond, forecast
+
+    assert asked.corpus is not None
+    size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", asked.size or "1920x1080")
+    if size is None or not int(size[1]) * int(size[2]):
+        raise DposeError(f"must be WxH in pixels, not {asked.size!r}", "--size", "say --size 1920x1080")
+    mechanism = asked.mechanism or "pixelize"
+    if asked.frames is not None and mechanism == "pixelize":
+        raise DposeError("pictures have none", "--frames", "say --mechanism release-video with it")
+    corpus = Corpus(asked.corpus, int(size[1]), int(size[2]), mechanism, asked.frames or FRAMES)
+    figures = Figures.read(asked.measured or SHIPPED)
+    rows = list(forecast(figures, corpus, _counts(asked.workers or "1,2,8,64"), asked.price_hour))
+    far = beyond(figures, corpus)
+    if asked.json:
+        found = {"corpus": asdict(corpus), "measured": figures.told, "extrapolated": far}
+        typer.echo(json.dumps({**found, "forecasts": [row.to_dict() for row in rows]}, indent=1))
+        return
+    console = plain_console()
+    videos = "" if mechanism == "pixelize" else f" of {corpus.frames:,} frames"
+    title = f"{corpus.items:,} items{videos}, {corpus.width}x{corpus.height}, {mechanism}"
+    console.print(_table(title, rows))
+    first = rows[0]
+    lines = [
+        f"On disk: originals {_bytes(first.read_bytes)}, each read twice; released files "
+        f"{_bytes(first.written_bytes)}; account and list {_bytes(first.account_bytes)}.",
+        *(
+            ["An asterisk: the command itself is the limit; more workers are of no use."]
+            if _any_limit(rows)
+            else []
+        ),
+        *([far] if far else []),
+        f"Measured on {figures.told}.",
+        "Each worker has a processor to itself, and disk and network keep up: docs/guide/planning.md.",
+    ]
+    console.print("\n".join(lines), soft_wrap=True)
+
+
+def _table(title: str, rows: Sequence[Forecast]) -> Table:
+    table = Table(title=title, title_justify="left")
+    columns = ("engine", "workers", "time", "items a second", "processor hours", "command", "each worker")
+    cost = rows[0].cost is not None
+    for column in (*columns, *(("cost",) if cost else ())):
+        table.add_column(column, justify="left" if column == "engine" else "right")
+    for row in rows:
+        table.add_row(
+            row.engine,
+            f"{row.workers}{'*' if row.limit == 'command' else ''}",
+            _time(row.seconds),
+            f"{row.rate:,.3g}",
+            f"{row.processor_seconds / 3600:,.1f}",
+            _bytes(row.command_bytes),
+            _bytes(row.worker_bytes),
+            *((f"{row.cost:,.2f}",) if row.cost is not None else ()),
+        )
+    return table
+
+
+def _any_limit(rows: Sequence[Forecast]) -> bool:
+    return any(row.limit == "command" for row in rows)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
+        raise DposeError(
+            f"cannot be {text!r}", "--workers", "write numbers with commas between them: 1,2,8,64"
+        )
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _time(seconds: float) -> str:
+    for name, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {name}"
+    return f"{seconds:,.0f} seconds"
+
+
+def _bytes(count: float) -> str:
+    for name, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if count >= size:
+            return f"{count / size:,.3g} {name}"
+    return f"{count / 1000:,.3g} kB"

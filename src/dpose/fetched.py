@@ -1,0 +1,137 @@
+"""Data in object stores, fetched once into this user's cache: `coco:s3://bucket/root` is read from a folder.
+
+Each object is fetched whole, beside, then renamed. A record keeps, for each, the store's own tag and size and SHA-256
+of what was fetched: an object is used again only where the store still has the same and the file is the one that was
+fetched; anything else is fetched anew, and what the store no longer has is removed.
+
+**Privacy.** What lies there are the data themselves, unencrypted, after the command has ended: folders 0700, files
+0600. `dpose data cache --clear` removes them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import platformdirs
+from rich.console import Console
+from rich.progress import Progress
+
+from dpose.errors import DposeError
+from dpose.files import file_digest, private_folder, take_lock, write_private
+from dpose.remote import opened_store, staged, store_errors
+
+RECORD = ".fetched.json"
+
+
+def fetched_folder() -> Path:
+    """Where data from stores are kept."""
+    return platformdirs.user_cache_path("dpose") / "stores"
+
+
+def data_folder(url: str) -> Path:
+    """Where the data at `url` (`dpose.remote.url_of`) stand, once they are fetched."""
+    return staged(url, fetched_folder())
+
+
+def fetch(url: str) -> Path:
+    """Have all objects below `url` in `data_folder(url)`, as the store has them now.
+
+    Args:
+        url: As `dpose.remote.url_of` gives it.
+
+    Returns:
+        The folder.
+
+    Raises:
+        DposeError: nothing is there, the store refuses, an object changed while it was fetched, or the folder cannot be
+            closed to others.
+    """
+    folder = data_folder(url)
+    top = fetched_folder()
+    if not private_folder(top):
+        raise DposeError("cannot be closed to others, and would hold private data", str(top))
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = take_lock(folder.with_name(f".{folder.name}.lock"), wait=True)  # processes of one run fetch once
+    assert lock is not None
+    try:
+        with store_errors(url):
+            _fetch(url, folder)
+    finally:
+        lock.release()
+    return folder
+
+
+def _fetch(url: str, folder: Path) -> None:
+    store, root = opened_store(url)
+    there = {name[len(root) :].strip("/"): facts for name, facts in store.find(root, detail=True).items()}
+    there.pop("", None)
+    if not there:
+        raise FileNotFoundError(url)
+    if any(".." in PurePosixPath(name).parts or name.startswith("/") for name in there):
+        raise DposeError("an object's name leaves its folder", url, "rename it")
+    known = _record(folder)
+    for name in known.keys() - there.keys():
+        (folder / name).unlink(missing_ok=True)
+    held: dict[str, dict[str, Any]] = {}
+    console = Console(stderr=True)
+    columns = Progress.get_default_columns()
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        shown = bar.add_task("fetching the data", total=sum(int(facts["size"]) for facts in there.values()))
+        try:
+            for name, facts in sorted(there.items()):
+                held[name] = _one(store, root, folder / name, known.get(name), facts)
+                bar.advance(shown, int(facts["size"]))
+        finally:
+            write_private(folder / RECORD, json.dumps({**known, **held}) + "\n")
+    write_private(folder / RECORD, json.dumps(held) + "\n")
+
+
+def _one(
+    store: Any, root: str, file: Path, known: dict[str, Any] | None, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """One object as a file: the one that is there, where it is still the same."""
+    tag = {"tag": str(_tag(facts)), "size": int(facts["size"])}
+    same = known and tag["tag"] and {key: known.get(key) for key in tag} == tag
+    if known and same and file.is_file() and file_digest(file) == known.get("sha256"):
+        return known
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = file.with_name(f".{file.name}.part")
+    store.get_file(facts["name"], str(part))
+    part.chmod(0o600)
+    if part.stat().st_size != tag["size"]:
+        part.unlink()
+        raise DposeError("was changed while it was fetched", facts["name"], "run the command again")
+    digest = file_digest(part)
+    part.replace(file)
+    return {**tag, "sha256": digest}
+
+
+def _tag(facts: dict[str, Any]) -> object:
+    """What the store says of an object's content: S3's and Azure's ETag, Google's generation; else its time."""
+    for key in ("ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified", "mtime"):
+        if facts.get(key):
+            return facts[key]
+    return ""
+
+
+def _record(folder: Path) -> dict[str, dict[str, Any]]:
+    """What was fetched before; {} where nothing can be read, and all is fetched anew."""
+    try:
+        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and all(isinstance(v, dict) for v in found.values()) else {}
+
+
+def fetched_size() -> tuple[int, int]:
+    """How many files were fetched, and how many bytes they have."""
+    files = [f for f in fetched_folder().rglob("*") if f.is_file() and not f.name.startswith(".")]
+    return len(files), sum(f.stat().st_size for f in files)
+
+
+def forget_fetched() -> None:
+    """Remove all that was fetched."""
+    shutil.rmtree(fetched_folder(), ignore_errors=True)
