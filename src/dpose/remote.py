@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -169,14 +168,6 @@ def put_new(file: Path, url: str) -> None:
                 raise error from None
             if there != file_digest(file):
                 raise DposeError("another object is there", url, "choose another --out") from None
-
-
-def forget(path: Path) -> None:
-    """Remove what `copy_here` copied."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _store(url: str) -> tuple[Any, str]:

@@ -61,3 +61,22 @@ def test_what_needs_no_model_loads_none(tmp_path, monkeypatch):
     found = dict(zip(map(" ".join, commands), loaded_after(commands), strict=True))
     assert not any(modules & MODELS for modules in found.values())
     assert "numba" not in found[" ".join(commands[2])]  # it has no kernel to call
+
+
+def test_a_command_that_crashes_leaves_no_image_of_its_memory():
+    resource = pytest.importorskip("resource")
+    code = (
+        "import resource, subprocess, sys\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
+        "from dpose.cli import run\n"
+        "sys.argv = ['dpose', '--version']\n"
+        "try:\n"
+        "    run()\n"
+        "except SystemExit:\n"
+        "    own = resource.getrlimit(resource.RLIMIT_CORE)[0]\n"
+        "    print(own, subprocess.run(['sh', '-c', 'ulimit -c'], capture_output=True, text=True).stdout)\n"
+    )
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        pytest.skip("this machine allows no core dumps at all")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["0", "0"]

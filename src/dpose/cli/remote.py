@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dpose.cli.options import plain_console
-from dpose.remote import copy_here, forget, local_path, put_all, staged, url_of
+from dpose.remote import copy_here, local_path, put_all, staged, url_of
 
 
 def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None]:
     """`command`, with URLs for the parameters `reads` and for `out`.
 
-    Inputs are copied into the user's state folder for as long as the command runs. Outputs are made there and stay:
+    Inputs are copied into the user's state folder for as long as the command runs; those of one that was killed go when
+    the next one starts. Outputs are made there and stay:
     what is made is never made again, so the same command after an interruption puts what is not yet in the store.
 
     Args:
@@ -36,8 +36,10 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
             command(**given)
             return
         from dpose.privacy.keys import state_folder
+        from dpose.studio.workplace import Workplace
 
-        below, copies = state_folder() / "stores", state_folder() / "copies" / secrets.token_hex(8)
+        below, place = state_folder() / "stores", Workplace(state_folder() / "copies")
+        copies = place.folder
         try:
             for name in reads:
                 here = [
@@ -60,7 +62,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
                     count = put_all(given["out"], url)
                     plain_console().print(f"{count} files put into {url}", soft_wrap=True)
         finally:
-            forget(copies)
+            place.close()
 
     return reading
 
