@@ -938,14 +938,8 @@ NAMED = (
     ),
     Named(
         "a release of several times the pixels costs as much as one",
-        "privacy/exact.py",
-        (
-            Edit(
-                "times_as_sensitive",
-                "event.steps * (k if isinstance(event, LaplaceEvent) else k * k)",
-                "event.steps",
-            ),
-        ),
+        "privacy/statement.py",
+        (Edit("PrivacyStatement.several", "times_as_sensitive(event, k)", "event"),),
     ),
     Named(
         "a signature holds for a file that was changed",
