@@ -932,7 +932,7 @@ NAMED = (
             Edit(
                 "PrivacyStatement.verify_sections",
                 "self.sections.check_groups(self.several(), SLACK)",
-                "pass",
+                "None",
             ),
         ),
     ),
