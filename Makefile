@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all bits lint bench mutants docs dist clean
+.PHONY: demo test test-all bits lint bench mutants docs dist sbom clean
 
 demo: .venv/.ready
 	$(BIN)/dpose demo
@@ -42,6 +42,10 @@ docs: .venv/.ready
 # dist/: the wheel and the source distribution, with the weights and fonts that come with dpose
 dist: .venv/.ready
 	$(BIN)/python -m build --no-isolation --outdir dist .
+
+# build/sbom.json, without a network; then what of it has known faults, which asks one and says so where it got no answer
+sbom: .venv/.ready
+	$(BIN)/python tools/sbom.py build/sbom.json
 
 clean:
 	rm -rf .venv build dist runs .mutants src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

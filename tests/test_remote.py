@@ -14,6 +14,7 @@ from dpose.cli.remote import stored_run
 from dpose.errors import DposeError
 from dpose.fetched import data_folder, fetch
 from dpose.pose.data.spec import DataSpec
+from dpose.privacy.keys import state_folder
 from dpose.remote import copy_here, local_path, opened_store, put_all, put_new, url_of
 
 SECRET = "wJalrXUtnFEMIsecretEXAMPLE"  # no real one
@@ -64,13 +65,24 @@ def test_a_folder_in_a_bucket_is_released_into_a_bucket_and_verifies(bucket, cap
     verified = capfd.readouterr()
     assert "epsilon" in verified.out
     state = Path(os.environ["XDG_STATE_HOME"])
-    assert list(state.rglob("copies/*/*")) == [], "no copy of an input stays"
+    assert list(state.rglob("copies/*")) == [], "no copy of an input stays"
     everything = [
         *before.values(),
         *everything_written(state, tmp_path),
         *(text.encode() for text in (*said, *verified)),
     ]
     assert not any(SECRET.encode() in content for content in everything)
+
+
+def test_copies_of_a_command_that_was_killed_go_with_the_next(bucket, tmp_path):
+    store, name = bucket
+    store.pipe_file(f"{name}/a.png", picture(70))
+    left = state_folder() / "copies" / "0123456789abcdef"
+    left.mkdir(parents=True)
+    (left / "raw.png").write_bytes(b"private")
+    out = ["--epsilon", "2", "--block", "8", "--out", str(tmp_path / "out")]
+    assert main(["pixelize", f"s3://{name}/a.png", *out]) == 0
+    assert not left.exists()
 
 
 def test_a_command_stopped_before_it_put_goes_on(bucket, monkeypatch):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -184,14 +183,6 @@ def check_nothing_at(url: str) -> None:
         if store.find(root):
             raise DposeError("is there already", url, "choose another --out")
         store.ls(root.partition("/")[0], refresh=True)  # a bucket that is missing or refuses says so
-
-
-def forget(path: Path) -> None:
-    """Remove what `copy_here` copied."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def opened_store(url: str) -> tuple[Any, str]:

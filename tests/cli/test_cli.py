@@ -223,6 +223,7 @@ class TestRun:
         refused(capsys, ["report", run, "--pictures", held_out], "--show-pictures")
         assert main(["report", str(run), "--pictures", held_out, "--show-pictures"]) == 0
         assert "lspet:validation" in (run / "report.html").read_text()
+        assert (run / "report.html").stat().st_mode & 0o077 == 0, "raw pictures are for the owner alone"
         shown = charges()[-1]
         assert (shown.what, shown.events, shown.state) == (PAGE, (), State.COMMITTED)
         set_budget(Budget(3.0, 1e-5, "lspet", identity_of_data(held_out, Console(quiet=True)).marks))

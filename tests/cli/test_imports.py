@@ -64,3 +64,22 @@ def test_what_needs_no_model_loads_none(tmp_path, monkeypatch):
     (first,), (again,) = loaded_after([plan]), loaded_after([plan])
     assert not first & MODELS
     assert not again & {"scipy", "dp_accounting", "numba"}  # a plan that was looked at is remembered
+
+
+def test_a_command_that_crashes_leaves_no_image_of_its_memory():
+    resource = pytest.importorskip("resource")
+    code = (
+        "import resource, subprocess, sys\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
+        "from dpose.cli import run\n"
+        "sys.argv = ['dpose', '--version']\n"
+        "try:\n"
+        "    run()\n"
+        "except SystemExit:\n"
+        "    own = resource.getrlimit(resource.RLIMIT_CORE)[0]\n"
+        "    print(own, subprocess.run(['sh', '-c', 'ulimit -c'], capture_output=True, text=True).stdout)\n"
+    )
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        pytest.skip("this machine allows no core dumps at all")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["0", "0"]

@@ -1,6 +1,7 @@
 """`dpose statement`: shown, checked, signed, verified and passed on; mistakes are one line and exit code 2."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 import yaml
 
 from dpose.cli import main
+from dpose.errors import DposeError
 from dpose.media import write_image
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.sections import About, Deployment, Sections, group_section
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.release.api import pixelize
 
 EVENT, DELTA = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
 
@@ -113,17 +116,25 @@ def test_the_registry_gets_its_fields_and_nothing_made_up(folder, tmp_path, caps
     assert spent["delta"] == DELTA
 
 
-def test_a_released_picture_has_an_entry_where_its_date_is_told(tmp_path, capsys, monkeypatch):
+def test_a_released_picture_says_who_releases_it_and_what_several_times_as_much_costs(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     source, released = tmp_path / "street.png", tmp_path / "released.png"
     write_image(source, np.zeros((48, 64, 3), np.uint8))
-    told(capsys, "pixelize", source, "--epsilon", 2, "--out", released)
-    assert "Several times as much" in told(capsys, "statement", "show", released)
+    said = ("--curator", "Ward 7", "--contact", "dpo@example.org", "--why-epsilon", "our board's")
+    told(capsys, "pixelize", source, "--epsilon", 2, "--out", released, *said)
+    shown = told(capsys, "statement", "show", released)
+    for word in ("Ward 7", "dpo@example.org", "our board's", "Several times as much", "32: 4, 48: 6"):
+        assert word in shown
+    assert shown.count("Several times as much") == 1
     assert "as schema 2 says" in told(capsys, "statement", "check", released)
-    assert "no date" in told(capsys, "statement", "export", released, "--registry", code=2)
-    entry = yaml.safe_load(
-        _printed(capsys, "statement", "export", released, "--registry", "--date", "2026-05-03")
-    )
+    values = json.loads(_printed(capsys, "statement", "show", released, "--json"))
+    assert [group["units"] for group in values["groups"]] == list(range(1, 11))
+    assert values["groups"][9]["epsilon"] == "20.0"
+    entry = yaml.safe_load(_printed(capsys, "statement", "export", released, "--registry"))
+    assert entry["deployment"]["basic"]["publication_date"] == values["deployment"]["date"]
+    assert entry["deployment"]["basic"]["data_curators"] == ["Ward 7"]
     assert entry["deployment"]["dp_variant"]["variant_name"] == "Pure DP"
     assert Fraction(str(entry["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"])) == 2
     key = tmp_path / "h.pem"
@@ -171,3 +182,27 @@ def test_what_guarantees_nothing_is_not_registered(folder, capsys):
     said = told(capsys, "statement", "export", folder, "--registry", code=2)
     assert "guarantees nothing" in said
     assert "nothing is claimed" in told(capsys, "statement", "check", folder)
+
+
+def test_a_picture_from_a_seed_has_no_date_and_can_be_made_again(tmp_path, capsys, monkeypatch):
+    source = tmp_path / "street.png"
+    write_image(source, np.zeros((48, 64, 3), np.uint8))
+    for name in ("a", "b"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / name / "state"))
+        told(capsys, "pixelize", source, "--epsilon", 2, "--seed", 1, "--out", tmp_path / name / "out.png")
+    assert (tmp_path / "a" / "out.png").read_bytes() == (tmp_path / "b" / "out.png").read_bytes()
+    values = json.loads(_printed(capsys, "statement", "show", tmp_path / "a" / "out.png", "--json"))
+    assert values["deployment"]["date"] == ""
+
+
+def test_what_several_times_as_much_costs_cannot_be_made_prettier(tmp_path):
+    made = pixelize(np.zeros((48, 64), np.uint8), 2, 16, 16, public=True).statement
+    assert made.verify() == 2
+    groups = tuple(replace(one, epsilon=min(one.epsilon, 5.0)) for one in made.sections.groups)
+    for forged in (
+        groups,
+        made.sections.groups[:5],
+        (*made.sections.groups[:9], replace(groups[9], units=11)),
+    ):
+        with pytest.raises(DposeError, match="groups: says less"):
+            replace(made, sections=replace(made.sections, groups=forged)).verify()

@@ -207,7 +207,15 @@ GUARDED = {
     "privacy/attackers.py": Guarded(("privacy/test_attackers.py",), ("_least_mu", "AttackerBound.check")),
     "privacy/group_privacy.py": Guarded(("privacy/test_group_privacy.py",), ("_in_two_steps", "_drawn")),
     "privacy/sections.py": Guarded(("privacy/test_sections.py",), ("_enough",)),
-    "privacy/statement.py": Guarded(("privacy/test_sections.py",), ("PrivacyStatement.verify",)),
+    "privacy/statement.py": Guarded(
+        ("privacy/test_sections.py", "cli/test_statement.py"),
+        (
+            "PrivacyStatement.verify",
+            "PrivacyStatement.verify_claim",
+            "PrivacyStatement.verify_sections",
+            "PrivacyStatement.several",
+        ),
+    ),
     "privacy/signing.py": Guarded(("privacy/test_signing.py",), ("check_signature",)),
 }
 """By the module's path below src/dpose."""

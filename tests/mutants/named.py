@@ -955,7 +955,23 @@ NAMED = (
     Named(
         "sections are not computed again",
         "privacy/statement.py",
-        (Edit("PrivacyStatement.verify", "self.sections.computed", "False"),),
+        (Edit("PrivacyStatement.verify_sections", "not self.sections.computed", "True"),),
+    ),
+    Named(
+        "what several times a release's pixels cost is not computed again",
+        "privacy/statement.py",
+        (
+            Edit(
+                "PrivacyStatement.verify_sections",
+                "self.sections.check_groups(self.several(), SLACK)",
+                "None",
+            ),
+        ),
+    ),
+    Named(
+        "a release of several times the pixels costs as much as one",
+        "privacy/statement.py",
+        (Edit("PrivacyStatement.several", "times_as_sensitive(event, k)", "event"),),
     ),
     Named(
         "a signature holds for a file that was changed",

@@ -13,7 +13,7 @@ from dpose.privacy.attackers import bound_attackers
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.section_words import several_lines
+from dpose.privacy.section_words import group_lines
 from dpose.privacy.sections import (
     UNSTATED,
     About,
@@ -223,11 +223,11 @@ def test_a_release_says_what_several_times_its_pixels_cost():
         events=(laplace,),
         release={"mechanism": "cells"},
     )
-    (line,) = several_lines(pure)
+    (line,) = group_lines(pure)
     assert "32: 4, 48: 6," in line
     assert line.endswith("160: 20")
     gaussian = GaussianEvent(Fraction(10_000**2), Fraction(4080**2))
     zcdp = replace(pure, epsilon=5.0, delta=1e-5, accountant=ReleaseAccountant.ZCDP, events=(gaussian,))
     twice = zcdp.cost([GaussianEvent(gaussian.variance, 4 * gaussian.sensitivity_squared)])
-    assert f"32: {twice:.2f}"[:7] in several_lines(zcdp)[0]
-    assert several_lines(replace(pure, release={})) == []
+    assert f"32: {twice:.2f}"[:7] in group_lines(zcdp)[0]
+    assert group_lines(replace(pure, release={})) == []

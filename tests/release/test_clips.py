@@ -22,6 +22,7 @@ from dpose.privacy.discrete import discrete_gaussian
 from dpose.privacy.exact import ReleaseAccountant
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
 from dpose.release.api import bind, shape_of
@@ -495,6 +496,7 @@ class TestWhatIsPassedOn:
         monkeypatch.setattr(api, "release_file", lambda *given, **rest: asked.append((given, rest)))
         release_video(source, tmp_path / "b.mp4", "1/3", "1e-5", **more)
         rest = {"seed": None, "keep_sound": False, "progress": None, "public": True, "again": False}
+        rest["about"] = About()
         asked_for = {"colour": None} | {n: v for n, v in more.items() if n not in rest}
         wanted = ReleaseConfig.of_grid("1/3", "1e-5", **asked_for)
         wanted = wanted.restored("learned")

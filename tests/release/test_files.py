@@ -16,6 +16,7 @@ from dpose.media.images import encode_image, read_pixels
 from dpose.media.tags import embed_text
 from dpose.media.video import probe, read_frames
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.sections import About
 from dpose.release import api
 from dpose.release import files as batch
 from dpose.release.archive import unpack
@@ -269,13 +270,22 @@ class TestWhatIsPassedOn:
 
         monkeypatch.setattr(batch, "release_file", spy)
         monkeypatch.setattr(batch, "probe", lambda path: path)
-        jobs = [Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,)) for n in "ab"]
+        said = {n: About(curator=n) for n in "ab"}
+        jobs = [
+            Job(tmp_path / f"{n}.mp4", tmp_path / "out" / f"{n}.mp4", caveats=(n,), about=said[n])
+            for n in "ab"
+        ]
         more = {"workers": 3, "keep_sound": True, "progress": told, "public": True, "again": True}
         assert len(list(release_all(jobs, SETTING, seed=5, **more))) == 2
         # one seed for two clips would give both the same noise
         assert asked == [
-            (name, name, SETTING, {"seed": seed, "original": None, "caveats": (name[0],), **more})
-            for name, seed in (("a.mp4", 5), ("b.mp4", 6))
+            (
+                f"{n}.mp4",
+                f"{n}.mp4",
+                SETTING,
+                {"seed": seed, "original": None, "caveats": (n,), "about": said[n], **more},
+            )
+            for n, seed in (("a", 5), ("b", 6))
         ]
 
     @pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (4, 4)])

@@ -18,6 +18,7 @@ from dpose.media.video import probe
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import GaussianEvent
 from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.sections import Sections
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, follows
 from dpose.release.archive import pack_archive
@@ -391,7 +392,7 @@ class TestOlder:
             < made.statement.events[0].sensitivity_squared
         )
         events = recorded_plan(made.statement, "a").calibrated_to(cells)
-        older = replace(made.statement, events=events)
+        older = replace(made.statement, events=events, sections=Sections())
         verify_release(bare(tmp_path, "a.npz", made.frames[0], older))
         refused(bare(tmp_path, "b.png", made.picture, older), "smaller sensitivity")
 

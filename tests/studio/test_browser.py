@@ -16,6 +16,7 @@ import pytest
 
 from dpose.release.verify import verify_release
 from dpose.studio.app import VIEWS
+from dpose.studio.server import _page_to_open
 from run_folders import BROWSERS, make_run_in, pckh, steps  # noqa: F401  (fixtures)
 from studios import photo
 
@@ -88,6 +89,14 @@ def chromium():
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+def test_the_page_that_the_browser_is_given_leads_in(served, chromium, tmp_path):
+    """The file is of no site at all, and its address is one that lets in."""
+    page = chromium.new_context().new_page()
+    page.goto(_page_to_open(tmp_path, served.address).as_uri())
+    page.wait_for_selector("nav", timeout=20_000)
+    assert page.url == f"{served.home}/"
 
 
 @pytest.fixture

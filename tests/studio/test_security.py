@@ -4,8 +4,10 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.studio import opened as opened_files
@@ -14,7 +16,7 @@ from dpose.studio.children import answer
 from dpose.studio.roots import Roots
 from dpose.studio.runs_view import folder_entries, run_list
 from dpose.studio.security import LOOPBACK, Door
-from dpose.studio.server import _listen
+from dpose.studio.server import _listen, serve_studio
 from dpose.studio.workplace import Workplace
 from studios import HOME, PORT, photo
 
@@ -258,3 +260,36 @@ def test_a_header_that_declares_a_huge_picture_is_refused(client, tmp_path):
     data[16:24] = (20_000).to_bytes(4, "big") + (10_001).to_bytes(4, "big")
     failed = client.put("/api/upload", params={"name": "a.png"}, content=bytes(data))
     assert "more than the 200,000,000 allowed" in failed.json()["error"]
+
+
+def test_the_token_is_on_no_command_line(tmp_path, monkeypatch):
+    """Whoever has an account on this machine reads everybody's command lines, a browser's too."""
+    seen = []
+
+    class NoServer:
+        def __init__(self, config):
+            pass
+
+        def run(self, sockets):
+            (url,) = seen
+            page = Path(url.removeprefix("file://"))
+            assert stat.S_IMODE(page.stat().st_mode) == 0o600
+            assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+            assert "/?token=" in page.read_text()
+            seen.append(page)
+
+    class AtOnce:
+        def __init__(self, target, args=(), daemon=None):
+            self.target, self.args = target, args
+
+        def start(self):
+            self.target(*self.args)
+
+    monkeypatch.setattr("dpose.studio.server.webbrowser.open", seen.append)
+    monkeypatch.setattr("dpose.studio.server.uvicorn.Server", NoServer)
+    monkeypatch.setattr("dpose.studio.server.threading.Thread", AtOnce)
+    monkeypatch.setattr("dpose.studio.server._warm", lambda: None)
+    serve_studio([tmp_path], tmp_path / "out", console=Console(quiet=True))
+    url, page = seen
+    assert "token" not in url
+    assert not page.exists(), "it goes with the studio"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from functools import cache
 from typing import Any
@@ -52,6 +53,16 @@ def _complain(line: str) -> None:
     print(f"dpose: {line}", file=sys.stderr)
 
 
+def no_core_dumps() -> None:
+    """Leave no image of the memory on disk if this process, or one that it starts, crashes: keys are in it."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has none
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
 def run() -> None:
     """The console script."""
+    no_core_dumps()
     sys.exit(main())

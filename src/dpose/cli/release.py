@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +32,7 @@ from dpose.cli.release_options import (
     tell_each,
 )
 from dpose.cli.remote import with_stores
+from dpose.cli.run_options import AboutOptions
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def pixelize(
         ),
     ],
     output: OutputOptions,
+    about: AboutOptions,
     neighbours: Annotated[
         str | None,
         typer.Option(
@@ -134,6 +137,7 @@ def pixelize(
     explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
+    jobs = [replace(job, about=about.said()) for job in jobs]
     if explain_picture is not None:
         draw_hidden(jobs, config, explain_picture, face_size, released=False)
     say_preset(protect, face_size, console)

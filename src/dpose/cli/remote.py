@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,15 @@ from rich.console import Console
 
 from dpose.cli.options import plain_console
 from dpose.errors import DposeError
-from dpose.remote import check_nothing_at, copy_here, forget, local_path, put_all, staged, url_of
+from dpose.remote import check_nothing_at, copy_here, local_path, put_all, staged, url_of
 
 
 def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None]:
     """`command`, with URLs for the parameters `reads` and for `out`.
 
-    Inputs are copied into the user's state folder for as long as the command runs. Outputs are made there and stay:
-    what is made is never made again, so the same command after an interruption puts what is not yet in the store.
+    Inputs are copied into the user's state folder for as long as the command runs; those of one that was killed go when
+    the next one starts. Outputs are made there and stay: what is made is never made again, so the same command after an
+    interruption puts what is not yet in the store.
 
     Args:
         command: Takes paths, as `unfolded` gives it.
@@ -40,8 +40,10 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
             command(**given)
             return
         from dpose.privacy.keys import state_folder
+        from dpose.studio.workplace import Workplace
 
-        below, copies = state_folder() / "stores", state_folder() / "copies" / secrets.token_hex(8)
+        below, place = state_folder() / "stores", Workplace(state_folder() / "copies")
+        copies = place.folder
         try:
             for name in reads:
                 here = [
@@ -64,7 +66,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
                     count = put_all(given["out"], url)
                     plain_console().print(f"{count} files put into {url}", soft_wrap=True)
         finally:
-            forget(copies)
+            place.close()
 
     return reading
 

@@ -7,9 +7,12 @@ what `RunConfig.from_options` takes.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from dpose.cli.options import option, unset
+
+if TYPE_CHECKING:
+    from dpose.privacy.sections import About
 
 GUARANTEE, METHOD, DATA, MODEL, LEARNING, RUNNING, ABOUT = (
     "The guarantee",
@@ -231,7 +234,7 @@ class AboutOptions:
     """Of `About`."""
 
     curator: Annotated[str | None, option("Who sees the data as they are.", ABOUT)] = unset("unknown")
-    access: Annotated[str | None, option("Who may have the model.", ABOUT)] = unset("not stated")
+    access: Annotated[str | None, option("Who may have it.", ABOUT)] = unset("not stated")
     intended_use: Annotated[str | None, option("What it is for.", ABOUT)] = unset("not stated")
     contact: Annotated[str | None, option("Whom to ask.", ABOUT)] = unset("not stated")
     why_epsilon: Annotated[str | None, option("Why this epsilon.", ABOUT)] = unset("not stated")
@@ -241,6 +244,12 @@ class AboutOptions:
         str | None,
         option("How settings were chosen, as in: chosen without private data.", ABOUT, "--settings-chosen"),
     ] = unset("not stated")
+
+    def said(self) -> About:
+        """What was said; the rest is not stated."""
+        from dpose.privacy.sections import About
+
+        return About(**{name: value for name, value in asdict(self).items() if value is not None})
 
 
 @dataclass(frozen=True)

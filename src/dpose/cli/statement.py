@@ -31,7 +31,6 @@ def show(
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """The statement in words."""
-    from dpose.privacy.section_words import several_lines
     from dpose.runs.statement_files import open_statement
 
     console, statement = plain_console(), open_statement(artefact).statement
@@ -39,10 +38,6 @@ def show(
         typer.echo(statement.to_json(), nl=False)
         return
     console.print(statement.paragraph(), highlight=False)
-    if lines := several_lines(statement):
-        console.print(
-            "\nSeveral times as much:\n" + "\n".join(f"* {line}" for line in lines), highlight=False
-        )
 
 
 @app.command(epilog="Example: dpose statement check runs/a")

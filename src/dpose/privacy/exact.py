@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
@@ -136,6 +136,11 @@ class GaussianEvent:
 ExactEvent: TypeAlias = LaplaceEvent | GaussianEvent
 
 EXACT_TYPES: Mapping[str, Any] = {"discrete-laplace": LaplaceEvent, "discrete-gaussian": GaussianEvent}
+
+
+def times_as_sensitive(event: ExactEvent, k: int) -> ExactEvent:
+    """The event of a sensitivity k times as large: it costs as k releases, with Gaussian noise as k^2."""
+    return replace(event, steps=event.steps * (k if isinstance(event, LaplaceEvent) else k * k))
 
 
 def pure_epsilon(events: Sequence[Any]) -> Fraction:

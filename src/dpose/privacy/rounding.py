@@ -64,6 +64,12 @@ def between(low: Number, high: Number, *, places: int, times: int = 1) -> str:
     return f"{lower(low, places=places, times=times)} to {upper(high, places=places, times=times)}"
 
 
+def at_least(value: float | Fraction) -> float:
+    """The least float that is not below `value`."""
+    found = float(value)
+    return math.nextafter(found, math.inf) if found < value else found
+
+
 def as_given(value: Number) -> str:
     """All digits of what somebody typed or a constant is: 8.0 as "8", 0.85 as "0.85", never rounded."""
     return repr(float(value)).removesuffix(".0")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dpose.privacy.attackers import trade_off_lines
-from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent
-from dpose.privacy.group_privacy import MOST
-from dpose.privacy.neighbours import BOX
 from dpose.privacy.rounding import upper
 from dpose.privacy.sections import UNSTATED, Deployment
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement
 
 ASKED = {
     "curator": "the curator, who sees the data as they are",
@@ -31,7 +27,10 @@ def section_lists(statement: PrivacyStatement) -> list[tuple[str, Sequence[str]]
     said = statement.sections
     return [
         ("What the whole trade-off curve says:", trade_off_lines(said.attackers) if said.attackers else ()),
-        (f"Several {statement.unit}s of one person:", group_lines(statement)),
+        (
+            "Several times as much:" if statement.release else f"Several {statement.unit}s of one person:",
+            group_lines(statement),
+        ),
         ("What is released, and by whom:", _deployment(said.deployment) if said.deployment else ()),
         (
             "Public inputs:",
@@ -57,33 +56,14 @@ def section_lists(statement: PrivacyStatement) -> list[tuple[str, Sequence[str]]
 
 
 def group_lines(statement: PrivacyStatement) -> list[str]:
-    """What several units of one person cost together; nothing where it is not known."""
-    groups = statement.sections.groups
+    """What several units of one person cost together, or several times a release's pixels; nothing where not known."""
+    groups = statement.sections.groups or statement.several()
     if not groups:
         return []
-    told = [f"{g.units}: {'above 100' if g.epsilon is None else upper(g.epsilon)}" for g in groups]
-    return [f"epsilon of so many together, at delta {upper(statement.delta or 0)}: {', '.join(told)}"]
-
-
-def several_lines(statement: PrivacyStatement) -> list[str]:
-    """Of a release, what several times the pixels that it protects cost; nothing where that is not known.
-
-    Sensitivities are norms: k times as many pixels move a release by at most k times as far.
-    """
-    neighbours = statement.neighbours
-    if not statement.release or neighbours is None or neighbours.scope == BOX or statement.epsilon is None:
-        return []
-    exact = [event for event in statement.events if isinstance(event, LaplaceEvent | GaussianEvent)]
-    if len(exact) < len(statement.events) or statement.kind not in (Kind.PRIVATE, Kind.SEEDED):
-        return []
-    costs = [statement.cost([_times(event, k) for event in exact]) for k in range(2, MOST + 1)]
-    told = ", ".join(f"{k * neighbours.m:,}: {upper(cost)}" for k, cost in enumerate(costs, 2))
-    return [f"epsilon of so many {statement.unit}s together, at delta {upper(statement.delta or 0)}: {told}"]
-
-
-def _times(event: ExactEvent, k: int) -> ExactEvent:
-    """The event of a sensitivity k times as large: it costs as k releases, with Gaussian noise as k^2."""
-    return replace(event, steps=event.steps * (k if isinstance(event, LaplaceEvent) else k * k))
+    each = statement.neighbours.m if statement.release and statement.neighbours else 1
+    told = [f"{g.units * each:,}: {'above 100' if g.epsilon is None else upper(g.epsilon)}" for g in groups]
+    what = f"so many {statement.unit}s together" if statement.release else "so many of them together"
+    return [f"epsilon of {what}, at delta {upper(statement.delta or 0)}: {', '.join(told)}"]
 
 
 def _deployment(said: Deployment) -> list[str]:

@@ -67,6 +67,9 @@ class About(Texts):
     settings: str = UNSTATED
 
 
+NOT_SAID = About()
+
+
 @dataclass(frozen=True)
 class Deployment(About):
     """The same, of what.
@@ -143,11 +146,11 @@ class GroupResult(Texts):
 
 @dataclass(frozen=True)
 class GroupEpsilon:
-    """What several units of one person cost together, at the statement's delta.
+    """What several units of one person cost together, at the statement's delta; of a release, several times its pixels.
 
     Attributes:
-        units: How many.
-        epsilon: Of them all; None above 100, or where there is no bound.
+        units: How many, or how many times as much.
+        epsilon: Of them all; None of units above 100, or where there is no bound.
     """
 
     units: int
@@ -252,9 +255,16 @@ class Sections:
                 raise DposeError("have no bound", "attackers", "do not rely on it")
             self.attackers.check(true, slack)
         if self.groups:
-            theirs = group_section(events, delta, relation, claimed)
-            if len(self.groups) != len(theirs) or not all(map(_enough, self.groups, theirs, repeat(slack))):
-                raise DposeError("says less than the recorded events cost", "groups", "do not rely on it")
+            self.check_groups(group_section(events, delta, relation, claimed), slack)
+
+    def check_groups(self, true: Sequence[GroupEpsilon], slack: float) -> None:
+        """Refuse groups that are not those of `true`, or cost less.
+
+        Raises:
+            DposeError: they do.
+        """
+        if len(self.groups) != len(true) or not all(map(_enough, self.groups, true, repeat(slack))):
+            raise DposeError("says less than the recorded events cost", "groups", "do not rely on it")
 
 
 def group_section(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from importlib import metadata
@@ -32,19 +33,23 @@ from dpose.privacy.accounting import (
 from dpose.privacy.exact import (
     EXACT_TYPES,
     ExactEvent,
+    GaussianEvent,
+    LaplaceEvent,
     ReleaseAccountant,
     exact_text,
     gaussian_cost,
     parse_exact,
     pure_epsilon,
+    times_as_sensitive,
     zcdp_epsilon,
     zcdp_rho,
 )
+from dpose.privacy.group_privacy import MOST
 from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.rounding import upper
-from dpose.privacy.sections import Sections
+from dpose.privacy.rounding import at_least, upper
+from dpose.privacy.sections import About, Deployment, GroupEpsilon, Sections
 from dpose.privacy.tuning import Tuning, check_choosable
 from dpose.units import Unit
 
@@ -289,8 +294,37 @@ class PrivacyStatement:
         """The same statement with one query more."""
         return replace(self, queries=(*self.queries, query))
 
+    def deployed(self, about: About, released: str) -> PrivacyStatement:
+        """The same of something that is released today, with what its curator says of it.
+
+        What is made from a seed has no date: it can be made again, to the last bit, on any day.
+
+        Args:
+            about: What was said.
+            released: What leaves the building, where the statement does not say so yet.
+        """
+        today = "" if self.kind is Kind.SEEDED else datetime.now(UTC).date().isoformat()
+        before = self.sections.deployment
+        deployment = Deployment.of(about, before.released if before else released, today)
+        return replace(self, sections=replace(self.sections, deployment=deployment))
+
+    def several(self) -> tuple[GroupEpsilon, ...]:
+        """Of a release, the epsilon of 1 to 10 times what it protects; nothing where that is not known.
+
+        Sensitivities are norms: k times as many pixels move a release by at most k times as far.
+        """
+        neighbours, exact = self.neighbours, [e for e in self.events if not isinstance(e, Event)]
+        if self.kind not in (Kind.PRIVATE, Kind.SEEDED) or neighbours is None or self.epsilon is None:
+            return ()
+        if not self.release or neighbours.scope == BOX or len(exact) < len(self.events):
+            return ()
+        if not all(isinstance(event, LaplaceEvent | GaussianEvent) for event in exact):
+            return ()
+        costs = [self.cost([times_as_sensitive(event, k) for event in exact]) for k in range(2, MOST + 1)]
+        return tuple(GroupEpsilon(k, at_least(cost)) for k, cost in enumerate([self.epsilon, *costs], 1))
+
     def verify(self) -> float | None:
-        """Recompute epsilon from the events and compare it with the claim.
+        """Recompute epsilon from the events and compare it with the claim, and what sections say with what follows.
 
         Returns:
             The recomputed epsilon; None for the kinds paper and none, which have nothing to add up.
@@ -298,17 +332,38 @@ class PrivacyStatement:
         Raises:
             DposeError: the events cost more than is claimed, or a section says less than follows from them.
         """
+        spent = self.verify_claim()
+        self.verify_sections()
+        return spent
+
+    def verify_claim(self) -> float | None:
+        """`verify` of epsilon alone.
+
+        Raises:
+            DposeError: the events cost more than is claimed.
+        """
         if self.kind in (Kind.PAPER, Kind.NONE):
             return None
         spent = self.cost(self.events)
         self.check_claim(spent, "the recorded events")
-        if self.sections.computed:
-            counted = [event for event in self.events if isinstance(event, Event)]
-            if self.tuning or len(counted) < len(self.events) or not (self.neighbours and self.delta):
-                raise DposeError("its sections say more than can be computed again", "privacy statement")
-            relation = self.neighbours.relation
-            self.sections.check(counted, self.delta, relation, float(spent), SLACK)
         return float(spent)
+
+    def verify_sections(self) -> None:
+        """`verify` of the sections alone.
+
+        Raises:
+            DposeError: one says less than follows from the events.
+        """
+        if self.kind in (Kind.PAPER, Kind.NONE) or not self.sections.computed:
+            return
+        if self.release and self.sections.attackers is None:
+            self.sections.check_groups(self.several(), SLACK)
+            return
+        counted = [event for event in self.events if isinstance(event, Event)]
+        if self.tuning or len(counted) < len(self.events) or not (self.neighbours and self.delta):
+            raise DposeError("its sections say more than can be computed again", "privacy statement")
+        spent = float(self.cost(self.events))
+        self.sections.check(counted, self.delta, self.neighbours.relation, spent, SLACK)
 
     def cost(self, events: Sequence[AnyEvent]) -> float | Fraction:
         """Epsilon of `events` under the statement's own relation, accountant and delta.

@@ -24,6 +24,7 @@ from dpose.files import file_digest, write_atomic
 from dpose.media.video import WRITABLE, VideoInfo, frame_times, open_writer, probe, read_frames, settle
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
+from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.config import AUTO, CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
@@ -110,6 +111,7 @@ def pixelize(
     caveats: Sequence[str] = (),
     public: bool = False,
     again: bool = False,
+    about: About = NOT_SAID,
     **options: Unpack[CellOptions],
 ) -> Release:
     """Release a picture or clip under differential privacy, as blocks of noisy averages.
@@ -149,6 +151,7 @@ def pixelize(
         caveats: What the statement tells its reader besides.
         public: Whether nobody in it needs protection: then it is not counted.
         again: Whether it may be a second release of this picture, for what both cost together.
+        about: What the statement says of who releases it, to whom and what for.
         options: delta (0 for Laplace noise and pure differential privacy; above 0 for Gaussian noise), subdivide (n:
             complex blocks are divided into n x n parts), chroma (1, 2 or 4: how many times as wide its blocks are;
             chosen with the block by default) and paper (1, 2 or 3 runs seed 002's algorithm of that number
@@ -168,7 +171,14 @@ def pixelize(
         **options,
     )
     return release_array(
-        image, config.restored(restore), seed=seed, source=source, caveats=caveats, public=public, again=again
+        image,
+        config.restored(restore),
+        seed=seed,
+        source=source,
+        caveats=caveats,
+        public=public,
+        again=again,
+        about=about,
     )
 
 
@@ -181,6 +191,7 @@ def release_array(
     caveats: Sequence[str] = (),
     public: bool = False,
     again: bool = False,
+    about: About = NOT_SAID,
 ) -> Release:
     """Release a picture or clip that is held as an array or tensor.
 
@@ -195,6 +206,7 @@ def release_array(
         caveats: What the statement tells its reader besides.
         public: As for `pixelize`.
         again: As for `pixelize`.
+        about: As for `pixelize`.
 
     Raises:
         DposeError: it is no picture or clip, the config does not fit it, it was released before, or a budget would be
@@ -217,7 +229,7 @@ def release_array(
             release_charge(original, plan, settings_digest(config, seed), seeded=seeded),
             original.linked,
         )
-    with reserved_release(charge, again=again, linked=linked) as count:
+    with reserved_release(charge, again=again, linked=linked, about=about) as count:
         picture, released = noised(plan, image, frames, noise)
         statement = release_statement(plan, seeded=seeded, caveats=(*told, *caveats))
         return Release(picture, count.told(statement), released)
@@ -268,6 +280,7 @@ def release_video(
     progress: Callable[[], None] | None = None,
     public: bool = False,
     again: bool = False,
+    about: About = NOT_SAID,
     **options: Unpack[GridOptions],
 ) -> PrivacyStatement:
     """Release a video under differential privacy, by a public projection with exact Gaussian noise.
@@ -296,6 +309,7 @@ def release_video(
         progress: Called after each frame.
         public: Whether nobody in it needs protection: then it is not counted.
         again: Whether it may be a second release of this video, for what both cost together.
+        about: As for `pixelize`.
         options: colour (as for `pixelize`; what is clipped, and a paper's, has rgb), chroma (as for `pixelize`), k (the
             most values to keep of a group of frames) and pool (frames of a group), each chosen by the noise
             where it is left out; clip_norm (bound on the L2 norm of a group's projected values, in gray levels times
@@ -322,6 +336,7 @@ def release_video(
         progress=progress,
         public=public,
         again=again,
+        about=about,
     )
 
 
@@ -338,6 +353,7 @@ def release_file(
     again: bool = False,
     original: Original | None = None,
     caveats: tuple[str, ...] = (),
+    about: About = NOT_SAID,
 ) -> PrivacyStatement:
     """Release a video that was probed: duration, frame rate and time stamps kept, sound and metadata dropped.
 
@@ -358,6 +374,7 @@ def release_file(
         again: As for `release_video`.
         original: What the video is, where that is known: it is decoded for it otherwise.
         caveats: What the statement tells its reader besides.
+        about: What it says of who releases the video, to whom and what for.
 
     Returns:
         The statement, as for `release_video`.
@@ -381,6 +398,7 @@ def release_file(
                 public,
                 again,
                 original,
+                about,
             ),
             keep_sound=keep_sound,
             progress=progress,
@@ -425,6 +443,7 @@ class Asking:
         public: Whether the video is declared public.
         again: Whether it may be a second release.
         original: What the video is, where that is known.
+        about: What its statement says of who releases it.
     """
 
     settings: str
@@ -433,6 +452,7 @@ class Asking:
     public: bool = False
     again: bool = False
     original: Original | None = None
+    about: About = NOT_SAID
 
 
 def write_video(
@@ -474,7 +494,7 @@ def write_video(
     there = find_output(account_standing(charge) if charge else None, out, video_outputs)
     if there is not None:
         return read_sidecar(there)[0]
-    with reserved_release(charge, again=asking.again, linked=linked) as count:
+    with reserved_release(charge, again=asking.again, linked=linked, about=asking.about) as count:
         statement = encode_video(
             info,
             out,

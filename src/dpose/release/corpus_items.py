@@ -144,7 +144,7 @@ def release_item(work: Work, item: Reserved) -> Written:
     """
     job, seed = item.job, job_seed(item.job, 0, work.seed)
     noise = AesNoise(Key.kept(item.secret) if seed is None else Key.from_seed(seed))
-    seeded, told = seed is not None, Count(item.counted).told
+    seeded, told = seed is not None, Count(item.counted, job.about).told
     with naming(job.source):
         if job.video:
             info = probe(job.source)

@@ -57,6 +57,7 @@ from dpose.privacy.odometer import (
     unbounded,
 )
 from dpose.privacy.rounding import upper
+from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
 from dpose.release.pixelization import PixelizationPlan
@@ -426,14 +427,18 @@ class Count:
 
     Attributes:
         counted: What its statement says; None where the original is public.
+        about: What whoever releases it says of it.
         outputs: SHA-256 of every complete file that it wrote: to be filled in.
     """
 
     counted: Counted | None
+    about: About = NOT_SAID
     outputs: list[str] = field(default_factory=list)
 
     def told(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """As `Counted.told`; that it is not counted, where the original is public."""
+        """As `Counted.told`, dated; that it is not counted, where the original is public."""
+        clip = "frames" in statement.release
+        statement = statement.deployed(self.about, f"the {'clip' if clip else 'picture'} alone")
         if self.counted is None:
             return replace(statement, caveats=(*statement.caveats, PUBLIC))
         return self.counted.told(statement)
@@ -449,7 +454,9 @@ def repeated_words(number: int, epsilon: float, delta: float, pixels: int) -> st
 
 
 @contextlib.contextmanager
-def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool = True) -> Iterator[Count]:
+def reserved_release(
+    charge: Charge | None, *, again: bool = False, linked: bool = True, about: About = NOT_SAID
+) -> Iterator[Count]:
     """Reserve a release for as long as the block lasts, and commit it at the end.
 
     Whatever ends the block otherwise, the release stays counted: what it had computed by then nobody knows.
@@ -458,6 +465,7 @@ def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool
         charge: What it takes (`release_charge`); None where its original is declared public: nothing is counted then.
         again: Whether it may be a second release.
         linked: Whether a clip's frames are among the marks.
+        about: What its statement says of who releases it.
 
     Yields:
         What there was before.
@@ -467,13 +475,13 @@ def reserved_release(charge: Charge | None, *, again: bool = False, linked: bool
             moment, a budget would be passed, or the account cannot be read or written. Nothing is reserved then.
     """
     if charge is None:
-        yield Count(None)
+        yield Count(None, about)
         return
     found = account_standing(charge)
     found.check(again=again)
     with alive(charge.id):
         reserve_after(charge, {entry.id: entry.state for entry in found.before})
-        count = Count(found.counted(linked=linked))
+        count = Count(found.counted(linked=linked), about)
         with committing(charge.id, count.outputs):
             yield count
 

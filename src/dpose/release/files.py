@@ -17,6 +17,7 @@ from dpose.files import file_digest, write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
+from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
@@ -57,6 +58,7 @@ class Job:
         place: Which file of the command it is, from 0; None where nobody counts.
         original: What it is, where that is known.
         caveats: What its statement tells the reader besides.
+        about: What it says of who releases the file, to whom and what for.
     """
 
     source: Path
@@ -66,6 +68,7 @@ class Job:
     place: int | None = None
     original: Original | None = None
     caveats: tuple[str, ...] = ()
+    about: About = NOT_SAID
 
     @property
     def video(self) -> bool:
@@ -201,7 +204,7 @@ def release_picture(
         )
         if there is not None:
             return carried(there)
-        with reserved_release(charge, again=again) as count:
+        with reserved_release(charge, again=again, about=job.about) as count:
             statement = write_picture(job, plan, pixels, noise, count.told, seeded=seeded, lossy=lossy)
             count.outputs += [file_digest(path) for path in job.outputs]
     return statement
@@ -338,6 +341,7 @@ def release_all(
                                 progress=progress,
                                 original=job.original,
                                 caveats=job.caveats,
+                                about=job.about,
                                 **counting,
                             )
                 except DposeError as error:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
 from dpose.media.video import VideoInfo
+from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.api import Asking, FramePass, StatementMaker, shape_of, video_settings, write_video
 from dpose.release.counting import Original
@@ -210,6 +211,7 @@ def obfuscate_file(
     public: bool = False,
     again: bool = False,
     original: Original | None = None,
+    about: About = NOT_SAID,
 ) -> PrivacyStatement:
     """Obscure a video. Nothing is guaranteed, and its statement, beside it, says so.
 
@@ -227,6 +229,7 @@ def obfuscate_file(
         public: Whether nobody in it needs protection: then it is not counted.
         again: Whether it may be a second release.
         original: What the video is, where that is known.
+        about: What its statement says of who passes it on.
 
     Returns:
         The statement, of kind none.
@@ -244,6 +247,7 @@ def obfuscate_file(
                 public=public,
                 again=again,
                 original=original,
+                about=about,
             ),
             keep_sound=keep_sound,
             progress=progress,

@@ -59,7 +59,7 @@ def release_statement(
     restored = (config.restoration.note,) if config.restoration.note else ()
     if isinstance(config.regions, PublicRegions):
         given.append("the mask of complex regions was not made from this picture or clip")
-    return PrivacyStatement(
+    made = PrivacyStatement(
         kind=Kind.SEEDED if seeded else Kind.PRIVATE,
         unit="pixel",
         neighbours=config.neighbours(plan.shape),
@@ -74,6 +74,7 @@ def release_statement(
         release=description(plan),
         sections=Sections(Deployment(released=f"the {'picture' if plan.shape.still else 'clip'} alone")),
     )
+    return replace(made, sections=replace(made.sections, groups=made.several()))
 
 
 def public_facts(plan: SoundPlan) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
         if told != value and (told is not None or statement.kind in (Kind.PRIVATE, Kind.SEEDED)):
             raise DposeError(f"has {name} {value}, but its statement is about {told or 'none'}", where)
     _check_sound(found)
-    spent = statement.verify()
+    spent = statement.verify_claim()
     check_count(statement, where)
     found.unchecked += ask_account(statement, path)
     if not found.sealed:
@@ -130,6 +130,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
         raise DposeError("its statement says private, and that its key was given by the caller", where)
     _check_statement(found)
     _check_picture(found)
+    statement.verify_sections()
     text = (
         exact_text(statement.epsilon)
         if isinstance(statement.epsilon, Fraction)

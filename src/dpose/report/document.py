@@ -83,7 +83,13 @@ class Report:
         return markdown(self.title, head, self.all_sections)
 
     def write(
-        self, folder: Path, *, page: str = "index.html", text: str = "results.md", data: str = "results.json"
+        self,
+        folder: Path,
+        *,
+        page: str = "index.html",
+        text: str = "results.md",
+        data: str = "results.json",
+        mode: int = 0o644,
     ) -> list[Path]:
         """Write the page, the text, the values, the figures' files and all further files into `folder`.
 
@@ -92,6 +98,7 @@ class Report:
             page: The page's name.
             text: The Markdown file's; "" for none.
             data: The JSON file's; none is written where there are no values.
+            mode: Who may read them.
 
         Returns:
             The files, those that a reader opens first coming first.
@@ -108,7 +115,7 @@ class Report:
         content |= {f"{f.name}.png": f.png for f in _figures(self.all_sections) if f.name and f.png}
         content |= self.files
         for name, what in content.items():
-            write_atomic(folder / name, what)
+            write_atomic(folder / name, what, mode=mode)
         return [folder / name for name in content]
 
 

@@ -29,7 +29,7 @@ def make_report(
     """Write `report.html` into the run folder `folder`, from what stands there.
 
     Pictures in a report are releases. Without `show_pictures` only those of data declared public, or rendered, are
-    shown; others are charged as what nothing bounds.
+    shown; others are charged as what nothing bounds, and the file is readable by its owner alone (0600).
 
     Args:
         folder: A run folder.
@@ -84,7 +84,11 @@ def make_report(
             tiles = pose_tiles(model, units, PICTURES)
     with committing(reserved):
         return write_run_report(
-            folder, tiles=tiles, pictures_of=shown_spec(spec) if spec else "", no_pictures=why
+            folder,
+            tiles=tiles,
+            pictures_of=shown_spec(spec) if spec else "",
+            no_pictures=why,
+            mode=0o600 if reserved else 0o644,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import socket
 import threading
 import webbrowser
@@ -17,7 +18,7 @@ from dpose.errors import DposeError
 from dpose.studio.app import Studio, make_app
 from dpose.studio.roots import Roots
 from dpose.studio.security import LOOPBACK, Door
-from dpose.studio.workplace import Workplace
+from dpose.studio.workplace import Workplace, open_private
 
 WAIT = 1.5
 """Seconds that the first page has for itself."""
@@ -68,12 +69,30 @@ def serve_studio(
         warming.daemon = True
         warming.start()
         if browser:
-            threading.Thread(target=webbrowser.open, args=(door.address,), daemon=True).start()
+            page = _page_to_open(studio.workplace.folder, door.address).as_uri()
+            threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
     finally:
         studio.close()
         listener.close()
+
+
+def _page_to_open(folder: Path, address: str) -> Path:
+    """A page of this user's alone that leads to `address`: a browser's own command line is there for everybody to read.
+
+    Args:
+        folder: A private one, which goes with the studio.
+        address: With the token.
+    """
+    page = folder / "open.html"
+    with os.fdopen(open_private(page), "w", encoding="utf-8") as file:
+        file.write(
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0;url={address}"><title>dpose studio</title>'
+            f'<a href="{address}">dpose studio</a>\n'
+        )
+    return page
 
 
 def _listen(port: int) -> socket.socket:

@@ -22,7 +22,12 @@ from dpose.training.methods import METHODS
 
 
 def write_run_report(
-    folder: Path, *, tiles: Sequence[PosePair] = (), pictures_of: str = "", no_pictures: str = ""
+    folder: Path,
+    *,
+    tiles: Sequence[PosePair] = (),
+    pictures_of: str = "",
+    no_pictures: str = "",
+    mode: int = 0o644,
 ) -> Path:
     """Write `report.html` into a run folder: one file that needs no other and loads nothing.
 
@@ -31,6 +36,7 @@ def write_run_report(
         tiles: Pictures of people who need no protection, or who agreed: they are shown as they are.
         pictures_of: The data that the pictures are of.
         no_pictures: Why there are none.
+        mode: Who may read the file.
 
     Returns:
         The file.
@@ -45,7 +51,7 @@ def write_run_report(
     recomputed = run.statement.verify() if run.statement else None
     pictures = _pictures(tiles, pictures_of, no_pictures)
     report = run_report(run, pictures, recomputed, datetime.now(UTC), account_section(run, folder))
-    (path,) = report.write(folder, page="report.html", text="")
+    (path,) = report.write(folder, page="report.html", text="", mode=mode)
     return path
 
 
