@@ -1,16 +1,20 @@
-"""Writing to disk so that nothing is ever half-written: beside, flushed, then renamed."""
+"""Reading what is a file and nothing else, and writing so that nothing is ever half-written: beside, then renamed."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import io
+import json
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -18,6 +22,11 @@ from dpose.errors import DposeError
 
 SHIPPED = Path(__file__).parent / "weights"
 """The public weights that come with dpose: model folders."""
+
+LONGEST_TEXT = 1 << 28
+"""Bytes of the longest text (statements, logs, lists) that is read; a longer file is not what it is taken for."""
+LONGEST_SETTINGS = 1 << 20
+"""Bytes of the longest settings in YAML, whose reader takes seconds for each megabyte."""
 
 
 def is_full(error: OSError) -> bool:
@@ -34,14 +43,130 @@ def explain_os_error(error: OSError, path: Path) -> DposeError:
     return DposeError(error.strerror or str(error), str(path))
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file of any length, in hexadecimal.
+def open_regular(path: str | Path) -> BufferedReader:
+    """Open a regular file, or a link to one, to be read. Never waits, as opening a FIFO would.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be opened, or is a FIFO, a device, a socket or a folder.
     """
-    with path.open("rb") as file:
+    # a device may do something when it is opened, so it is not; what is opened may be another file by then
+    _check_regular(os.stat(path), path)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0))
+    try:
+        _check_regular(os.fstat(descriptor), path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_regular(found: os.stat_result, path: str | Path) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def file_bytes(path: str | Path, limit: int | None = None) -> bytes:
+    """A regular file's content, read once: digests are to be taken of what is returned, not of the file again.
+
+    Args:
+        path: The file.
+        limit: Bytes of the longest that is read; any length by default.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file (`open_regular`), or is longer.
+    """
+    with open_regular(path) as file:
+        if limit is None:
+            return file.read()
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"longer than {limit:,} bytes", str(path))
+    return content
+
+
+def file_text(
+    path: str | Path, *, encoding: str = "utf-8", errors: str = "strict", limit: int = LONGEST_TEXT
+) -> str:
+    """A regular file's text, its lines ended by newlines alone.
+
+    Raises:
+        OSError: as `file_bytes`.
+        UnicodeDecodeError: it is no such text.
+    """
+    return io.TextIOWrapper(io.BytesIO(file_bytes(path, limit)), encoding, errors).read()
+
+
+def file_json(path: str | Path, *, limit: int = LONGEST_TEXT) -> Any:
+    """What a regular file of JSON, in UTF-8, holds.
+
+    Raises:
+        OSError: as `file_bytes`.
+        ValueError: it holds no JSON, or such that is nested too deeply.
+    """
+    try:
+        return json.loads(file_text(path, limit=limit))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a regular file of any length, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def leads_outside(file: Path, folder: Path) -> bool:
+    """Whether a file in a folder is a link, or lies behind one, to what is not in that folder."""
+    return not file.resolve().is_relative_to(folder.resolve())
+
+
+def same_file_check(path: Path) -> Callable[[], None]:
+    """For what reads a file by its name more than once: refuses one that is no longer as it was when this was called.
+
+    A change is seen by the file's node, size and times, of which the system sets the last; so two changes within one
+    tick of its clock (some milliseconds) may be taken for one.
+
+    Returns:
+        The check, which raises a `DposeError` where the file was changed, exchanged or removed.
+
+    Raises:
+        DposeError: it is not there.
+    """
+
+    def state() -> tuple[int, ...]:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    before = state()
+
+    def check() -> None:
+        if state() != before:
+            raise DposeError("was changed while it was read", str(path), "run the command again")
+
+    return check
+
+
+@contextlib.contextmanager
+def unchanged(*paths: Path) -> Iterator[None]:
+    """A block throughout which files are as they were (`same_file_check`).
+
+    Raises:
+        DposeError: one was changed or exchanged meanwhile, or is not there.
+    """
+    checks = [same_file_check(path) for path in paths]
+    yield
+    for check in checks:
+        check()
 
 
 def fsync_folder(folder: Path) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder
+from dpose.files import explain_os_error, fsync_folder, open_regular
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts")
 """What is taken for a video when a folder is listed; the reading itself goes by the content."""
@@ -445,6 +445,12 @@ def video_file(path: Path, info: VideoInfo, *, pad: bool = False) -> Iterator[Vi
 
 @contextlib.contextmanager
 def _opened(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
+    try:
+        open_regular(path).close()  # a FIFO would be waited for
+    except FileNotFoundError as error:
+        raise DposeError("there is no such file", str(path)) from error
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
     try:
         # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
         with av.open(os.fspath(path.resolve()), options=options or {}) as container:

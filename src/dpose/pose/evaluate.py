@@ -11,6 +11,7 @@ import scipy.io
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import open_regular
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.data.coco import CocoSet
 from dpose.pose.data.detections import Box
@@ -184,7 +185,8 @@ def _mat_points(path: Path) -> NDArray[np.float64]:
     if not path.is_file():
         raise DposeError("no such file", str(path))
     try:
-        found = scipy.io.loadmat(path, variable_names=["preds"]).get("preds")
+        with open_regular(path) as file:
+            found = scipy.io.loadmat(file, variable_names=["preds"]).get("preds")
     except Exception as error:  # scipy raises whatever its parser stumbles over
         raise DposeError("not a readable MATLAB file", str(path)) from error
     if found is None or found.dtype.kind not in "fiu":

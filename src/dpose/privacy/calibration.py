@@ -14,7 +14,7 @@ from typing import Any
 import platformdirs
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_json, write_atomic
 from dpose.privacy.rounding import as_given
 
 TOLERANCE = 1e-3
@@ -89,7 +89,7 @@ def _between(left: tuple[float, float], right: tuple[float, float], aim: float) 
 def recall(asked: Mapping[str, Any]) -> float | None:
     """The remembered noise multiplier for these arguments and this dp-accounting, or None. Never raises."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        entry = json.loads(_path(asked).read_text())
+        entry = file_json(_path(asked))
         sigma = float(entry["noise_multiplier"])
         if entry == _entry(asked, sigma) and math.isfinite(sigma):
             return sigma

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.files import LONGEST_SETTINGS, file_text
 from dpose.privacy.sections import About
 from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
@@ -227,7 +228,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         DposeError: it cannot be read, or holds something else.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(file_text(path, limit=LONGEST_SETTINGS))
     except OSError as error:
         raise DposeError(error.strerror or "cannot be read", str(path)) from error
     # a date that does not exist is a ValueError, a list in a list in a list ... a RecursionError

@@ -32,6 +32,7 @@ from dpose.files import (
     check_free,
     explain_os_error,
     file_digest,
+    file_json,
     folder_beside,
     locked_folder,
     private_folder,
@@ -122,7 +123,7 @@ class _State:
     def read(cls, work: Path) -> _State | None:
         file = _state_file(work)
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = file_json(file)
             if values.pop("schema") != SCHEMA:
                 raise ValueError("another dpose wrote it")
             return cls(**values)
@@ -358,7 +359,7 @@ def _trial(
         problem.tuning.score,
         noise.stream(Purpose.SCORE, index),
     )
-    taken = json.loads((place / "run" / "config.json").read_text(encoding="utf-8"))["run"]["views_at_once"]
+    taken = file_json(place / "run" / "config.json")["run"]["views_at_once"]
     return score, int(taken)
 
 

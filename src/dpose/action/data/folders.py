@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from dpose.action.data.sources import StillFile, VideoFile
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
+from dpose.files import file_json, file_text
 
 HUMAN = ("skin colour", "gender", "face, complete", "face, partial", "semi-nudity", "relationship")
 """The attributes that PA-HMDB and VISPR share: seed 004's cross-dataset evaluation."""
@@ -181,7 +181,7 @@ def _there(
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = file_text(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text"
         raise DposeError(f"cannot be read ({reason})", str(path)) from error
@@ -190,7 +190,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _object(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = file_json(path)
     except (OSError, ValueError) as error:
         raise DposeError("is no JSON", str(path)) from error
     if not isinstance(content, dict):

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes
 from dpose.media.images import read_image
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
@@ -230,7 +231,7 @@ def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
     """
     path, _ = coco_annotations(root, split, annotations)
     try:
-        raw = path.read_bytes()
+        raw = file_bytes(path)
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
     for found in re.finditer(rb'"categories"\s*:\s*', raw):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from dpose.errors import DposeError
+from dpose.files import open_regular
 
 
 def find_annotations(
@@ -53,7 +54,7 @@ def find_annotations(
 
 def _begins(path: Path, wanted: bytes) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == wanted
     except OSError:
         return False

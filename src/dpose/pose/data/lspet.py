@@ -44,6 +44,7 @@ import scipy.io
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import open_regular
 from dpose.media.fingerprint import near_any
 from dpose.media.images import image_size, read_image
 from dpose.pose.data.augment import Augment
@@ -165,7 +166,8 @@ def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
     if not path.is_file():
         raise DposeError("no such file", str(path), _GET_IT)
     try:
-        content = scipy.io.loadmat(path, variable_names=["joints"])
+        with open_regular(path) as file:
+            content = scipy.io.loadmat(file, variable_names=["joints"])
     except Exception as error:  # scipy raises whatever its parser stumbles over
         raise DposeError("not a readable MATLAB file", str(path), "download the dataset again") from error
     joints = content.get("joints")

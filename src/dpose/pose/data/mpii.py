@@ -27,6 +27,7 @@ import scipy.io
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import open_regular
 from dpose.media.images import read_image
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
@@ -263,7 +264,8 @@ def _head_lengths(root: Path, split: str, content: list[Any]) -> NDArray[np.floa
     if split != "val" or path is None:
         return None
     try:
-        found = scipy.io.loadmat(path, variable_names=["headboxes_src", "pos_gt_src"])
+        with open_regular(path) as file:
+            found = scipy.io.loadmat(file, variable_names=["headboxes_src", "pos_gt_src"])
     except Exception as error:  # scipy raises whatever its parser stumbles over
         raise DposeError("not a readable MATLAB file", str(path), "download it again") from error
     boxes = found.get("headboxes_src")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import private_folder
+from dpose.files import file_bytes, private_folder
 
 FOLDER = "accounts-seen"
 
@@ -52,7 +52,7 @@ def seen(folder: Path, account: str) -> HighWater:
     """
     file = _file(folder, account)
     try:
-        values = json.loads(file.read_bytes() or b"{}")  # empty: power was cut before it was on the disk
+        values = json.loads(file_bytes(file) or b"{}")  # empty: power was cut before it was on the disk
         return HighWater(int(values.get("seq", 0)), str(values.get("mac", "")))
     except FileNotFoundError:
         return HighWater()

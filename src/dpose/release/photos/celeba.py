@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpose.errors import DposeError
+from dpose.files import file_text
 from dpose.release.photos.photo import Photo, Photos, folder_of
 
 PICTURES = ("img_align_celeba", "Img/img_align_celeba")
@@ -26,7 +27,7 @@ def open_celeba(root: Path) -> Photos:
     if path is None:
         raise DposeError("has no list of identities", str(root), f"expected {LISTS[0]} in it")
     names, identities = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(file_text(path).splitlines(), 1):
         if not line.strip():
             continue
         name, _, who = line.strip().partition(" ")
