@@ -13,7 +13,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from io import BufferedReader
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -27,6 +27,8 @@ LONGEST_TEXT = 1 << 28
 """Bytes of the longest text (statements, logs, lists) that is read; a longer file is not what it is taken for."""
 LONGEST_SETTINGS = 1 << 20
 """Bytes of the longest settings in YAML, whose reader takes seconds for each megabyte."""
+LARGEST_MAPPING = 10_000
+"""Keys of the largest mapping in YAML."""
 
 
 def is_full(error: OSError) -> bool:
@@ -112,6 +114,30 @@ def file_json(path: str | Path, *, limit: int = LONGEST_TEXT) -> Any:
         raise ValueError("nested too deeply") from error
 
 
+def file_yaml(path: str | Path) -> Any:
+    """What a regular file of YAML holds, by its plain types; no longer than `LONGEST_SETTINGS`.
+
+    Mappings that merge others ("<<") into ever more keys, of which a few lines make a billion, are refused.
+
+    Raises:
+        OSError: as `file_bytes`.
+        ValueError: it is no such YAML.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > LARGEST_MAPPING:
+                raise yaml.YAMLError(f"a mapping of more than {LARGEST_MAPPING:,} keys")
+
+    try:
+        return yaml.load(file_text(path, limit=LONGEST_SETTINGS), Loader)  # noqa: S506  (a safe loader)
+    # a date that does not exist is a ValueError, a list in a list in a list ... a RecursionError
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a regular file of any length, in hexadecimal.
 
@@ -120,6 +146,16 @@ def file_digest(path: Path) -> str:
     """
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def leads_out(name: str) -> bool:
+    """Whether a file name from a label file is impossible, absolute, or climbs out of its folder."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # half a surrogate pair: no file is called that
+        return True
+    parts = PurePosixPath(name.replace("\\", "/"))
+    return not name or "\0" in name or parts.is_absolute() or ".." in parts.parts or name[1:2] == ":"
 
 
 def leads_outside(file: Path, folder: Path) -> bool:
@@ -178,6 +214,24 @@ def fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make the folder `path` and those above it, so that a power cut does not take away what is written there next.
+
+    Args:
+        path: It may be there.
+        mode: Of the folder; of those above it, the usual one.
+
+    Raises:
+        OSError: it cannot be made, or is no folder.
+    """
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(mode, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # of a folder that may be written to and not be read
+        fsync_folder(path.parent)
 
 
 def fsync_file(path: Path) -> None:
@@ -244,7 +298,7 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
     raw = data.encode() if isinstance(data, str) else data
     temporary = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as file:
             file.write(raw)
@@ -270,7 +324,7 @@ def private_folder(path: Path) -> bool:
         Whether it is ours alone. Not where it is a link or somebody else's, or cannot be made.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path, 0o700)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != getattr(os, "getuid", lambda: found.st_uid)():
             return False
@@ -326,7 +380,7 @@ def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
     if path.exists():
         raise DposeError("already exists", str(path), "choose another name, or remove it first")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     except OSError as error:
         raise explain_os_error(error, path) from error

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder, open_regular
+from dpose.files import explain_os_error, fsync_folder, make_folder, open_regular
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpeg", ".ts")
 """What is taken for a video when a folder is listed; the reading itself goes by the content."""
@@ -389,7 +389,7 @@ def open_writer(
     temporary = Path()
     with contextlib.ExitStack() as stack:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
             os.close(handle)
             temporary = Path(name)
@@ -453,7 +453,9 @@ def _opened(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
     try:
         # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
-        with av.open(os.fspath(path.resolve()), options=options or {}) as container:
+        with av.open(
+            os.fspath(path.resolve()), options=options or {}, metadata_errors="replace"
+        ) as container:
             yield container
     except FileNotFoundError as error:
         raise DposeError("there is no such file", str(path)) from error

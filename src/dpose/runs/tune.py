@@ -35,6 +35,7 @@ from dpose.files import (
     file_json,
     folder_beside,
     locked_folder,
+    make_folder,
     private_folder,
     write_private,
 )
@@ -394,7 +395,7 @@ def _copy(source: Path, folder: Path) -> None:
         for file in sorted(source.rglob("*")):
             if file.is_file() and not file.name.endswith(".lock"):
                 place = folder / file.relative_to(source)
-                place.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(place.parent)
                 shutil.copyfile(file, place)
     except OSError as error:
         raise explain_os_error(error, folder) from error

@@ -123,7 +123,7 @@ def _same_subspace(before: list[Path], numbers: dict[str, Any], folder: Path) ->
             if described.get("subspace") == numbers:
                 os.link(last / SUBSPACE, folder / SUBSPACE)
                 return str(described["sha256"][SUBSPACE])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # another file system, perhaps: it is written again
     return None
 
@@ -176,7 +176,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             fitted=fitted,
             method=parts["method"],
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise DposeError(f"broken checkpoint ({error})", str(folder), "use an earlier one") from error
 
 

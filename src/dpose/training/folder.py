@@ -224,16 +224,27 @@ def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]
 def updates_of(path: Path, key_id: str) -> dict[int, str]:
     """Digests of the updates that the log `path` holds of steps taken under the key `key_id`, by step from 0.
 
-    A last line that was not completely written is none.
+    What cannot be read, as a last line that was not completely written, says nothing, and may have named another key:
+    what stands between it and the next line that names one is taken for nobody's. Steps that are committed and have no
+    digest are counted again.
+
+    Raises:
+        DposeError: the file cannot be read.
     """
     found: dict[int, str] = {}
     under = ""
-    written = file_text(path) if path.exists() else ""
-    for line in written[: written.rfind("\n") + 1].splitlines():
-        values = json.loads(line)
-        under = values.get("key_id", under)
-        if values["type"] == "step" and under == key_id and "update" in values:
-            found[values["step"] - 1] = values["update"]
+    try:
+        written = file_text(path, errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    for line in written[: written.rfind("\n") + 1].split("\n")[:-1]:
+        try:
+            values = json.loads(line)
+            under = values.get("key_id", under)
+            if values["type"] == "step" and under == key_id and "update" in values:
+                found[values["step"] - 1] = str(values["update"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            under = ""
     return found
 
 

@@ -103,16 +103,6 @@ class PictureFinder:
         return self._listed[folder]
 
 
-def leads_out(name: str) -> bool:
-    """Whether a file name from a label file is impossible, absolute, or climbs out of its folder."""
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:  # half a surrogate pair: no file is called that
-        return True
-    parts = PurePosixPath(name.replace("\\", "/"))
-    return not name or "\0" in name or parts.is_absolute() or ".." in parts.parts or name[1:2] == ":"
-
-
 def _plain(name: str) -> str:
     """A file name as text in one normal form, whatever bytes it has on the disk."""
     raw = os.fsencode(name)
