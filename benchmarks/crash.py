@@ -1,16 +1,20 @@
-"""Kill runs at random moments, go on with them, and compare: the weights, the ledger, the statement.
+"""Cut work off at random moments, go on with it, and compare: what was begun, seen or granted, and what is counted.
 
-    python benchmarks/crash.py --kills 200
+    python benchmarks/crash.py --kills 1000 [--only training] [--out runs/crash.jsonl]
+    python benchmarks/crash.py --power-cuts 300
 
-Short private runs (a linear model of 20 numbers on rendered moving dots, 40 steps, every method in turn) are started in
-processes of their own and killed with SIGKILL after a random time, again and again, each time taken up by `resume`,
-until they finish. Every other run loses its key on the way, as if it went on on another machine.
+Small trainings, releases of folders and reservations in accounts (`crashes.stories`; some by several processes at once)
+are begun in processes of their own. With `--kills` these are killed with SIGKILL after a random time, again and again,
+and begun again until they end. With `--power-cuts` their system calls are recorded by strace; after some of these the
+disk is made as a power cut may leave it (`crashes.disk`), any part of what was not yet made durable lost, and the work
+goes on from there. Every other training loses its key on the way, as if it went on on another machine.
 
-With its key a run must end with the weights of the same run unbroken, to the last bit, and with the plan's epsilon.
-Without, its ledger must count at least the steps that were ever begun, each process's apart, and its statement must be
-borne out by `dpose verify`. No run may be lost. Exit code 1 where one of this does not hold.
+After every cut, each step that was begun, each reservation that was granted and each released file that could be seen
+must be counted, and no file that has its name may be half-written. Every work must end: a run with its key with the
+weights of the same run unbroken, to the last bit, and with as many steps counted as planned.
 
-`--share` measures instead what ledger, log and checkpoints take of a step of `nano`.
+Results are appended to a file of JSON lines; a run that was stopped goes on after them. Exit code 1 where something did
+not hold. `--share` measures instead what ledger, log and checkpoints take of a step of `nano`.
 """
 
 from __future__ import annotations
@@ -19,172 +23,65 @@ import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's
 
 import argparse
 import json
-import os
 import platform
 import random
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+import cv2
 import torch
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from safetensors.torch import load_file
 
-from dpose.privacy.ledger import read_ledger, spent
-from dpose.privacy.noise import Key
-from dpose.privacy.verify import verify_run
-from dpose.training import loop as loops
-from dpose.training.methods import SubspaceConfig
-from dpose.training.optim import OptimizerConfig
-from dpose.training.options import RunOptions
-from dpose.training.plan import TrainingPlan
-from dpose.training.public_view import PublicView
-from dpose.training.trainer import train
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
+from crashes.cuts import Outcome, killed, measure, power_cut  # noqa: E402
+from crashes.stories import KINDS  # noqa: E402
 
-METHODS = ("dp-sgd", "pdp-sgd", "fdp-sgd", "fpdp-sgd")
-STEPS = 40
+from dpose.training import loop as loops  # noqa: E402
+
+EACH = {"kills": 12, "power cuts": 10}
+"""Cuts of one story."""
 
 
-def one_run(folder: Path, method: str, secret: str, begun: Path) -> None:
-    """Start or take up the run in `folder`; a line in `begun` for every step that is begun."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    import dpose.training.gradient as updates
-    from dots import Dots, DotsTask
-
-    torch.set_num_threads(1)
-    loops.CHECKPOINT_UNITS = 0
-    key = Key(bytes.fromhex(secret))
-    first = not (folder / "ledger.jsonl").exists()
-    Key.fresh = classmethod(lambda cls: key if first else Key(os.urandom(32)))  # type: ignore[method-assign]
-    real = updates.private_gradient
-
-    def noted(engine, params, step, chain=b""):
-        with begun.open("a") as file:
-            file.write(f"{engine.noise.key_id} {step}\n")
-        return real(engine, params, step, chain)
-
-    updates.private_gradient = noted
-    task = DotsTask()
-    plan = TrainingPlan(
-        method,
-        epsilon=8.0,
-        delta=1e-4,
-        steps=STEPS,
-        expected_batch_size=60,
-        accountant="rdp",
-        ema_decay=0.9,
-        subspace=SubspaceConfig(rank=4, units=10, refresh=9),
-        public_view=PublicView("pixelize", width=86.0),
-    )
-    train(
-        task,
-        task.build_model(),
-        private=Dots(240),
-        public=Dots(30, seed=3),
-        plan=plan,
-        out=folder,
-        optimizer=OptimizerConfig("adam", lr=0.3),
-        resume=(folder / "config.json").exists(),
-        options=RunOptions(
-            state_dir=folder.parent / f"{folder.name}-state",
-            views_at_once=16,
-            threads=1,
-            console=Console(quiet=True),
-        ),
-    )
-
-
-@dataclass
-class Story:
-    """What became of one run."""
-
-    kills: int
-    keyless: bool
-    same_weights: bool
-    counted: int
-    begun: int
-    verified: bool
-
-    @property
-    def holds(self) -> bool:
-        """Whether what is promised of it is true."""
-        true = self.verified and self.counted >= self.begun
-        return true and ((self.same_weights and self.counted == STEPS) or self.keyless)
-
-
-def story(root: Path, number: int, rng: random.Random, most: int) -> Story:
-    """One run from its start to its end, killed up to `most` times."""
-    method, secret = METHODS[number % len(METHODS)], rng.randbytes(32).hex()
-    folder, begun = root / f"run-{number}", root / f"begun-{number}"
-    whole = root / f"whole-{number}"
-    command = [sys.executable, __file__, "--run", method, secret]
-    started = time.monotonic()
-    subprocess.run([*command, str(whole), str(root / "unused")], check=True)
-    length = time.monotonic() - started
-    kills, loses = 0, number % 2 == 1
-    keyless = False
-    while True:
-        process = subprocess.Popen([*command, str(folder), str(begun)], stderr=subprocess.PIPE, text=True)
-        try:
-            # most of a run's life is spent importing torch; the moments that matter come after
-            process.wait(length * rng.uniform(0.35, 1.0) if kills < most else None)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            kills += 1
-            if loses and kills == 2 and (root / f"{folder.name}-state" / "keys").exists():
-                shutil.rmtree(root / f"{folder.name}-state" / "keys")
-                keyless = True
-            continue
-        said = process.communicate()[1]
-        if (
-            process.returncode and "this run is finished" not in said
-        ):  # killed after its end: nothing is left to do
-            raise SystemExit(f"run {number} was lost:\n{said}")
-        break
-    weights = [load_file(f / "model.safetensors") for f in (folder, whole)]
-    same = all(torch.equal(weights[0][n], t) for n, t in weights[1].items())
-    lines = begun.read_text().split("\n")[:-1]
-    entries = read_ledger(folder / "ledger.jsonl")
-    verify_run(folder, root / f"{folder.name}-state")
-    counted = sum(event.steps for event in spent(entries))
-    return Story(kills, keyless, same, counted, len(set(lines)), True)
-
-
-def crash(kills: int, seed: int, console: Console) -> bool:
-    rng, stories = random.Random(seed), []
-    with tempfile.TemporaryDirectory() as folder, Progress(console=console) as bar:
-        task = bar.add_task("kills", total=kills)
-        while (done := sum(s.kills for s in stories)) < kills:
-            bar.update(task, completed=done)
-            stories.append(story(Path(folder), len(stories), rng, min(5, kills - done)))
-    table = Table(title=f"{sum(s.kills for s in stories)} kills in {len(stories)} runs of {STEPS} steps")
-    for column in ("runs", "kills", "same weights", "steps counted", "steps begun", "verified", "holds"):
-        table.add_column(column, justify="left" if column == "runs" else "right")
-    for name, keyless in (("with their key", False), ("that lost their key", True)):
-        found = [s for s in stories if s.keyless is keyless]
-        table.add_row(
-            f"{len(found)} {name}",
-            str(sum(s.kills for s in found)),
-            str(sum(s.same_weights for s in found)),
-            span([s.counted for s in found]),
-            span([s.begun for s in found]),
-            str(sum(s.verified for s in found)),
-            f"{sum(s.holds for s in found)} of {len(found)}",
-        )
+def cut_off(how: str, wanted: int, seed: int, names: list[str], out: Path, console: Console) -> bool:
+    """Cut stories off until there were as many cuts as wanted, those in `out` among them; whether all held."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lines = map(json.loads, out.read_text().splitlines()) if out.exists() else iter(())
+    found = [Outcome(**line["story"]) for line in lines if (line["how"], line["seed"]) == (how, seed)]
+    done = {(one.kind, one.number) for one in found}
+    for name in names:
+        measure(name)
+    with out.open("a") as file, Progress(console=console) as bar:
+        task = bar.add_task(how, total=wanted)
+        number = 0
+        while (cuts := sum(one.cuts for one in found)) < wanted:
+            bar.update(task, completed=cuts)
+            kind, which = names[number % len(names)], number // len(names)
+            number += 1
+            if (kind, which) in done:
+                continue
+            rng = random.Random(f"{seed}/{how}/{kind}/{which}")
+            cut = killed if how == "kills" else power_cut
+            found.append(cut(kind, which, rng, min(EACH[how], wanted - cuts)))
+            file.write(json.dumps({"how": how, "seed": seed, "story": asdict(found[-1])}) + "\n")
+            file.flush()
+    table = Table(title=f"{sum(one.cuts for one in found)} {how}, seed {seed}")
+    for column in ("of", "stories", how, "did not hold"):
+        table.add_column(column, justify="left" if column == "of" else "right")
+    for name in names:
+        mine = [one for one in found if one.kind == name]
+        wrong = sum(bool(one.wrong) for one in mine)
+        table.add_row(name, str(len(mine)), str(sum(one.cuts for one in mine)), str(wrong))
     console.print(table)
-    return all(s.holds for s in stories)
-
-
-def span(values: list[int]) -> str:
-    return f"{min(values)} to {max(values)}" if values else "-"
+    for one in found:
+        for what in one.wrong:
+            console.print(one.kind, one.number, what.strip().splitlines()[-1], highlight=False)
+    return not any(one.wrong for one in found)
 
 
 def share(console: Console) -> None:
@@ -232,23 +129,27 @@ def share(console: Console) -> None:
 
 
 def main() -> None:
+    """Do what was asked."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--power-cuts", type=int, default=0)
+    parser.add_argument("--only", choices=sorted(KINDS), action="append")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--out", type=Path, default=Path("runs/crash.jsonl"))
     parser.add_argument("--share", action="store_true")
-    parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.run:
-        method, secret, folder, begun = arguments.run
-        return one_run(Path(folder), method, secret, Path(begun))
     console = Console(width=110)
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)
+    good = True
     if arguments.share:
         share(console)
-        good = True
-    else:
-        good = crash(arguments.kills, arguments.seed, console)
+    names = arguments.only or list(KINDS)
+    for how, wanted in (("kills", arguments.kills), ("power cuts", arguments.power_cuts)):
+        if wanted:
+            good &= cut_off(how, wanted, arguments.seed, names, arguments.out, console)
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, seed {arguments.seed}"
     console.print(json.dumps({"holds": good}), versions, highlight=False)
     if not good:

@@ -1,21 +1,35 @@
 """Files that once broke their reader (found by `benchmarks/fuzz.py`) end in one line."""
 
+import io
 import json
+import sqlite3
+import struct
 
 import numpy as np
 import pytest
+import scipy.io
 
 from archives import npy, rebuilt
 from dpose.action.folder import load_action_model
 from dpose.errors import LONGEST, DposeError
+from dpose.pose.data.coco import read_coco
+from dpose.pose.data.detections import read_detections
+from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.yolo import read_yolo
 from dpose.pose.folder import load_model
 from dpose.privacy.entries import GENESIS, Entry, EntryType
 from dpose.privacy.ledger import read_ledger
+from dpose.privacy.odometer import high_water
+from dpose.privacy.odometer.questions import groups
+from dpose.privacy.odometer.store import close_connections, opened
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
+from dpose.release.manifest import verify_manifest
 from dpose.runs.config import read_yaml
+from dpose.training.checkpoint import load_checkpoint
+from dpose.training.folder import updates_of
 from public_doors import pixelize
+from stored import charged, run_charge
 
 DEEP = "[" * 100_000
 
@@ -72,3 +86,156 @@ def test_a_statement_names_a_unit_that_is_one(unit):
     assert PrivacyStatement.from_json(json.dumps(values)).unit == "image"
     with pytest.raises(DposeError, match="unit"):
         PrivacyStatement.from_json(json.dumps(values | {"unit": unit}))
+
+
+def coco_folder(root, **changes):
+    (root / "annotations").mkdir(parents=True)
+    (root / "train2017").mkdir()
+    (root / "train2017" / "1.png").write_bytes(b"x")
+    content = {
+        "images": [{"id": 1, "file_name": "1.png", "width": 32, "height": 24}],
+        "annotations": [],
+        "categories": [{"id": 1, "name": "person"}],
+    }
+    (root / "annotations" / "person_keypoints_train2017.json").write_text(json.dumps(content | changes))
+    return root
+
+
+@pytest.mark.parametrize("wrong", [{}, [1], None, "1"])
+def test_numbers_of_pictures_and_categories_that_are_none(wrong, tmp_path):
+    for name in ("image_id", "category_id"):
+        entry = {"id": 7, "image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9], "keypoints": [3, 3, 2] * 17}
+        labels = read_coco(coco_folder(tmp_path / name, annotations=[entry | {name: wrong}]), "train")
+        assert not labels.people
+    with pytest.raises(DposeError, match="category"):
+        read_coco(coco_folder(tmp_path / "c", categories=[{"id": wrong, "name": "person"}]), "train")
+
+
+def test_a_box_so_far_out_that_it_has_no_width(tmp_path):
+    boxes = [{"image_id": 1, "bbox": [2.0**63, 1, 20, 16], "score": 0.9}]
+    (tmp_path / "boxes.json").write_text(json.dumps(boxes))
+    with pytest.raises(DposeError, match="an empty box"):
+        read_detections(tmp_path / "boxes.json")
+
+
+def mat(**arrays):
+    raw = io.BytesIO()
+    scipy.io.savemat(raw, arrays)
+    return raw.getvalue()
+
+
+def test_arrays_of_matlab(tmp_path):
+    path = tmp_path / "a.mat"
+    for kind in (np.float64, np.float32, np.uint8, np.int16, np.int64):
+        for shape in ((2, 3), (14, 3, 5), (1, 1), (0, 4), (3, 1, 2, 2)):
+            array = (np.arange(np.prod(shape)).reshape(shape) * 3).astype(kind)
+            for compressed in (False, True):
+                scipy.io.savemat(
+                    path, {"other": {"inside": 1}, "joints": array, "text": "a"}, do_compression=compressed
+                )
+                found = read_mat(path, ("joints", "text", "other"))
+                assert list(found) == ["joints"]
+                assert found["joints"].dtype == kind
+                assert np.array_equal(found["joints"], scipy.io.loadmat(path)["joints"])
+
+
+def test_a_damaged_file_of_matlab_does_not_end_the_process(tmp_path):
+    path, whole = tmp_path / "a.mat", mat(joints=np.ones((14, 3, 3)))
+    for broken in (
+        b"",
+        whole[:200],
+        whole.replace(struct.pack("<I", 14 * 9 * 8), struct.pack("<I", 8)),
+        whole.replace(struct.pack("<III", 14, 3, 3), struct.pack("<III", 2**30, 2**30, 3)),
+        whole.replace(struct.pack("<III", 14, 3, 3), struct.pack("<iii", -14, -3, 3)),
+        whole[:124] + b"\0\2IM" + whole[128:],
+    ):
+        path.write_bytes(broken)
+        with pytest.raises(DposeError, match="not a readable MATLAB file"):
+            read_mat(path, ("joints",))
+
+
+def test_a_list_of_pictures_that_is_a_device(tmp_path):
+    (tmp_path / "data.yaml").write_text("train: /dev/zero\nnames: ['person']\nkpt_shape: [3, 3]\n")
+    with pytest.raises(DposeError, match="list of pictures"):
+        read_yolo(tmp_path, "train")
+
+
+def test_text_that_is_none():
+    values = PrivacyStatement(Kind.NONE, unit="image").to_dict()
+    with pytest.raises(DposeError, match="not JSON"):
+        PrivacyStatement.from_json(json.dumps(values | {"caveats": ["\ud800"]}))
+
+
+def test_a_checkpoint_of_lists(tmp_path):
+    (tmp_path / "state.json").write_text('{"sha256": []}')
+    with pytest.raises(DposeError, match="broken checkpoint"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_list_of_released_files_that_is_nested_too_deeply(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text(DEEP + "\n")
+    with pytest.raises(DposeError, match="cannot be read"):
+        verify_manifest(tmp_path)
+
+
+def test_a_log_that_cannot_be_read_says_nothing(tmp_path):
+    """And what follows is nobody's, until a line names a key: the line may have named another one."""
+    step = '{"type": "step", "step": %d, "update": "u%d"}\n'
+    begun = '{"type": "resume", "key_id": "k"}\n'
+    path = tmp_path / "log.jsonl"
+    for spoilt in ("[" * 100_000, "\0\0\0", "[]", "{}", "\udcff"):
+        content = begun + step % (1, 1) + spoilt + "\n" + step % (2, 2) + begun + step % (3, 3)
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        assert updates_of(path, "k") == {0: "u1", 2: "u3"}
+    assert updates_of(tmp_path / "none", "k") == {}
+
+
+@pytest.fixture
+def account(tmp_path):
+    """An account of two runs, and what runs SQL on its database."""
+    charged(run_charge(0), run_charge(1), where=tmp_path)
+    close_connections(opened(tmp_path).url)
+
+    def edited(*statements):
+        (file,) = tmp_path.glob("*.sqlite")
+        with sqlite3.connect(file) as base:
+            for statement in statements:
+                base.execute(statement)
+        base.close()
+
+    return tmp_path, edited
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM meets", "UPDATE meets SET other = 'x'"])
+def test_an_account_whose_sets_meet_no_more(account, change):
+    where, edited = account
+    assert len(groups(where)) == 1
+    edited(change)
+    with pytest.raises(DposeError, match="altered"):
+        groups(where)
+
+
+def test_how_far_an_account_was_seen(tmp_path):
+    file = high_water._file(tmp_path, "a")
+    file.parent.mkdir()
+    water = high_water.HighWater(7, "ab")
+    high_water.note_seen(tmp_path, "a", water)
+    whole = file.read_bytes()
+    assert high_water.seen(tmp_path, "a") == water
+    # a power cut leaves a part of it, or zeros; it is then as if it had not been kept
+    for part in (b"", whole[:-1], whole[:20], bytes(len(whole))):
+        file.write_bytes(part)
+        assert high_water.seen(tmp_path, "a") == high_water.HighWater()
+    for wrong in (DEEP.encode() + b"}", b"[}", b'{"seq": []}'):
+        file.write_bytes(wrong)
+        with pytest.raises(DposeError, match="cannot be read"):
+            high_water.seen(tmp_path, "a")
+
+
+def test_a_few_lines_that_merge_into_a_billion_keys(tmp_path):
+    lines = ["a0: &a0 {x: 1}"] + [f"a{k}: &a{k} {{<<: [*a{k - 1}, *a{k - 1}]}}" for k in range(1, 60)]
+    (tmp_path / "run.yaml").write_text("\n".join(lines))
+    with pytest.raises(DposeError, match="keys"):
+        read_yaml(tmp_path / "run.yaml")
+    (tmp_path / "run.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
+    assert read_yaml(tmp_path / "run.yaml")["b"] == {"x": 1, "y": 3}

@@ -1,16 +1,20 @@
-"""Writing to disk so that nothing is ever half-written: beside, flushed, then renamed."""
+"""Reading what is a file and nothing else, and writing so that nothing is ever half-written: beside, then renamed."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import io
+import json
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from io import BufferedReader
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -20,6 +24,13 @@ SHIPPED = Path(__file__).parent / "weights"
 """The public weights that come with dpose: model folders."""
 LOCK = ".lock"
 """The file in a folder that its lock stands for."""
+
+LONGEST_TEXT = 1 << 28
+"""Bytes of the longest text (statements, logs, lists) that is read; a longer file is not what it is taken for."""
+LONGEST_SETTINGS = 1 << 20
+"""Bytes of the longest settings in YAML, whose reader takes seconds for each megabyte."""
+LARGEST_MAPPING = 10_000
+"""Keys of the largest mapping in YAML."""
 
 
 def is_full(error: OSError) -> bool:
@@ -36,14 +47,164 @@ def explain_os_error(error: OSError, path: Path) -> DposeError:
     return DposeError(error.strerror or str(error), str(path))
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file of any length, in hexadecimal.
+def open_regular(path: str | Path) -> BufferedReader:
+    """Open a regular file, or a link to one, to be read. Never waits, as opening a FIFO would.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be opened, or is a FIFO, a device, a socket or a folder.
     """
-    with path.open("rb") as file:
+    # a device may do something when it is opened, so it is not; what is opened may be another file by then
+    _check_regular(os.stat(path), path)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0))
+    try:
+        _check_regular(os.fstat(descriptor), path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_regular(found: os.stat_result, path: str | Path) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def file_bytes(path: str | Path, limit: int | None = None) -> bytes:
+    """A regular file's content, read once: digests are to be taken of what is returned, not of the file again.
+
+    Args:
+        path: The file.
+        limit: Bytes of the longest that is read; any length by default.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file (`open_regular`), or is longer.
+    """
+    with open_regular(path) as file:
+        if limit is None:
+            return file.read()
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"longer than {limit:,} bytes", str(path))
+    return content
+
+
+def file_text(
+    path: str | Path, *, encoding: str = "utf-8", errors: str = "strict", limit: int = LONGEST_TEXT
+) -> str:
+    """A regular file's text, its lines ended by newlines alone.
+
+    Raises:
+        OSError: as `file_bytes`.
+        UnicodeDecodeError: it is no such text.
+    """
+    return io.TextIOWrapper(io.BytesIO(file_bytes(path, limit)), encoding, errors).read()
+
+
+def file_json(path: str | Path, *, limit: int = LONGEST_TEXT) -> Any:
+    """What a regular file of JSON, in UTF-8, holds.
+
+    Raises:
+        OSError: as `file_bytes`.
+        ValueError: it holds no JSON, or such that is nested too deeply.
+    """
+    try:
+        return json.loads(file_text(path, limit=limit))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def file_yaml(path: str | Path) -> Any:
+    """What a regular file of YAML holds, by its plain types; no longer than `LONGEST_SETTINGS`.
+
+    Mappings that merge others ("<<") into ever more keys, of which a few lines make a billion, are refused.
+
+    Raises:
+        OSError: as `file_bytes`.
+        ValueError: it is no such YAML.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > LARGEST_MAPPING:
+                raise yaml.YAMLError(f"a mapping of more than {LARGEST_MAPPING:,} keys")
+
+    try:
+        return yaml.load(file_text(path, limit=LONGEST_SETTINGS), Loader)  # noqa: S506  (a safe loader)
+    # a date that does not exist is a ValueError, a list in a list in a list ... a RecursionError
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a regular file of any length, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def leads_out(name: str) -> bool:
+    """Whether a file name from a label file is impossible, absolute, or climbs out of its folder."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # half a surrogate pair: no file is called that
+        return True
+    parts = PurePosixPath(name.replace("\\", "/"))
+    return not name or "\0" in name or parts.is_absolute() or ".." in parts.parts or name[1:2] == ":"
+
+
+def leads_outside(file: Path, folder: Path) -> bool:
+    """Whether a file in a folder is a link, or lies behind one, to what is not in that folder."""
+    return not file.resolve().is_relative_to(folder.resolve())
+
+
+def same_file_check(path: Path) -> Callable[[], None]:
+    """For what reads a file by its name more than once: refuses one that is no longer as it was when this was called.
+
+    A change is seen by the file's node, size and times, of which the system sets the last; so two changes within one
+    tick of its clock (some milliseconds) may be taken for one.
+
+    Returns:
+        The check, which raises a `DposeError` where the file was changed, exchanged or removed.
+
+    Raises:
+        DposeError: it is not there.
+    """
+
+    def state() -> tuple[int, ...]:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    before = state()
+
+    def check() -> None:
+        if state() != before:
+            raise DposeError("was changed while it was read", str(path), "run the command again")
+
+    return check
+
+
+@contextlib.contextmanager
+def unchanged(*paths: Path) -> Iterator[None]:
+    """A block throughout which files are as they were (`same_file_check`).
+
+    Raises:
+        DposeError: one was changed or exchanged meanwhile, or is not there.
+    """
+    checks = [same_file_check(path) for path in paths]
+    yield
+    for check in checks:
+        check()
 
 
 def fsync_folder(folder: Path) -> None:
@@ -55,6 +216,24 @@ def fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make the folder `path` and those above it, so that a power cut does not take away what is written there next.
+
+    Args:
+        path: It may be there.
+        mode: Of the folder; of those above it, the usual one.
+
+    Raises:
+        OSError: it cannot be made, or is no folder.
+    """
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(mode, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # of a folder that may be written to and not be read
+        fsync_folder(path.parent)
 
 
 def fsync_file(path: Path) -> None:
@@ -121,7 +300,7 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
     raw = data.encode() if isinstance(data, str) else data
     temporary = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as file:
             file.write(raw)
@@ -147,7 +326,7 @@ def private_folder(path: Path) -> bool:
         Whether it is ours alone. Not where it is a link or somebody else's, or cannot be made.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path, 0o700)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != getattr(os, "getuid", lambda: found.st_uid)():
             return False
@@ -206,7 +385,7 @@ def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
     if path.exists():
         raise DposeError("already exists", str(path), "choose another name, or remove it first")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     except OSError as error:
         raise explain_os_error(error, path) from error

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, fsync_file, private_folder
+from dpose.files import file_digest, file_text, fsync_file, private_folder
 
 # a Path has one slash where its URL had two
 _URL = re.compile(r"(s3|gs|az|file):/{1,2}(.*)", re.DOTALL)
@@ -137,7 +137,7 @@ def put_all(path: Path, url: str, but: Collection[str] = ()) -> int:
     files = [f for f in sorted(found) if f.is_file() and not f.name.startswith(".")]
     files = [f for f in files if f.relative_to(root).parts[0] not in but]
     record = root / _PUT
-    known = set(record.read_text(encoding="utf-8").splitlines()) if record.exists() else set()
+    known = set(file_text(record).splitlines()) if record.exists() else set()
     count = 0
     for file in files:
         name = file.relative_to(root).as_posix()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import safetensors.torch
@@ -10,6 +9,7 @@ from safetensors import SafetensorError
 
 from dpose.action.model import ActionConfig, ActionModel
 from dpose.errors import DposeError
+from dpose.files import file_bytes, file_json
 
 
 def load_action_model(folder: Path) -> ActionModel:
@@ -20,7 +20,7 @@ def load_action_model(folder: Path) -> ActionModel:
     """
     config = folder / "config.json"
     try:
-        values = json.loads(config.read_text(encoding="utf-8"))
+        values = file_json(config)
         described = values["model"] if values.get("task") == "action" else None
     except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
         raise DposeError("holds no model", str(folder), "give a folder that dpose train made") from error
@@ -29,7 +29,7 @@ def load_action_model(folder: Path) -> ActionModel:
     model = ActionModel(ActionConfig.from_dict(described, str(config)))
     weights = folder / "model.safetensors"
     try:
-        tensors = safetensors.torch.load(weights.read_bytes())
+        tensors = safetensors.torch.load(file_bytes(weights))
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(weights)) from error
     except (SafetensorError, ValueError) as error:

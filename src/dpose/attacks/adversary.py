@@ -22,7 +22,7 @@ from dpose.attacks.identities import Identities, PersonPictures, Progress
 from dpose.attacks.learners import Restorer, learn_restoring, resized, steps_of
 from dpose.attacks.transforms import RAW, Transform
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_bytes, write_atomic
 from dpose.privacy.statement import software_versions
 from dpose.release.regions import IMAGENET
 from dpose.stats import Floats
@@ -151,7 +151,7 @@ class AttackerTraining:
 def _read(path: Path) -> Arrays | None:
     """What the cache holds; a file that is missing or damaged is as good as none."""
     try:
-        found: Arrays = safetensors.numpy.load(path.read_bytes())
+        found: Arrays = safetensors.numpy.load(file_bytes(path))
     except (OSError, safetensors.SafetensorError):
         return None
     return found
@@ -231,5 +231,5 @@ def onnx_embedder(text: str) -> Embedder:
         stacked = np.stack(vectors)
         return np.asarray(stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12))
 
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(file_bytes(Path(file))).hexdigest()[:16]
     return Embedder(f"{Path(file).name} (sha256 {digest})", embed)

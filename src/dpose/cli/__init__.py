@@ -34,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         _complain("stopped")
         return 130
+    except OSError as error:  # from a file that nothing above has given words to
+        _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
+        return 2
     except MemoryError:
         _complain("out of memory; try a smaller --views-at-once or --preset")
         return 2

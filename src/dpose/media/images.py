@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_bytes, write_atomic
 from dpose.media.headers import Header, HeaderError, read_header
 
 Image = NDArray[np.uint8]
@@ -143,7 +143,7 @@ def read_bytes(path: str | Path) -> bytes:
         DposeError: it cannot be read.
     """
     try:
-        return Path(path).read_bytes()
+        return file_bytes(Path(path))
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder
+from dpose.files import explain_os_error, fsync_folder, make_folder, open_regular
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
@@ -390,7 +390,7 @@ def open_writer(
     temporary = Path()
     with contextlib.ExitStack() as stack:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
             os.close(handle)
             temporary = Path(name)
@@ -447,8 +447,16 @@ def video_file(path: Path, info: VideoInfo, *, pad: bool = False) -> Iterator[Vi
 @contextlib.contextmanager
 def _opened(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
     try:
+        open_regular(path).close()  # a FIFO would be waited for
+    except FileNotFoundError as error:
+        raise DposeError("there is no such file", str(path)) from error
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    try:
         # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
-        with av.open(os.fspath(path.resolve()), options=options or {}) as container:
+        with av.open(
+            os.fspath(path.resolve()), options=options or {}, metadata_errors="replace"
+        ) as container:
             yield container
     except FileNotFoundError as error:
         raise DposeError("there is no such file", str(path)) from error

@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, private_folder, write_private
+from dpose.files import file_digest, file_text, private_folder, write_private
 from dpose.media.identity import LINKED_FRAMES, clip_hashes
 from dpose.media.video import VideoInfo, read_frames
 
@@ -67,7 +67,7 @@ def checked_digest(path: Path) -> str:
 def _kept(store: Path, digest: str) -> tuple[str, ...]:
     """What the cache holds; () where it holds nothing usable."""
     try:
-        found = tuple(store.read_text(encoding="ascii").split("\n"))
+        found = tuple(file_text(store, encoding="ascii").split("\n"))
     except (OSError, ValueError):
         return ()
     whole = len(found) > 1 and found[0] == digest and all(re.fullmatch("[0-9a-f]{64}", one) for one in found)

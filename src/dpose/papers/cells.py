@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, is_full, write_atomic
+from dpose.files import explain_os_error, file_json, is_full, write_atomic
 from dpose.papers.experiment import Bound, Cell, Outcome, Values
 
 SETTINGS = "settings.json"
@@ -165,7 +165,7 @@ def _text(values: Any) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = file_json(path)
     except (OSError, ValueError) as error:
         raise DposeError("cannot be read", str(path), "delete it, and run again") from error
     if not isinstance(content, dict):

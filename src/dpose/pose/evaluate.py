@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
 from dpose.pose.data.coco import CocoSet
 from dpose.pose.data.detections import Box
+from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.data.problems import Problems, numbers, read_json
 from dpose.pose.metrics import PCKh, PCKhResult
@@ -183,10 +183,7 @@ def score_mpii_predictions(path: Path, labels: MpiiSet) -> PCKhResult:
 def _mat_points(path: Path) -> NDArray[np.float64]:
     if not path.is_file():
         raise DposeError("no such file", str(path))
-    try:
-        found = scipy.io.loadmat(path, variable_names=["preds"]).get("preds")
-    except Exception as error:  # scipy raises whatever its parser stumbles over
-        raise DposeError("not a readable MATLAB file", str(path)) from error
+    found = read_mat(path, ("preds",)).get("preds")
     if found is None or found.dtype.kind not in "fiu":
         raise DposeError("holds no variable 'preds' of numbers", str(path))
     return np.asarray(found, np.float64)[..., :2]

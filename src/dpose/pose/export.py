@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_bytes, write_atomic
 from dpose.pose.crops import crop_transform, warp, whole_frame
 from dpose.pose.model import PoseModel, fold_batchnorm
 from dpose.pose.predict import predict_logits
@@ -126,7 +126,7 @@ def _onnx_bytes(model: PoseModel, crops: torch.Tensor) -> bytes:
                 external_data=False,
                 verbose=False,
             )
-        return Path(name).read_bytes()
+        return file_bytes(Path(name))
     except Exception as error:  # the exporter raises whatever it stumbles over, at any length
         raise DposeError(
             f"torch {torch.__version__} cannot export the model ({type(error).__name__})"

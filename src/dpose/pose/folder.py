@@ -11,7 +11,7 @@ import torch
 
 from dpose import files
 from dpose.errors import DposeError
-from dpose.files import file_digest, write_atomic
+from dpose.files import file_digest, file_json, write_atomic
 from dpose.pose.backbones import ALIASES
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import read_tensors
@@ -113,7 +113,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
 
 def _read_config(path: Path) -> PoseConfig:
     try:
-        values: Any = json.loads(path.read_text(encoding="utf-8"))
+        values: Any = file_json(path)
     except OSError as error:
         raise DposeError(
             f"cannot be read ({error.strerror})", str(path), "is this a model folder?"

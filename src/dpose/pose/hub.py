@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_bytes, write_atomic
 from dpose.pose.folder import CONFIG, WEIGHTS, load_model, save_model
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
     if source is not None and _unchanged(model, source):
         for name in (STATEMENT, CARD):
             if (source / name).exists() and source.resolve() != folder.resolve():
-                write_atomic(folder / name, (source / name).read_bytes())
+                write_atomic(folder / name, file_bytes(source / name))
     elif not (source is not None and source.resolve() == folder.resolve()):
         write_atomic(folder / CARD, _plain_card(model))
         (folder / STATEMENT).unlink(missing_ok=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes, open_regular
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 
@@ -85,8 +86,9 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
     """
     try:
         if file.suffix == ".safetensors":
-            return cast(dict[str, Tensor], safetensors.torch.load(file.read_bytes()))
-        found = torch.load(file, map_location="cpu", weights_only=True)
+            return cast(dict[str, Tensor], safetensors.torch.load(file_bytes(file)))
+        with open_regular(file) as opened:
+            found = torch.load(opened, map_location="cpu", weights_only=True)
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(file)) from error
     except pickle.UnpicklingError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes
 from dpose.privacy.accounting import Event, merge
 
 GENESIS = "0" * 64
@@ -100,7 +101,7 @@ def read_ledger(path: Path) -> list[Entry]:
         DposeError: the file cannot be read or is empty, or a line is wrong; names the line.
     """
     try:
-        raw = path.read_bytes()
+        raw = file_bytes(path)
     except OSError as error:
         raise DposeError("the ledger cannot be read: " + (error.strerror or str(error)), str(path)) from error
     entries: list[Entry] = []

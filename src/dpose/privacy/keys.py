@@ -18,7 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from dpose.errors import DposeError
-from dpose.files import fsync_folder, write_private
+from dpose.files import file_json, fsync_folder, write_private
 from dpose.privacy.noise import Key
 
 SCHEMA = 1
@@ -62,7 +62,7 @@ def keep_key(run_id: str, kept: Kept, state_dir: Path | None = None) -> None:
 def kept_key(run_id: str, state_dir: Path | None = None) -> Kept | None:
     """The key of the run `run_id`; None where this machine holds none, or none that can be read."""
     try:
-        content = json.loads(_file(run_id, state_dir).read_text(encoding="utf-8"))
+        content = file_json(_file(run_id, state_dir))
         if content["schema"] != SCHEMA:
             return None
         surroundings = {str(k): str(v) for k, v in content["surroundings"].items()}

@@ -23,6 +23,7 @@ import errno
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from typing import Any
 from filelock import FileLock
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder, take_lock, write_private
+from dpose.files import explain_os_error, file_json, fsync_folder, take_lock, write_private
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
@@ -304,8 +305,11 @@ def keep_head(path: Path, state_dir: Path | None = None) -> None:
 
 def _open_locked(path: Path, flags: int) -> tuple[int, FileLock]:
     with _explained(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | flags, 0o644)
+        flags |= os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, flags, 0o644)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise DposeError("the ledger is not a regular file", str(path))
         # not the ledger itself: where locks bind, as on Windows, a locked file cannot be read
         lock = take_lock(path.with_name(f".{path.name}.lock"))
         if lock is None:
@@ -339,7 +343,7 @@ def _keep_head_apart(entries: Sequence[Entry], state_dir: Path | None) -> None:
 def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None) -> None:
     file = _head_file(whole[0].run_id, state_dir)
     try:
-        kept = json.loads(file.read_text())
+        kept = file_json(file)
         seq, sha256 = int(kept["seq"]), str(kept["sha256"])
     except FileNotFoundError:
         return  # a run from another machine

@@ -17,7 +17,7 @@ from typing import Any
 import platformdirs
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_json, write_atomic
 
 FORMAT = 2
 
@@ -30,7 +30,7 @@ def recall(kind: str, asked: Mapping[str, Any]) -> Any:
         asked: The question: all that the answer depends on, as JSON values.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        entry = json.loads(_path(kind, asked).read_text())
+        entry = file_json(_path(kind, asked))
         if entry == _entry(asked, entry["answer"]):
             return entry["answer"]
     return None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes
 from dpose.privacy.queries import Query
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -73,7 +74,7 @@ def check_scores(folder: Path, queries: Sequence[Query], *, ledger: bool) -> lis
     count = loose = 0
     for path in sorted((folder / FOLDER).glob("*.json")):
         try:
-            raw = path.read_bytes()
+            raw = file_bytes(path)
             content = json.loads(raw)
         except (OSError, ValueError) as error:
             raise DposeError("is no readable score", str(path), "remove it") from error

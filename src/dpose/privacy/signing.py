@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
-from dpose.files import check_free, explain_os_error, file_digest, write_atomic
+from dpose.files import check_free, explain_os_error, file_bytes, file_digest, write_atomic
 from dpose.privacy.json_fields import object_with, text_of
 from dpose.privacy.statement import PrivacyStatement
 
@@ -182,12 +182,6 @@ def _small(path: Path) -> bytes:
         DposeError: it cannot be read, is no file, or is too large for what it shall be.
     """
     try:
-        if not path.is_file():
-            raise DposeError("there is no such file", str(path))
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+        return file_bytes(path, LARGEST)
     except OSError as error:
         raise explain_os_error(error, path) from error
-    if len(content) > LARGEST:
-        raise DposeError("is too large for a key or a signature", str(path))
-    return content

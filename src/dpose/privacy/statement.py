@@ -235,6 +235,7 @@ class PrivacyStatement:
         """
         try:
             values = json.loads(text)
+            json.dumps(values, ensure_ascii=False).encode()  # half a pair of surrogates is no text
         except (ValueError, RecursionError) as error:
             raise DposeError(f"is not JSON ({error})", where) from error
         schema = values.get("schema") if isinstance(values, dict) else None

@@ -1,21 +1,21 @@
 """Does a run folder hold what its statement says? Epsilon, ledger, seal and every file that the seal covers.
 
-for line in verify_run("runs/mpii").lines:
-print(line)
+    for line in verify_run("runs/mpii").lines:
+        print(line)
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpose.errors import DposeError
+from dpose.files import file_json, file_text, leads_outside, unchanged
 from dpose.privacy.entries import Entry, EntryType, plan_digest, spent
 from dpose.privacy.ledger import verify_ledger
 from dpose.privacy.rounding import upper
-from dpose.privacy.scores import check_scores
+from dpose.privacy.scores import FOLDER, check_scores
 from dpose.privacy.seal import RUN_FILES, last_seal, run_digests
 from dpose.privacy.statement import Kind, PrivacyStatement
 
@@ -58,9 +58,15 @@ def verify_run(
     Raises:
         DposeError: something is missing, altered or does not add up; one line that says what.
     """
-    file, ledger = Path(folder) / "privacy.json", Path(folder) / "ledger.jsonl"
+    names = ("privacy.json", "ledger.jsonl", "config.json")
+    with unchanged(*(file for name in names if (file := Path(folder) / name).exists())):
+        return _verified(Path(folder), state_dir, statement_only)
+
+
+def _verified(folder: Path, state_dir: Path | None, statement_only: bool) -> Verification:
+    file, ledger = folder / "privacy.json", folder / "ledger.jsonl"
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise DposeError(
             "there is no readable privacy statement", str(file), "name the folder of a run or model"
@@ -74,7 +80,7 @@ def verify_run(
         lines.append(
             f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
         )
-    lines += check_scores(Path(folder), statement.queries, ledger=ledger.exists())
+    lines += check_scores(folder, statement.queries, ledger=ledger.exists())
     if statement.tuning and statement.delta is not None:
         sides = statement.tuning.by_side(statement.delta)
         lines.append(
@@ -92,9 +98,10 @@ def verify_run(
             lines.append("without a ledger: what was really spent was not checked")
         lines.append("without its ledger: its seal was not checked" if statement.seal else UNSEALED)
         return Verification(statement, None, tuple(lines))
+    _refuse_links_out(folder)
     entries = verify_ledger(ledger, statement.seal or statement.ledger_head, state_dir)
     _check_belongs(statement, entries, ledger)
-    lines += check_sealed(Path(folder), statement, entries)
+    lines += check_sealed(folder, statement, entries)
     cost = None
     if recomputed is not None:
         cost = float(statement.cost(spent(entries)))
@@ -145,11 +152,24 @@ def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[En
     return lines
 
 
+def _refuse_links_out(folder: Path) -> None:
+    """Refuse a folder whose files lie elsewhere: whoever is given it does not get them, or others change them."""
+    for file in (
+        *(folder / name for name in RUN_FILES),
+        folder / "privacy.json",
+        folder / "ledger.jsonl",
+        *sorted((folder / "checkpoints").glob("step-*/*")),
+        *sorted((folder / FOLDER).glob("*.json")),
+    ):
+        if leads_outside(file, folder):
+            raise DposeError("is a link out of its folder", str(file), "copy what it links to into its place")
+
+
 def _check_plan(folder: Path, statement: PrivacyStatement) -> None:
     """Refuse a config whose plan is not the one that ledger and statement name, or not the one that was counted."""
     path = folder / "config.json"
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))["run"]
+        run = file_json(path)["run"]
         plan, bound = run["plan"], run["bound"]
         digest = plan_digest(plan, bound["n"], bound["steps"], bound["event"])
         n, event, unit = bound["n"], bound["event"], plan["unit"]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
-from dpose.files import file_digest, write_atomic
+from dpose.files import file_digest, same_file_check, write_atomic
 from dpose.media.video import WRITABLE, VideoInfo, frame_times, open_writer, probe, read_frames, settle
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource, Purpose
@@ -486,6 +486,7 @@ def write_video(
     if out.suffix.lower() not in WRITABLE:
         raise DposeError("cannot write videos of this kind", str(out), f"use {', '.join(WRITABLE)}")
     charge, linked = None, True
+    check = same_file_check(info.path)  # its digest is counted, then it is read again
     if not asking.public:
         original = asking.original or video_original(info)
         original.check_unchanged(info.path)
@@ -502,6 +503,7 @@ def write_video(
             lambda told, given: count.told(state(told, given)),
             keep_sound=keep_sound,
             progress=progress,
+            check=check,
         )
         count.outputs += [file_digest(path) for path in video_outputs(out)]
     return statement
@@ -515,8 +517,9 @@ def encode_video(
     *,
     keep_sound: bool,
     progress: Callable[[], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> PrivacyStatement:
-    """`write_video`, for whoever has counted it.
+    """`write_video`, for whoever has counted it; `check` refuses an original that is no longer the one counted.
 
     Raises:
         DposeError: the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
@@ -534,6 +537,7 @@ def encode_video(
             writer.add(picture, *stamps.popleft())
             if progress is not None:
                 progress()
+        check()
     # the statement first: a video without one must never stand there
     statement = write_sidecar(out, temporary, state((DECODED_VIDEO,), (SOUND,) if kept else ()))
     settle(temporary, out)

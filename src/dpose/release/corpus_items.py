@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dpose.errors import DposeError, naming
-from dpose.files import file_digest
+from dpose.files import file_digest, same_file_check
 from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Charge
@@ -147,7 +147,7 @@ def release_item(work: Work, item: Reserved) -> Written:
     seeded, told = seed is not None, Count(item.counted, job.about).told
     with naming(job.source):
         if job.video:
-            info = probe(job.source)
+            info, check = probe(job.source), same_file_check(job.source)
             if job.original is not None:
                 job.original.check_unchanged(info.path)
             if work.config is None:
@@ -158,7 +158,12 @@ def release_item(work: Work, item: Reserved) -> Written:
                 _check_plan(plan, item, seeded=seeded)
                 run, state = video_work(plan, noise, seeded=seeded, caveats=job.caveats)
             statement = encode_video(
-                info, job.target, run, lambda *parts: told(state(*parts)), keep_sound=work.keep_sound
+                info,
+                job.target,
+                run,
+                lambda *parts: told(state(*parts)),
+                keep_sound=work.keep_sound,
+                check=check,
             )
         else:
             assert work.config is not None

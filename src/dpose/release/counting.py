@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import private_folder, take_lock
+from dpose.files import fsync_folder, private_folder, take_lock
 from dpose.media.headers import read_header
 from dpose.media.identity import LINKED_FRAMES, clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, read_bytes
@@ -506,6 +506,8 @@ def alive(name: str) -> Iterator[None]:
     if lock is None:
         raise DposeError("another process is at work on the same release", fix="wait for it, or end it")
     try:
+        # durable before the reservation is: without it nobody could tell that whoever reserved has died
+        fsync_folder(file.parent)
         yield
     finally:
         # the account says how it ended before the file goes: a file without a holder is one that died

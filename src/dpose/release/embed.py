@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, write_atomic
+from dpose.files import file_digest, file_text, write_atomic
 from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
 from dpose.privacy.statement import PrivacyStatement
@@ -118,7 +118,7 @@ def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
     if not sidecar.exists():
         raise DposeError("carries no privacy statement", str(video), f"{sidecar.name} is missing")
     try:
-        text = sidecar.read_text(encoding="utf-8")
+        text = file_text(sidecar)
         content = json.loads(text)
         line = content.pop(LINE, "") if isinstance(content, dict) else ""
         text = json.dumps(content, ensure_ascii=False)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, write_atomic
-from dpose.media.images import IMAGE_SUFFIXES, read_pixels
+from dpose.media.images import IMAGE_SUFFIXES, read_bytes, read_pixels
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.sections import NOT_SAID, About
@@ -262,10 +262,10 @@ def carried(path: Path) -> PrivacyStatement:
         DposeError: it carries none, or another file's.
     """
     if path.suffix.lower() == ".npz":
-        return unpack(path.read_bytes(), str(path))[1]
+        return unpack(read_bytes(path), str(path))[1]
     if path.suffix.lower() in VIDEO_SUFFIXES:
         return read_sidecar(path)[0]
-    return read_stamp(path.read_bytes(), str(path))[0]
+    return read_stamp(read_bytes(path), str(path))[0]
 
 
 def _write(job: Job, released: Shown, statement: PrivacyStatement) -> None:
@@ -405,11 +405,7 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
         DposeError: the archive is damaged, altered or newer, `out` is no picture's name, or the restoration is unknown
             or was made by weights that are not here.
     """
-    try:
-        data = archive.read_bytes()
-    except OSError as error:
-        raise DposeError(f"cannot be read ({error.strerror})", str(archive)) from error
-    released, statement = unpack(data, str(archive))
+    released, statement = unpack(read_bytes(archive), str(archive))
     if out.suffix.lower() not in PICTURES:
         raise DposeError("a picture is restored to .png or .jpg", str(out))
     if method is not None:

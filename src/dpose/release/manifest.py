@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_digest
+from dpose.files import explain_os_error, file_digest, leads_out, leads_outside, make_folder
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import PrivacyStatement, software_versions
 
@@ -36,7 +36,7 @@ class Manifest:
     def __init__(self, folder: Path) -> None:
         self.path = folder / MANIFEST
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self._file = self.path.open("a+b")
             _cut(self._file)
         except OSError as error:
@@ -120,19 +120,23 @@ def verify_manifest(folder: Path) -> str:
                     failed.add(line["file"])
                 digest.update(raw)
         outputs = [(name, told) for line in files.values() for name, told in line["sha256"].items()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        claims = sorted(
+            {f"epsilon {line['epsilon']}" if line["epsilon"] else "nothing" for line in files.values()}
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DposeError("cannot be read as a list of released files", str(path)) from error
     if not whole:
         raise DposeError("has no end: the command that wrote it was cut short", str(path), "run it again")
     for name, told in outputs:
         found = folder / name
-        if not found.resolve().is_relative_to(folder.resolve()) or not found.is_file():
+        try:
+            digest_there = None if leads_out(name) or leads_outside(found, folder) else file_digest(found)
+        except OSError:
+            digest_there = None
+        if digest_there is None:
             raise DposeError("is in the list of released files, and not here", str(found))
-        if file_digest(found) != told:
+        if digest_there != told:
             raise DposeError("is another file than the list of released files names", str(found))
-    claims = sorted(
-        {f"epsilon {line['epsilon']}" if line["epsilon"] else "nothing" for line in files.values()}
-    )
     tail = f", {len(failed):,} that failed" if failed else ""
     return f"{path}: {len(files):,} files, all as they were released, each claims {' or '.join(claims)}{tail}"
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import locked_folder, private_folder, write_private
+from dpose.files import file_json, locked_folder, private_folder, write_private
 from dpose.privacy.keys import state_folder
 
 DIGITS = 6
@@ -39,7 +39,7 @@ def numbered(number: int) -> str:
 def known_names(out: Path) -> dict[str, str]:
     """The originals of an output folder's files, by number, as this user's state folder knows them."""
     try:
-        content = json.loads(names_file(out).read_text(encoding="utf-8"))
+        content = file_json(names_file(out))
         return {
             str(number): str(source) for number, source in content["names"].items() if str(number).isdigit()
         }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import file_digest
+from dpose.files import file_bytes, file_digest
 from dpose.release.archive import unpack
 from dpose.release.counting import Standing
 from dpose.release.embed import SIDECAR, read_sidecar, read_stamp
@@ -64,11 +64,11 @@ def _is_release(path: Path, target: Path) -> bool:
     """Whether a file carries a statement of ours, so that it may be what a release that was cut short has left."""
     try:
         if path.suffix == ".npz":
-            unpack(path.read_bytes(), str(path))
+            unpack(file_bytes(path), str(path))
         elif path.name.endswith(SIDECAR) or path.with_name(path.name + SIDECAR).exists():
             read_sidecar(target)
         else:
-            read_stamp(path.read_bytes(), str(path))
+            read_stamp(file_bytes(path), str(path))
     except (DposeError, OSError):
         return False
     return True

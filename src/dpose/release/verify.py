@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_digest
+from dpose.files import file_bytes, file_digest, unchanged
 from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
 from dpose.media.video import VIDEO_SUFFIXES, probe
@@ -101,7 +101,8 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         DposeError: there is no statement, it belongs to other content, or it does not add up; names what differs.
     """
     try:
-        return _verified(path)
+        with unchanged(path):
+            return _verified(path)
     except OSError as error:
         raise DposeError(f"cannot be read ({error})", str(path)) from error
     except (MemoryError, RecursionError) as error:
@@ -150,7 +151,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
 def _opened(path: Path) -> OpenedRelease:
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        released, statement = unpack(path.read_bytes(), str(path))
+        released, statement = unpack(file_bytes(path), str(path))
         cells = released.cells
         shown = {
             "size": f"{cells.width}x{cells.height}",
@@ -180,7 +181,7 @@ def _opened(path: Path) -> OpenedRelease:
 
 
 def _picture(path: Path) -> OpenedRelease:
-    data, where = path.read_bytes(), str(path)
+    data, where = file_bytes(path), str(path)
     statement, line = read_stamp(data, where)
     pixels, lossless = decode_pixels(data, where), read_header(data).format == "png"
     seal = check_seal(statement, line, {PIXELS: pixels_digest(pixels)} if lossless else {}, where)
@@ -201,7 +202,7 @@ def _look_beside(found: OpenedRelease) -> None:
     beside = found.path.with_suffix(".npz")
     if beside.is_file():
         try:
-            released, other = unpack(beside.read_bytes(), str(beside))
+            released, other = unpack(file_bytes(beside), str(beside))
         except DposeError:
             found.unchecked.append(f"the archive beside it, which cannot be read ({beside.name})")
             return

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_json, file_text, write_atomic
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import run_config
@@ -56,18 +56,31 @@ def _read(folder: Path) -> ComparedRun:
     statement = read_statement(folder)
     if statement is None:
         raise DposeError("is not finished: it has no statement", str(folder), "leave it out, or finish it")
-    lines = [_line(text) for text in (folder / "log.jsonl").read_text().splitlines()]
+    try:
+        return _with_scores(folder, config.plan.method, statement)
+    except DposeError:
+        raise
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(error.filename or folder)) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DposeError(
+            "its log or one of its scores cannot be read", str(folder), "leave it out"
+        ) from error
+
+
+def _with_scores(folder: Path, method: str, statement: PrivacyStatement) -> ComparedRun:
+    lines = [_line(text) for text in file_text(folder / "log.jsonl").splitlines()]
     watched = [line for line in lines if line.get("type") == "score"]
     curve = [(line["step"], *main) for line in watched if (main := _main(line["result"]))]
     found = [(line["data"], line["result"]) for line in watched[-1:]]
     for path in sorted((folder / "evaluations").glob("*.json")):
-        content = json.loads(path.read_text())
+        content = file_json(path)
         size = "" if content["units"] is None else f", {content['units']:,} units"
         found.append((f"{content['data']}{size}", content["result"]))
     scores = {(data, main[0]): main[1] for data, result in found if (main := _main(result))}
     return ComparedRun(
         name=folder.name,
-        method=config.plan.method,
+        method=method,
         statement=statement,
         steps=max((line["step"] for line in lines if line.get("type") == "step"), default=0),
         scores=scores,

@@ -7,10 +7,10 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.files import file_yaml
 from dpose.privacy.sections import About
 from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
@@ -227,11 +227,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         DposeError: it cannot be read, or holds something else.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = file_yaml(path)
     except OSError as error:
         raise DposeError(error.strerror or "cannot be read", str(path)) from error
-    # a date that does not exist is a ValueError, a list in a list in a list ... a RecursionError
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DposeError(f"not YAML ({' '.join(str(error).split())})", str(path)) from error
     if not isinstance(values, dict):
         raise DposeError("holds no settings", str(path), "write keys and values, as examples/ does")

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dpose import files
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_json, write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import committing
 from dpose.privacy.queries import Query
@@ -157,7 +157,7 @@ def record_query(folder: Path, statement: PrivacyStatement, query: Query) -> Non
     Raises:
         DposeError: the folder cannot be written.
     """
-    config = json.loads((folder / "config.json").read_text())
+    config = file_json(folder / "config.json")
 
     # the ledger first: a query that did not reach the statement shows up in `dpose verify`
     def asked(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:

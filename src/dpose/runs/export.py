@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpose.files import file_text
 from dpose.media.images import read_image
 from dpose.pose.export import Exported, export_onnx
 from dpose.pose.folder import load_model
@@ -34,5 +35,5 @@ def export_run(folder: Path, out: Path, pictures: Sequence[Path]) -> Exported:
             for i in range(COMPARED)
         ]
     statement = folder / "privacy.json"
-    facts = {"dpose.privacy": statement.read_text(encoding="utf-8")} if statement.exists() else {}
+    facts = {"dpose.privacy": file_text(statement)} if statement.exists() else {}
     return export_onnx(model, out, images, facts)

@@ -9,7 +9,6 @@ both would have to be noised queries under the budget, which dpose does not offe
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.errors import DposeError
+from dpose.files import file_json
 from dpose.pose.skeletons import MPII
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.sections import GroupResult
@@ -184,7 +184,7 @@ def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Conso
         )
         for group in found
     )
-    config = json.loads((folder / "config.json").read_text())
+    config = file_json(folder / "config.json")
 
     def told(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         return replace(before, sections=replace(before.sections, results=results))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.files import file_json
 from dpose.pose.folder import shipped_weights
 from dpose.runs.build import IMAGENET, settled
 from dpose.runs.config import RunConfig, without_none
@@ -90,7 +90,7 @@ def _config_of(folder: Path, settings: Mapping[str, Any]) -> RunConfig:
 
 def _settings(folder: Path) -> dict[str, Any]:
     try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))["run"]
+        values = file_json(folder / "config.json")["run"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
     return dict(values)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes
 from dpose.privacy.statement import PrivacyStatement
 
 LARGEST = 16 * 1024 * 1024
@@ -102,14 +103,9 @@ def card_metadata(opened: StatementFile) -> str:
 
 def _text(file: Path) -> str:
     try:
-        if not file.is_file():
-            raise DposeError(
-                "there is no readable privacy statement", str(file), "name a run, model or release"
-            )
-        with file.open("rb") as opened:
-            content = opened.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise DposeError("is too large for a statement", str(file))
-        return content.decode()
+        return file_bytes(file, LARGEST).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError("there is no readable privacy statement", str(file)) from error
+        told = f" ({error.strerror})" if isinstance(error, OSError) else ""
+        raise DposeError(
+            f"there is no readable privacy statement{told}", str(file), "name a run, model or release"
+        ) from error

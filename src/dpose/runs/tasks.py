@@ -8,7 +8,6 @@ opened and its model is built, scored and read from a folder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -19,6 +18,7 @@ import torch
 from rich.console import Console, RenderableType
 
 from dpose.errors import DposeError
+from dpose.files import file_json
 from dpose.training.first_weights import FirstWeights
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
@@ -163,7 +163,7 @@ def task_entry(name: str) -> TaskEntry:
 def task_of(folder: Path) -> str:
     """The task of the model in `folder`; "" where it does not say."""
     try:
-        return str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("task", ""))
+        return str(file_json(folder / "config.json").get("task", ""))
     except (OSError, ValueError, AttributeError):
         return ""
 

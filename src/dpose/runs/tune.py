@@ -32,8 +32,10 @@ from dpose.files import (
     check_free,
     explain_os_error,
     file_digest,
+    file_json,
     folder_beside,
     locked_folder,
+    make_folder,
     private_folder,
     write_private,
 )
@@ -122,7 +124,7 @@ class _State:
     def read(cls, work: Path) -> _State | None:
         file = _state_file(work)
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = file_json(file)
             if values.pop("schema") != SCHEMA:
                 raise ValueError("another dpose wrote it")
             return cls(**values)
@@ -358,7 +360,7 @@ def _trial(
         problem.tuning.score,
         noise.stream(Purpose.SCORE, index),
     )
-    taken = json.loads((place / "run" / "config.json").read_text(encoding="utf-8"))["run"]["views_at_once"]
+    taken = file_json(place / "run" / "config.json")["run"]["views_at_once"]
     return score, int(taken)
 
 
@@ -393,7 +395,7 @@ def _copy(source: Path, folder: Path) -> None:
         for file in sorted(source.rglob("*")):
             if file.is_file() and not file.name.endswith(".lock"):
                 place = folder / file.relative_to(source)
-                place.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(place.parent)
                 shutil.copyfile(file, place)
     except OSError as error:
         raise explain_os_error(error, folder) from error

@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from dpose.errors import DposeError
+from dpose.files import file_text
 from dpose.studio.jobs import Jobs
 from dpose.studio.opened import OpenedFiles
 from dpose.studio.roots import Roots
@@ -321,7 +322,7 @@ def make_app(studio: Studio) -> ASGIApp:
         folder = await run_in_threadpool(_folder, studio, {"run": request.path_params["run"]})
         if not (folder / "report.html").is_file():
             raise DposeError("has no report", folder.name, "dpose report writes one")
-        text = (folder / "report.html").read_text(encoding="utf-8", errors="replace")
+        text = file_text(folder / "report.html", errors="replace")
         return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
 
     async def failed(request: Request, error: Exception) -> Response:

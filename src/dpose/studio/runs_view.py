@@ -6,7 +6,6 @@ Only what `dpose.runs.report.reading` lets through is shown of a log: of a priva
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.files import file_json, file_text
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.privacy.verify import verify_run
@@ -105,11 +105,11 @@ def _brief(folder: Path, roots: Roots) -> dict[str, Any]:
     }
     with contextlib.suppress(OSError, ValueError, DposeError, AttributeError):
         roots.closed(folder)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = file_json(folder / "config.json")
         told["method"] = str((config.get("run") or {}).get("plan", {}).get("method", ""))
         told["task"] = str(config.get("task", ""))
         if (folder / "privacy.json").is_file():
-            statement = PrivacyStatement.from_json((folder / "privacy.json").read_text(encoding="utf-8"))
+            statement = PrivacyStatement.from_json(file_text(folder / "privacy.json"))
             told["kind"] = statement.kind.value
             told["epsilon"] = "" if statement.epsilon is None else upper(statement.epsilon)
     if trains(folder) is not None:

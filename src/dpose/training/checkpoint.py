@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, folder_beside, fsync_file, write_atomic
+from dpose.files import file_digest, file_json, folder_beside, fsync_file, write_atomic
 from dpose.training.subspace import Subspace
 
 KEEP = 2
@@ -119,11 +119,11 @@ def _same_subspace(before: list[Path], numbers: dict[str, Any], folder: Path) ->
     """Link the last checkpoint's subspace into `folder`, if it is the same one; its hash."""
     for last in before[-1:]:
         try:
-            described = json.loads((last / "state.json").read_text())
+            described = file_json(last / "state.json")
             if described.get("subspace") == numbers:
                 os.link(last / SUBSPACE, folder / SUBSPACE)
                 return str(described["sha256"][SUBSPACE])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # another file system, perhaps: it is written again
     return None
 
@@ -141,7 +141,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         DposeError: a file is missing or broken.
     """
     try:
-        described = json.loads((folder / "state.json").read_text())
+        described = file_json(folder / "state.json")
         for name, digest in described["sha256"].items():
             if file_digest(folder / name) != digest:
                 raise ValueError(f"{name} is not as it was written")
@@ -176,7 +176,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
             fitted=fitted,
             method=parts["method"],
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise DposeError(f"broken checkpoint ({error})", str(folder), "use an earlier one") from error
 
 

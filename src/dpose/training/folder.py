@@ -16,7 +16,7 @@ import yaml
 from safetensors.torch import save as save_tensors
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, write_atomic
+from dpose.files import explain_os_error, file_bytes, file_text, write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.rounding import upper
 from dpose.privacy.seal import Seal, run_digests
@@ -31,7 +31,13 @@ def read_statement(folder: Path) -> PrivacyStatement | None:
         DposeError: what stands there is no statement.
     """
     path = folder / "privacy.json"
-    return PrivacyStatement.from_json(path.read_text(), str(path)) if path.exists() else None
+    try:
+        content = file_text(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError("there is no readable privacy statement", str(path)) from error
+    return PrivacyStatement.from_json(content, str(path))
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
@@ -218,16 +224,27 @@ def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]
 def updates_of(path: Path, key_id: str) -> dict[int, str]:
     """Digests of the updates that the log `path` holds of steps taken under the key `key_id`, by step from 0.
 
-    A last line that was not completely written is none.
+    What cannot be read, as a last line that was not completely written, says nothing, and may have named another key:
+    what stands between it and the next line that names one is taken for nobody's. Steps that are committed and have no
+    digest are counted again.
+
+    Raises:
+        DposeError: the file cannot be read.
     """
     found: dict[int, str] = {}
     under = ""
-    written = path.read_text(encoding="utf-8") if path.exists() else ""
-    for line in written[: written.rfind("\n") + 1].splitlines():
-        values = json.loads(line)
-        under = values.get("key_id", under)
-        if values["type"] == "step" and under == key_id and "update" in values:
-            found[values["step"] - 1] = values["update"]
+    try:
+        written = file_text(path, errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    for line in written[: written.rfind("\n") + 1].split("\n")[:-1]:
+        try:
+            values = json.loads(line)
+            under = values.get("key_id", under)
+            if values["type"] == "step" and under == key_id and "update" in values:
+                found[values["step"] - 1] = str(values["update"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            under = ""
     return found
 
 
@@ -259,7 +276,7 @@ class RunLog(NoLog):
         self.path = path
         try:
             self._file = path.open("a+", encoding="utf-8")
-            written = path.read_bytes()
+            written = file_bytes(path)
             self._file.truncate(written.rfind(b"\n") + 1)
         except OSError as error:
             raise explain_os_error(error, path) from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpose.files import write_private
+from dpose.files import file_json, write_private
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.keys import state_folder
 
@@ -46,7 +46,7 @@ def keep_places(run_id: str, places: Places, state_dir: Path | None = None) -> N
 def kept_places(run_id: str, state_dir: Path | None = None) -> Places | None:
     """What is kept of the run `run_id`; None where this machine keeps nothing of it that can be read."""
     try:
-        content = json.loads(_file(run_id, state_dir).read_text(encoding="utf-8"))
+        content = file_json(_file(run_id, state_dir))
         if content["schema"] != SCHEMA:
             return None
         return Places(dict(content["settings"]), str(content["command"]))
@@ -57,7 +57,7 @@ def kept_places(run_id: str, state_dir: Path | None = None) -> Places | None:
 def run_id_of(folder: Path) -> str:
     """The name of the run in `folder`, as its config.json says; "" where it says none."""
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("run_id", "")
+        found = file_json(folder / "config.json").get("run_id", "")
     except (OSError, ValueError, AttributeError):
         return ""
     # it becomes a file name

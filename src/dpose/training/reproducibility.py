@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes
 from dpose.training.arithmetic import arithmetic_in_force, products_repeat
 from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
@@ -118,6 +119,6 @@ def _file(part: object) -> Path | None:
 def _code(files: tuple[Path, ...]) -> str:
     total = hashlib.sha256()
     for file in files:
-        content = file.read_bytes()
+        content = file_bytes(file)
         total.update(len(content).to_bytes(8, "big") + content)
     return total.hexdigest()[:16]

@@ -24,7 +24,7 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.files import check_free, explain_os_error, locked_folder
+from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import Protected, protect, unit_of
@@ -260,7 +260,7 @@ def _make(folder: Path, resume: bool) -> None:
     if resume and not folder.is_dir():
         raise DposeError("there is no such run", str(folder), "name the folder of a run that was stopped")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise explain_os_error(error, folder) from error
 

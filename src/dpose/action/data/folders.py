@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from dpose.action.data.sources import StillFile, VideoFile
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
+from dpose.files import file_json, file_text, leads_out
 
 HUMAN = ("skin colour", "gender", "face, complete", "face, partial", "semi-nudity", "relationship")
 """The attributes that PA-HMDB and VISPR share: seed 004's cross-dataset evaluation."""
@@ -35,7 +35,7 @@ def open_ucf101(root: Path, split: str) -> VideoSet:
     """
     lists = root / "ucfTrainTestlist"
     numbered = [line.split() for line in _lines(lists / "classInd.txt")]
-    if not all(len(parts) == 2 and parts[0].isdigit() for parts in numbered):
+    if not all(len(parts) == 2 and re.fullmatch("[0-9]{1,9}", parts[0]) for parts in numbered):
         raise DposeError("is not a list of numbered classes", str(lists / "classInd.txt"))
     actions = tuple(name for _, name in sorted((int(number), name) for number, name in numbered))
     place = lists / _LISTS[split]
@@ -43,7 +43,7 @@ def open_ucf101(root: Path, split: str) -> VideoSet:
     for line in _lines(place):
         name = line.split()[0]
         action, _, file = name.partition("/")
-        if action not in actions or not file:
+        if action not in actions or not file or leads_out(name):
             raise DposeError(f"names {name!r}, which is of no class", str(place))
         group = _GROUP.search(Path(file).stem)
         subject = f"{action}-{group[1]}" if group else ""
@@ -129,7 +129,7 @@ def _hmdb(root: Path, split: str) -> tuple[list[Video], tuple[str, ...]]:
     for number, (action, path) in enumerate(zip(actions, lists, strict=True)):
         for line in _lines(path):
             name, _, use = line.rpartition(" ")
-            if use not in ("0", "1", "2") or not name:
+            if use not in ("0", "1", "2") or leads_out(name.strip()):
                 raise DposeError(f"a line is not a video and 0, 1 or 2: {line!r}", str(path))
             if use in wanted:
                 video = f"{action}/{name.strip()}"
@@ -181,7 +181,7 @@ def _there(
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = file_text(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text"
         raise DposeError(f"cannot be read ({reason})", str(path)) from error
@@ -190,7 +190,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _object(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = file_json(path)
     except (OSError, ValueError) as error:
         raise DposeError("is no JSON", str(path)) from error
     if not isinstance(content, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from dpose.files import file_digest
 
 SIDE, PASSES, SPREAD = 128, 3, 1.5
 FIRST_GUESS = (0.42, 0.36)
@@ -50,7 +51,7 @@ def open_segmenter(text: str) -> Segmenter:
         )
     file = text.removesuffix(",imagenet")
     run = onnx_segmenter(file, imagenet=file != text)
-    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    digest = file_digest(Path(file))
 
     def find(picture: Grey) -> Mask:
         found: Mask = run(picture[:, :, None]) > 0.5

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from dpose.files import file_text
 from dpose.papers.pose.cells import RUNS, START, Setup, Training, shipped
 from dpose.papers.pose.testing import tested
 from dpose.pose.folder import WEIGHTS, find_model
@@ -109,7 +110,7 @@ def _steps(run: Path) -> int:
 def _lines(run: Path, kind: str, name: str) -> int:
     """The largest `name` of the log's lines of type `kind`; a torn last line is none."""
     found = [0]
-    for text in (run / "log.jsonl").read_text(encoding="utf-8").splitlines():
+    for text in file_text(run / "log.jsonl").splitlines():
         try:
             line = json.loads(text)
         except ValueError:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_json, write_atomic
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model, shipped_weights
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
@@ -103,7 +103,7 @@ def read_people(path: Path) -> Counts:
         DposeError: there is no such file, or it is damaged.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = file_json(path)
         names = tuple(map(str, content["units"]))
         found, scored = (np.array(content[name], np.int64) for name in ("found", "scored"))
     except (OSError, ValueError, KeyError, TypeError) as error:

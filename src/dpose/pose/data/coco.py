@@ -32,10 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes, leads_out
 from dpose.media.images import read_image
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
-from dpose.pose.data.files import PictureFinder, find_annotations, leads_out
+from dpose.pose.data.files import PictureFinder, find_annotations
 from dpose.pose.data.problems import Problem, Problems, numbers, read_json
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
@@ -230,7 +231,7 @@ def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
     """
     path, _ = coco_annotations(root, split, annotations)
     try:
-        raw = path.read_bytes()
+        raw = file_bytes(path)
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
     for found in re.finditer(rb'"categories"\s*:\s*', raw):
@@ -399,6 +400,8 @@ def _category(content: dict[str, Any], path: Path) -> tuple[set[int], Skeleton]:
     posed = [c for c in entries if isinstance(c.get("keypoints"), list) and c["keypoints"]]
     chosen = [c for c in entries if c.get("name") == "person"] or (posed if len(posed) == 1 else [])
     described = next((c for c in chosen if c in posed), None)
+    if any(type(c["id"]) is not int for c in chosen):
+        raise DposeError('the "id" of a category should be a whole number', str(path))
     if described is None:
         return {c["id"] for c in chosen} or {1}, COCO
     try:
@@ -464,17 +467,19 @@ def _people(
             problems.add("an annotation without a whole number as id", f"annotation entry {number}")
             continue
         where = f"annotation {entry['id']}"
-        if entry.get("category_id", 1) not in person:
+        category, image = entry.get("category_id", 1), entry.get("image_id")
+        if not isinstance(category, int | float) or category not in person:
             continue
-        image = entry.get("image_id")
         if entry["id"] in people:
             problems.add("two annotations with one id", where)
+        elif not isinstance(image, int | float):
+            problems.add("its picture has no number", where)
         elif image in lost:
             problems.add("its picture cannot be used", where, detail=f"image {image}")
         elif image not in images:
             problems.add("its picture is not in the file", where, detail=f"image {image}")
         else:
-            made = _annotation(entry, images[image], where, problems, joints)
+            made = _annotation(entry, images[int(image)], where, problems, joints)
             if made is not None:
                 people[made.id] = made
     return list(people.values())

@@ -57,7 +57,8 @@ def read_detections(
         box, score = numbers(entry.get("bbox"), 4), numbers([entry.get("score")], 1)
         if box is None or score is None or not 0 <= score[0] <= 1:
             problems.add("not a bbox of 4 finite numbers with a score in [0, 1]", where)
-        elif box[2] <= 0 or box[3] <= 0:
+        # added to what is very large, a width may be nothing
+        elif not (box[:2] + box[2:] > box[:2]).all():
             problems.add("an empty box", where)
         elif known is not None and entry["image_id"] not in known:
             problems.add(

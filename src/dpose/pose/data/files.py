@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from dpose.errors import DposeError
+from dpose.files import open_regular
 
 
 def find_annotations(
@@ -53,7 +54,7 @@ def find_annotations(
 
 def _begins(path: Path, wanted: bytes) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == wanted
     except OSError:
         return False
@@ -100,16 +101,6 @@ class PictureFinder:
             except OSError:
                 self._listed[folder] = {}
         return self._listed[folder]
-
-
-def leads_out(name: str) -> bool:
-    """Whether a file name from a label file is impossible, absolute, or climbs out of its folder."""
-    try:
-        os.fsencode(name)
-    except UnicodeEncodeError:  # half a surrogate pair: no file is called that
-        return True
-    parts = PurePosixPath(name.replace("\\", "/"))
-    return not name or "\0" in name or parts.is_absolute() or ".." in parts.parts or name[1:2] == ":"
 
 
 def _plain(name: str) -> str:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.files import private_folder, write_private
+from dpose.files import open_regular, private_folder, write_private
 from dpose.media.fingerprint import BITS, VERSION, fingerprint
 from dpose.media.images import read_image
 
@@ -77,7 +77,7 @@ def _store(paths: Sequence[Path]) -> Path:
 def _cached(store: Path, count: int) -> NDArray[np.uint8] | None:
     """What the cache holds, or None where it holds nothing usable: a damaged cache is made again."""
     try:
-        with np.load(store, allow_pickle=False) as archive:
+        with open_regular(store) as opened, np.load(opened, allow_pickle=False) as archive:
             found = archive["fingerprints"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

@@ -40,7 +40,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
@@ -48,6 +47,7 @@ from dpose.media.fingerprint import near_any
 from dpose.media.images import image_size, read_image
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.hashing import fingerprint_files
+from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 from dpose.pose.skeletons import LSP, lsp_to_mpii
 
@@ -161,14 +161,10 @@ def _read(path: Path, person: Person) -> tuple[NDArray[np.uint8], tuple[Person, 
 
 
 def _read_labels(path: Path, splits: Mapping[str, tuple[int, int]]) -> _Labels:
-    """joints.mat, which `scipy.io.loadmat` reads as plain arrays: nothing in it is executed."""
+    """joints.mat, read as plain arrays: nothing in it is executed."""
     if not path.is_file():
         raise DposeError("no such file", str(path), _GET_IT)
-    try:
-        content = scipy.io.loadmat(path, variable_names=["joints"])
-    except Exception as error:  # scipy raises whatever its parser stumbles over
-        raise DposeError("not a readable MATLAB file", str(path), "download the dataset again") from error
-    joints = content.get("joints")
+    joints = read_mat(path, ("joints",)).get("joints")
     needed = max(last for _, last in splits.values())
     if joints is None:
         raise DposeError("holds no variable 'joints'", str(path), _GET_IT)

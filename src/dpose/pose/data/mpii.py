@@ -23,14 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import leads_out
 from dpose.media.images import read_image
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
-from dpose.pose.data.files import PictureFinder, find_annotations, leads_out
+from dpose.pose.data.files import PictureFinder, find_annotations
+from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.problems import Problem, Problems, numbers, read_json
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 from dpose.pose.skeletons import MPII
@@ -262,10 +263,7 @@ def _head_lengths(root: Path, split: str, content: list[Any]) -> NDArray[np.floa
     path = next((root / name for name in HEAD_BOXES if (root / name).is_file()), None)
     if split != "val" or path is None:
         return None
-    try:
-        found = scipy.io.loadmat(path, variable_names=["headboxes_src", "pos_gt_src"])
-    except Exception as error:  # scipy raises whatever its parser stumbles over
-        raise DposeError("not a readable MATLAB file", str(path), "download it again") from error
+    found = read_mat(path, ("headboxes_src", "pos_gt_src"))
     boxes = found.get("headboxes_src")
     if boxes is None or boxes.dtype.kind not in "fiu" or boxes.shape != (2, 2, len(content)):
         shape = "missing" if boxes is None else f"{boxes.dtype} {boxes.shape}"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import file_bytes
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
         DposeError: the file is missing or not JSON; the line and column are named.
     """
     try:
-        raw = path.read_bytes()
+        raw = file_bytes(path)
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
     try:

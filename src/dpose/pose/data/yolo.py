@@ -28,7 +28,7 @@ import numpy as np
 import yaml
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import file_text, file_yaml, write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, shown_size
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import picture_cache
@@ -187,8 +187,8 @@ def _settings(root: Path, annotations: str) -> tuple[dict[str, Any], Path]:
     if not path.is_file():
         raise DposeError(f"holds no {annotations or USUAL}", str(root), _GET_IT)
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        found = file_yaml(path)
+    except (OSError, ValueError) as error:
         raise DposeError("is no YAML", str(path), _GET_IT) from error
     if not isinstance(found, dict):
         raise DposeError("should be a mapping with train, val, names and kpt_shape", str(path), _GET_IT)
@@ -238,7 +238,12 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
         if found.is_dir():
             files += [f for f in sorted(found.rglob("*")) if f.suffix.lower() in IMAGE_SUFFIXES]
         else:
-            listed = found.read_text(encoding="utf-8").split("\n")
+            try:
+                listed = file_text(found).split("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise DposeError(
+                    "is no list of pictures", str(found), f"{split} in {path.name} names it"
+                ) from error
             files += [found.parent / line.strip() for line in listed if line.strip()]
     return list(dict.fromkeys(files))
 
@@ -259,7 +264,7 @@ def _label_file(picture: Path) -> Path:
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     """The lines of a label file, counted from 1; none where there is no file, as of a picture without anybody."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        text = file_text(path, errors="replace") if path.exists() else ""
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
     return [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]

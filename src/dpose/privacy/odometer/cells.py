@@ -151,7 +151,7 @@ def cells_of(account: Transaction, marks: Marks) -> frozenset[int]:
 def cells_within(account: Transaction, set_id: int) -> list[PictureCell]:
     """The cells whose pictures are in the set, empty ones too; parents before children."""
     found = account.rows(
-        "WITH RECURSIVE below(id) AS (SELECT id FROM cells WHERE set_id = :set UNION ALL "
+        "WITH RECURSIVE below(id) AS (SELECT id FROM cells WHERE set_id = :set UNION "
         "SELECT cells.id FROM cells JOIN below ON cells.parent = below.id) "
         "SELECT cells.id, cells.parent, cells.set_id, cells.members FROM cells JOIN below ON cells.id = below.id "
         "ORDER BY cells.id",

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import private_folder
+from dpose.files import file_bytes, private_folder
 
 FOLDER = "accounts-seen"
 
@@ -52,11 +52,13 @@ def seen(folder: Path, account: str) -> HighWater:
     """
     file = _file(folder, account)
     try:
-        values = json.loads(file.read_bytes() or b"{}")  # empty: power was cut before it was on the disk
+        content = file_bytes(file).rstrip(b"\0")
+        # not whole: power was cut before it was on the disk
+        values = json.loads(content if content.endswith(b"}") else b"{}")
         return HighWater(int(values.get("seq", 0)), str(values.get("mac", "")))
     except FileNotFoundError:
         return HighWater()
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DposeError(
             f"how far the account was seen cannot be read ({error})",
             str(file),

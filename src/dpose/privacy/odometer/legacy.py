@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, locked_folder
+from dpose.files import explain_os_error, file_json, locked_folder
 from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.odometer.records import UNKNOWN, Budget, Charge, Marks
 
@@ -102,7 +101,7 @@ def _budget_from(path: Path) -> Budget:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = file_json(path)
         if not isinstance(values, dict) or values.get("schema") != JSON_SCHEMA:
             raise ValueError("another dpose wrote it")
         return values

@@ -290,11 +290,20 @@ def groups(where: Where = None) -> list[list[Charge]]:
     Raises:
         DposeError: the account cannot be read.
     """
-    with opened(where).transaction(write=False) as account:
+    store = opened(where)
+    with store.transaction(write=False) as account:
         entries = list(history(account).charges.values())
-        near: dict[int, set[int]] = {}
-        for one, other in account.rows("SELECT one, other FROM meets"):
-            near.setdefault(int(one), set()).add(int(other))
+        meets = account.rows("SELECT one, other FROM meets")
+    try:
+        return _groups(entries, [(int(one), int(other)) for one, other in meets])
+    except (KeyError, ValueError, TypeError) as error:
+        raise store.altered("which sets of pictures meet is not what was written") from error
+
+
+def _groups(entries: list[Charge], meets: list[tuple[int, int]]) -> list[list[Charge]]:
+    near: dict[int, set[int]] = {}
+    for one, other in meets:
+        near.setdefault(one, set()).add(other)
     group_of: dict[int, int] = {}
     for start in near:
         left = [start] if start not in group_of else []

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, private_folder
+from dpose.files import explain_os_error, make_folder, private_folder
 from dpose.privacy.keys import state_folder
 from dpose.privacy.odometer.high_water import HighWater, SetBackError, any_seen, note_seen, seen
 from dpose.privacy.odometer.subjects import FILE, AccountKey, account_key
@@ -406,7 +406,7 @@ class Store:
         assert self.file is not None
         try:
             private_folder(self.file.parent)
-            self.file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.file.parent)
             os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
             raise explain_os_error(error, self.file) from error

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder, private_folder
+from dpose.files import explain_os_error, file_text, fsync_folder, private_folder
 from dpose.privacy.odometer.records import Marks
 
 VARIABLE = "DPOSE_ACCOUNT_KEY"
@@ -134,7 +134,7 @@ def account_key(folder: Path, *, make: bool) -> AccountKey | None:
             raise DposeError(
                 "others may read the key of the account", str(file), f"close it: chmod 600 {file}"
             )
-        return AccountKey(_secret(file.read_text(encoding="ascii"), str(file)), str(file))
+        return AccountKey(_secret(file_text(file, encoding="ascii"), str(file)), str(file))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

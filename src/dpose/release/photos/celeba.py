@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from dpose.errors import DposeError
+from dpose.files import file_text, leads_out
 from dpose.release.photos.photo import Photo, Photos, folder_of
 
 PICTURES = ("img_align_celeba", "Img/img_align_celeba")
@@ -26,11 +28,15 @@ def open_celeba(root: Path) -> Photos:
     if path is None:
         raise DposeError("has no list of identities", str(root), f"expected {LISTS[0]} in it")
     names, identities = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = file_text(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError("cannot be read as a list of identities", str(path)) from error
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         name, _, who = line.strip().partition(" ")
-        if not who.strip().isdigit() or "/" in name or "\\" in name:
+        if not re.fullmatch("[0-9]{1,18}", who.strip()) or "/" in name or leads_out(name):
             raise DposeError(f"line {number} is no file name with a number", str(path))
         names.append(name)
         identities.append(int(who))

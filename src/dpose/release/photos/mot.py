@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import csv
+import io
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import file_text
 from dpose.release.photos.photo import Photo, Photos, folder_of
 
 Box = tuple[float, float, float, float]
@@ -67,9 +69,9 @@ def _info(path: Path) -> dict[str, str]:
         return {}
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(path.read_text(encoding="utf-8"))
+        parser.read_string(file_text(path))
         return dict(parser["Sequence"])
-    except (configparser.Error, UnicodeDecodeError, KeyError) as error:
+    except (OSError, configparser.Error, UnicodeDecodeError, KeyError) as error:
         raise DposeError("cannot be read as a sequence's description", str(path)) from error
 
 
@@ -78,19 +80,22 @@ def _boxes(path: Path) -> dict[int, list[Box]] | None:
     if not path.exists():
         return None
     found: dict[int, list[Box]] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for number, row in enumerate(csv.reader(file), 1):
-            if not row:
-                continue
-            try:
-                frame, (left, top, width, height) = int(float(row[0])), map(float, row[2:6])
-                scored = len(row) < 7 or float(row[6]) != 0
-                if not all(map(math.isfinite, (left, top, width, height))):
-                    raise ValueError
-            except (ValueError, IndexError) as error:
-                raise DposeError(f"line {number} is no box", str(path)) from error
-            if scored:
-                found.setdefault(frame, []).append((left, top, width, height))
+    try:
+        rows = list(csv.reader(io.StringIO(file_text(path))))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DposeError("cannot be read as a list of boxes", str(path)) from error
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        try:
+            frame, (left, top, width, height) = int(float(row[0])), map(float, row[2:6])
+            scored = len(row) < 7 or float(row[6]) != 0
+            if not all(map(math.isfinite, (left, top, width, height))):
+                raise ValueError
+        except (ValueError, OverflowError, IndexError) as error:
+            raise DposeError(f"line {number} is no box", str(path)) from error
+        if scored:
+            found.setdefault(frame, []).append((left, top, width, height))
     return found
 
 

@@ -6,6 +6,7 @@ are listed here, and a run with a guarantee has fewer of them: nothing un-noised
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 
 from dpose.action.data.spec import ActionSpec
 from dpose.errors import DposeError
+from dpose.files import file_json, file_text, open_regular
 from dpose.pose.data.spec import DataSpec
 from dpose.pose.metrics import SCORED
 from dpose.pose.skeletons import MPII
@@ -46,7 +48,7 @@ def read_run(folder: Path) -> RunRecord:
         DposeError: `folder` holds no run, or its statement is none.
     """
     try:
-        config = mapping(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        config = mapping(file_json(folder / "config.json"))
     except (OSError, ValueError) as error:
         raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
     run = RunRecord(
@@ -160,7 +162,7 @@ class _Log:
 def _evaluation(path: Path, log: _Log) -> Evaluation | None:
     """The evaluation in a file; None where it holds none, or one that may not be shown, which `log` then notes."""
     try:
-        values = mapping(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+        values = mapping(json.loads(file_text(path, errors="replace")))
     except (OSError, ValueError, RecursionError):
         return None
     score, name = score_of(values.get("result")), text(values.get("data"))
@@ -235,7 +237,7 @@ def score_of(result: Any) -> Score | None:
 
 def _statement(path: Path) -> PrivacyStatement | None:
     try:
-        content = path.read_text(encoding="utf-8", errors="replace")
+        content = file_text(path, errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -246,11 +248,11 @@ def _statement(path: Path) -> PrivacyStatement | None:
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects in a file of one JSON object a line; what is none is passed over."""
     try:
-        file = path.open(encoding="utf-8", errors="replace")
+        file = open_regular(path)
     except FileNotFoundError:
         return
-    with file:
-        for raw in file:
+    with io.TextIOWrapper(file, encoding="utf-8", errors="replace") as lines:
+        for raw in lines:
             try:
                 value = json.loads(raw)
             except (ValueError, RecursionError):
