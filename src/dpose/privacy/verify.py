@@ -1,7 +1,7 @@
 """Does a run folder hold what its statement says? Epsilon, ledger, seal and every file that the seal covers.
 
-    for line in verify_run("runs/mpii").lines:
-        print(line)
+for line in verify_run("runs/mpii").lines:
+    print(line)
 """
 
 from __future__ import annotations
