@@ -370,6 +370,9 @@ def test_a_statement_of_a_choice_is_read_back_and_adds_up():
     assert found == written
     assert found.verify() == pytest.approx(written.epsilon)
     words = found.paragraph()
+    assert found.tuning is not None
+    for setting in found.tuning.settings:
+        assert all(f"{name} {value}" in words for name, value in setting.items()), "the grid is told whole"
     assert "among the 1,000 private ones" in words
     assert "the best of a random number of trials (law geometric:3)" in words
 

@@ -1,5 +1,9 @@
 """Who pays: groups are those of the people, the largest loss is found, and private data are refused."""
 
+import json
+import shutil
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from rich.console import Console
@@ -7,8 +11,12 @@ from rich.console import Console
 from dpose import files
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, open_data
+from dpose.privacy.odometer import State, charges
+from dpose.privacy.statement import PrivacyStatement
 from dpose.runs import group_scores
 from dpose.runs.group_scores import EVERYBODY, GroupScore, evaluate_groups, group_table
+from dpose.runs.noised_groups import NAMES, evaluate_groups_noised, members_of
+from dpose.runs.noised_score import NoisedEvaluation
 
 NANO, QUIET = files.SHIPPED / "nano", Console(quiet=True)
 
@@ -29,7 +37,7 @@ def found():
 def test_groups_are_of_everybody_and_add_up(found):
     everybody, *groups = found
     assert (everybody.group, everybody.units) == (EVERYBODY, 16)
-    assert {group.group.split(":")[0] for group in groups} <= {*group_scores.SAID, "posture"}
+    assert {group.group.split(":")[0] for group in groups} <= {*group_scores.SAID, "posture", "size"}
     assert all(4 <= group.units <= 16 for group in groups)
     assert sum(group.units for group in groups if group.group.startswith("glasses")) in (16, *range(12, 16))
     # the same model before and after
@@ -80,7 +88,54 @@ def test_postures_are_those_of_the_labels(monkeypatch):
         def load(self, index, rng):
             keypoints = np.zeros((16, 2), np.float32)
             keypoints[7] = [(0, -50), (50, -5)][index]
-            return [type("V", (), {"target": {"keypoints": keypoints, "labelled": np.ones(16)}})]
+            # a picture that was enlarged twice and half as much for the crop
+            inverse = np.array([[[0.5, 0, 3], [0, 0.5, 9]], [[2.0, 0, 3], [0, 2.0, 9]]][index])
+            target = {"keypoints": keypoints, "labelled": np.ones(16), "inverse": inverse}
+            return [type("V", (), {"target": target})]
 
-    assert group_scores._said(Lying(), 0) == {"posture": "upright"}
-    assert group_scores._said(Lying(), 1) == {"posture": "not upright"}
+    small, large = "trunk below 40 pixels", "trunk of 40 pixels or more"
+    assert group_scores.attributes_of(Lying(), 0) == {"posture": "upright", "size": small}
+    assert group_scores.attributes_of(Lying(), 1) == {"posture": "not upright", "size": large}
+
+
+def test_real_pictures_have_groups_by_their_labels(lspet, monkeypatch):
+    monkeypatch.setattr(group_scores, "FEWEST", 1)
+    found = evaluate_groups(NANO, f"lspet:{lspet}:public", None, limit=40, console=QUIET)
+    kinds = {group.group.split(":")[0] for group in found}
+    assert kinds == {EVERYBODY, "posture", "size"}
+
+
+def test_private_groups_are_noised_charged_and_recorded(tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(NANO, model)
+    asked = NoisedEvaluation(Fraction(8), joints=14)
+    before = len(charges())
+    found = evaluate_groups_noised(model, "synthetic:ward:test", asked, limit=12, console=QUIET)
+    (charge,) = charges()[before:]
+    assert charge.state == State.COMMITTED
+    # whoever is replaced costs twice as much as whoever is left blank
+    assert float(charge.events[0].epsilon) == 16.0
+    assert set(found.shares) == {EVERYBODY, *NAMES}
+    (file,) = (model / "evaluations").glob("*.json")
+    content = json.loads(file.read_text())
+    statement = PrivacyStatement.from_json(json.dumps(content["privacy"]))
+    assert statement.verify() == 8
+    assert statement.release["sensitivity"].startswith("30 in L1 norm")
+    assert "interval" not in " ".join(statement.caveats)
+    # two sizes of one attribute are noised by themselves and do not add up to the public number
+    again = evaluate_groups_noised(model, "synthetic:ward:test", asked, limit=12, console=QUIET)
+    assert again.units != found.units
+    assert len(charges()) == before + 2
+
+
+def test_private_groups_need_a_cap_and_private_data():
+    with pytest.raises(DposeError, match="cap on a unit's joints"):
+        evaluate_groups_noised(NANO, "synthetic:ward:test", NoisedEvaluation(Fraction(1)), console=QUIET)
+    asked = NoisedEvaluation(Fraction(1), joints=14)
+    with pytest.raises(DposeError, match="need no noise"):
+        evaluate_groups_noised(NANO, "synthetic:studio:test", asked, limit=2, console=QUIET)
+
+
+def test_an_unknown_group_is_none():
+    said = [{"posture": "upright", "size": group_scores.SIZES[1]}, {"posture": "flying"}, {}]
+    assert members_of(said).tolist() == [[0, 3], [-1, -1], [-1, -1]]

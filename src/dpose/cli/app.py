@@ -90,7 +90,11 @@ def evaluate(
     ] = None,
     limit: Limit = None,
     groups: Annotated[
-        bool, typer.Option("--groups", help="By groups of people, of public data: who pays for privacy.")
+        bool,
+        typer.Option(
+            "--groups",
+            help="By groups of people: who pays for privacy. Of private data with --epsilon.",
+        ),
     ] = False,
     before: Annotated[
         Path | None,
@@ -114,9 +118,15 @@ def evaluate(
     asked = noised.asked()
     if groups or before:
         from dpose.runs.group_scores import evaluate_groups, group_table
+        from dpose.runs.noised_groups import evaluate_groups_noised
 
-        if run is None or not groups or asked is not None or detections is not None:
-            raise DposeError("groups are of a model's own scores, without noise", "--groups")
+        if run is None or not groups or detections is not None or (asked is not None and before):
+            raise DposeError(
+                "groups are of a model's own scores, with noise of one model by itself", "--groups"
+            )
+        if asked is not None:
+            console.print(evaluate_groups_noised(run, spec, asked, limit=limit, console=console))
+            return
         console.print(group_table(evaluate_groups(run, spec, before, limit=limit, console=console)))
         return
     if asked is not None:

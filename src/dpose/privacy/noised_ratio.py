@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +37,29 @@ POINTS = 4096
 """Values of the ratio that are tried before the ends of its interval are found by bisection."""
 
 Sums = tuple[int, ...]
+
+
+class NoisedQuery(Protocol):
+    """Sums of whole numbers over private units, and how far one unit moves them."""
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation."""
+
+    @property
+    def l1(self) -> int:
+        """The most that the sums change between neighbours, in L1 norm."""
+
+    @property
+    def squared_l2(self) -> int:
+        """As `l1`, in squared L2 norm."""
+
+    @property
+    def replaced(self) -> NoisedQuery:
+        """The same for whoever is replaced by another."""
+
+    def sums(self, values: Any) -> Sums:
+        """Over all units, without noise: private."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +84,11 @@ class ScoreQuery:
     def __post_init__(self) -> None:
         if self.joints is not None and self.joints < 1:
             raise DposeError(f"a unit must count at least 1 joint, not {self.joints}", "--joints-per-unit")
+
+    @property
+    def replaced(self) -> ScoreQuery:
+        """The same for whoever is replaced by another."""
+        return ScoreQuery(Relation.REPLACE, self.joints)
 
     @property
     def counts_units(self) -> bool:
@@ -122,7 +151,7 @@ class NoisedRatio:
     high: float
 
 
-def laplace_event(query: ScoreQuery, epsilon: Fraction) -> LaplaceEvent:
+def laplace_event(query: NoisedQuery, epsilon: Fraction) -> LaplaceEvent:
     """The discrete Laplace noise with which `query` costs exactly `epsilon`, without a delta.
 
     Raises:
@@ -138,7 +167,7 @@ def laplace_event(query: ScoreQuery, epsilon: Fraction) -> LaplaceEvent:
     return LaplaceEvent(scale, Fraction(query.l1))
 
 
-def gaussian_event(query: ScoreQuery, epsilon: float, delta: float) -> GaussianEvent:
+def gaussian_event(query: NoisedQuery, epsilon: float, delta: float) -> GaussianEvent:
     """The discrete Gaussian noise with which `query` costs at most `epsilon` at `delta` (the accountant "gaussian").
 
     Raises:
@@ -153,7 +182,7 @@ def gaussian_event(query: ScoreQuery, epsilon: float, delta: float) -> GaussianE
     return GaussianEvent(Fraction(variance), squared)
 
 
-def cost_of(query: ScoreQuery, event: ExactEvent) -> float:
+def cost_of(query: NoisedQuery, event: ExactEvent) -> float:
     """What `event` costs whoever is hidden by the query's relation and whoever is replaced: the dearer of both.
 
     The number of units is either public under both or noised.
@@ -162,7 +191,7 @@ def cost_of(query: ScoreQuery, event: ExactEvent) -> float:
         Pure epsilon for Laplace noise, rho of zero-concentrated differential privacy for Gaussian noise; never below
         the exact cost.
     """
-    replaced = ScoreQuery(Relation.REPLACE, query.joints)
+    replaced = query.replaced
     if isinstance(event, LaplaceEvent):
         exact = max(query.l1, replaced.l1) / event.scale
     else:
@@ -172,7 +201,7 @@ def cost_of(query: ScoreQuery, event: ExactEvent) -> float:
 
 
 def noised_sums(
-    query: ScoreQuery, values: ArrayLike, event: ExactEvent, noise: NoiseSource, step: int = 0
+    query: NoisedQuery, values: Any, event: ExactEvent, noise: NoiseSource, step: int = 0
 ) -> Sums:
     """The sums of `query` over all units, each with its own noise: what is released.
 
@@ -182,7 +211,7 @@ def noised_sums(
 
     Args:
         query: What is asked.
-        values: Of each unit (`ScoreQuery.contributions`).
+        values: Of each unit, as the query's `sums` takes them.
         event: One release, of noise for at least the query's sensitivity.
         noise: Fresh and secret; nothing is guaranteed with one that is seeded.
         step: Keeps several releases with one source apart.

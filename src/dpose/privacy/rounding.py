@@ -64,7 +64,7 @@ def between(low: Number, high: Number, *, places: int, times: int = 1) -> str:
     return f"{lower(low, places=places, times=times)} to {upper(high, places=places, times=times)}"
 
 
-def at_least(value: float | Fraction) -> float:
+def not_below(value: float | Fraction) -> float:
     """The least float that is not below `value`."""
     found = float(value)
     return math.nextafter(found, math.inf) if found < value else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dpose.privacy.attackers import trade_off_lines
 from dpose.privacy.rounding import upper
@@ -30,6 +30,10 @@ def section_lists(statement: PrivacyStatement) -> list[tuple[str, Sequence[str]]
         (
             "Several times as much:" if statement.release else f"Several {statement.unit}s of one person:",
             group_lines(statement),
+        ),
+        (
+            "The settings that it was chosen from, one of them for each trial:",
+            [_setting(setting) for setting in statement.tuning.settings] if statement.tuning else (),
         ),
         ("What is released, and by whom:", _deployment(said.deployment) if said.deployment else ()),
         (
@@ -73,3 +77,7 @@ def _deployment(said: Deployment) -> list[str]:
     lines = [f"{said.released}, in the {said.model} model{when}"]
     lines += [f"{ASKED[name]}: {value}" for name, value in stated.items()]
     return [*lines, *([f"not stated: {'; '.join(open_ones)}"] if open_ones else [])]
+
+
+def _setting(setting: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in setting.items()) or "as the run has it"

@@ -48,7 +48,7 @@ from dpose.privacy.group_privacy import MOST
 from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.rounding import at_least, upper
+from dpose.privacy.rounding import not_below, upper
 from dpose.privacy.sections import About, Deployment, GroupEpsilon, Sections
 from dpose.privacy.tuning import Tuning, check_choosable
 from dpose.units import Unit
@@ -322,7 +322,7 @@ class PrivacyStatement:
         if not all(isinstance(event, LaplaceEvent | GaussianEvent) for event in exact):
             return ()
         costs = [self.cost([times_as_sensitive(event, k) for event in exact]) for k in range(2, MOST + 1)]
-        return tuple(GroupEpsilon(k, at_least(cost)) for k, cost in enumerate([self.epsilon, *costs], 1))
+        return tuple(GroupEpsilon(k, not_below(cost)) for k, cost in enumerate([self.epsilon, *costs], 1))
 
     def verify(self) -> float | None:
         """Recompute epsilon from the events and compare it with the claim, and what sections say with what follows.

@@ -3,8 +3,8 @@
 Noise and clipping cost those most of whom there are few. The mean over everybody hides that, so the largest loss of any
 group stands beside it.
 
-**Guarantee.** Groups are scored on public data alone. On private data a group's score is a release, and so is its size;
-both would have to be noised queries under the budget, which dpose does not offer, and refuses.
+**Guarantee.** Groups are scored here on public data alone. On private data a group's score is a release, and so is its
+size: both are noised queries there (`dpose.runs.noised_groups`).
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ SAID = ("age", "build", "skin", "bottom", "glasses")
 EVERYBODY = "everybody"
 UPRIGHT = 45.0
 """Degrees from the vertical that a trunk may lean and count as upright."""
+SMALL = 40.0
+"""Pixels of the picture as it was taken, from pelvis to thorax, below which somebody counts as small."""
+SIZES = (f"trunk below {SMALL:g} pixels", f"trunk of {SMALL:g} pixels or more")
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def evaluate_groups(
         raise DposeError(
             "scores and sizes of groups are releases of their own, without noise here",
             f"--groups --data {scored.name}",
-            "take public data, as synthetic:studio:test",
+            "take public data, as synthetic:studio:test, or add noise: --epsilon",
         )
     groups = dict(_groups(scored.units))
     if len(groups) < 2:
@@ -135,8 +138,8 @@ def _percent(counts: NDArray[np.int64]) -> float:
 
 
 def _groups(units: UnitDataset) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Who is in which group, by what is known of rendered people and by how everybody holds themselves."""
-    said = [_said(units, index) for index in range(len(units))]
+    """Who is in which group: by what is known of rendered people, by posture and by size."""
+    said = [attributes_of(units, index) for index in range(len(units))]
     yield EVERYBODY, np.ones(len(units), np.bool_)
     for key in sorted({key for one in said for key in one}):
         for value in sorted({one[key] for one in said if key in one}):
@@ -145,7 +148,8 @@ def _groups(units: UnitDataset) -> Iterator[tuple[str, NDArray[np.bool_]]]:
                 yield f"{key}: {value}", there
 
 
-def _said(units: UnitDataset, index: int) -> dict[str, str]:
+def attributes_of(units: UnitDataset, index: int) -> dict[str, str]:
+    """Which groups a unit is in, by attribute: a function of that unit alone."""
     from dpose.scene import identity_of, scene_seed
     from dpose.scene.body import body_of
     from dpose.scene.stage import wears_gown
@@ -157,6 +161,8 @@ def _said(units: UnitDataset, index: int) -> dict[str, str]:
         x, y = np.diff(np.asarray(target["keypoints"], np.float64)[places], axis=0)[0]
         leans = np.degrees(np.arctan2(abs(x), -y))
         found["posture"] = "upright" if leans <= UPRIGHT else "not upright"
+        taken = np.hypot(x, y) * np.sqrt(abs(np.linalg.det(np.asarray(target["inverse"])[:2, :2])))
+        found["size"] = SIZES[int(taken >= SMALL)]
     rendered = re.match(r"(studio|ward)-(\w+)-(\d{5})", units.unit_id(index))
     if rendered:
         look, split, number = rendered.groups()

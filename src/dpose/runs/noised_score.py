@@ -44,6 +44,8 @@ from dpose.runs.unit_scores import counts_of, unit_joints, unit_scores
 from dpose.training.folder import read_statement
 from dpose.units import Result, Task, Unit
 
+INTERVAL = f"the {CONFIDENCE:.0%} interval is for the noise; it does not cover which people were scored"
+
 
 @dataclass(frozen=True)
 class NoisedEvaluation:
@@ -236,6 +238,7 @@ def score_statement(
     metric: str,
     *,
     seeded: bool,
+    query: tuple[str, Fraction] | None = None,
 ) -> PrivacyStatement:
     """What a noised score guarantees to the units that it was taken of; `verify` recomputes its epsilon.
 
@@ -246,24 +249,10 @@ def score_statement(
         units: How many, where that is public.
         metric: Its name.
         seeded: Whether the noise came from a seed.
+        query: In words, with its sensitivity in L1 norm; that of `asked` where None.
     """
-    query, unit = asked.query, protected.unit.value
-    moved = Fraction(query.l1, GRID)
-    if query.joints is not None:
-        what = (
-            f"sum of joints found and sum of joints missed, each noised, of at most {query.joints} joints a {unit} in "
-            "a fixed order of its own; released is found / (found + missed)"
-        )
-    elif query.counts_units:
-        what = (
-            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored) and the number of {unit}s, noised "
-            "with half of epsilon each; released is their ratio"
-        )
-    else:
-        what = (
-            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored), noised; released is the sum "
-            f"divided by the public number of {unit}s"
-        )
+    unit = protected.unit.value
+    what, moved = query or _query_words(asked.query, unit)
     public = [
         "the model, the metric and its threshold",
         "the grid, the scale of the noise and the interval's rule",
@@ -283,7 +272,7 @@ def score_statement(
         events=(event,),
         caveats=(
             "this is the price of this one score; what else was released of the same data adds up in their account",
-            f"the {CONFIDENCE:.0%} interval is for the noise; it does not cover which people were scored",
+            *(() if query else (INTERVAL,)),
             "noise is exact on whole numbers; that a unit's score does not depend on other units rests on a model that "
             "computes each unit alone and gives the same numbers every time",
         ),
@@ -291,7 +280,27 @@ def score_statement(
             "score": metric,
             "query": what,
             "sensitivity": f"{exact_text(moved)} in L1 norm, {asked.relation.value}",
-            "grid": f"1/{GRID}",
+            **({} if query else {"grid": f"1/{GRID}"}),
             "noise": f"{event.type}, exact",
         },
     )
+
+
+def _query_words(query: ScoreQuery, unit: str) -> tuple[str, Fraction]:
+    """What a score's query asks, and its sensitivity in L1 norm."""
+    if query.joints is not None:
+        what = (
+            f"sum of joints found and sum of joints missed, each noised, of at most {query.joints} joints a {unit} in "
+            "a fixed order of its own; released is found / (found + missed)"
+        )
+    elif query.counts_units:
+        what = (
+            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored) and the number of {unit}s, noised "
+            "with half of epsilon each; released is their ratio"
+        )
+    else:
+        what = (
+            f"sum over {unit}s of a score in [0, 1] (0 where nothing can be scored), noised; released is the sum "
+            f"divided by the public number of {unit}s"
+        )
+    return what, Fraction(query.l1, GRID)

@@ -19,7 +19,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent
-from dpose.privacy.noised_ratio import ScoreQuery, cost_of
+from dpose.privacy.noised_ratio import NoisedQuery, cost_of
 from dpose.privacy.odometer import (
     EVALUATION,
     PAGE,
@@ -91,7 +91,7 @@ def reserve_noised_score(
     folder: Path,
     statement: PrivacyStatement | None,
     units: UnitDataset,
-    query: ScoreQuery,
+    query: NoisedQuery,
     event: ExactEvent,
     *,
     delta: float,
@@ -227,7 +227,7 @@ def _protecting(folder: Path) -> Sequence[Charge]:
     return [*own, *(entry for entry in before if entry.events)]
 
 
-def _reserve_release(score: Charge, query: ScoreQuery, event: ExactEvent, delta: float, seeded: bool) -> str:
+def _reserve_release(score: Charge, query: NoisedQuery, event: ExactEvent, delta: float, seeded: bool) -> str:
     """Put one noised score on the account, under a name of its own, which is returned.
 
     A loss on the account holds for a picture that is replaced by another, so it is the dearer of what the relation

@@ -1,0 +1,93 @@
+"""Noised scores of groups: no unit moves the sums further than the noise was made for, whichever group it moves to."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpose.errors import DposeError
+from dpose.privacy.accounting import Relation
+from dpose.privacy.noise import AesNoise, Key
+from dpose.privacy.noised_groups import GroupQuery, ratios_of
+from dpose.privacy.noised_ratio import cost_of, gaussian_event, laplace_event, noised_sums
+
+# two attributes with the groups 0, 1 and 2, 3; -1 is in none
+MEMBERS = [(a, b) for a in (-1, 0, 1) for b in (-1, 2, 3)]
+
+
+def everything(joints):
+    """All that one unit can be: its groups, and its joints."""
+    counts = [(f, m) for f in range(joints + 1) for m in range(joints + 1 - f)]
+    return list(itertools.product(MEMBERS, counts))
+
+
+def moved(query, before, after):
+    rest = ([(0, 2), (1, -1)], [(1, 0), (0, 2)])
+
+    def sums(units):
+        members = [*rest[0], *(unit[0] for unit in units)]
+        counts = [*rest[1], *(unit[1] for unit in units)]
+        return np.array(query.sums((members, counts)))
+
+    change = np.abs(sums(after) - sums(before))
+    return int(change.sum()), int((change**2).sum())
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_no_unit_moves_the_sums_by_more_and_one_moves_them_by_as_much(relation):
+    query = GroupQuery(relation, 2, 2, 4)
+    one = everything(2)
+    pairs = itertools.product(one, one) if relation is Relation.REPLACE else ((None, unit) for unit in one)
+    found = [moved(query, [a] if a else [], [b]) for a, b in pairs]
+    assert max(l1 for l1, _ in found) == query.l1
+    assert max(l2 for _, l2 in found) == query.squared_l2
+
+
+def test_somebody_who_moves_to_another_group_moves_both():
+    query = GroupQuery(Relation.REPLACE, 2, 2, 4)
+    assert moved(query, [((0, 2), (2, 0))], [((1, 3), (2, 0))])[0] == query.l1
+    assert query.l1 == 2 * GroupQuery(Relation.ZERO_OUT, 2, 2, 4).l1
+
+
+def test_the_price_is_that_of_the_sensitivity():
+    query = GroupQuery(Relation.ZERO_OUT, 14, 2, 4)
+    event = laplace_event(query, Fraction(1, 2))
+    assert event.sensitivity / event.scale == Fraction(1, 2)
+    assert event.sensitivity == 2 * 15
+    assert cost_of(query, event) == 1.0  # of whoever is replaced
+    assert gaussian_event(query, 1.0, 1e-5).sensitivity_squared == 2 * (14**2 + 1)
+
+
+def test_noise_goes_on_every_sum_and_sizes():
+    query = GroupQuery(Relation.ZERO_OUT, 14, 2, 4)
+    values = ([(0, 2)] * 50, [(10, 4)] * 50)
+    exact = np.array(query.sums(values))
+    drawn = [
+        np.array(noised_sums(query, values, laplace_event(query, Fraction(1)), AesNoise(Key.from_seed(s))))
+        for s in range(60)
+    ]
+    away = np.array(drawn) - exact
+    assert away.shape == (60, 12)
+    assert (np.abs(away).mean(axis=0) > 10).all(), "scale 30 on each of them"
+    assert ratios_of(query, tuple(exact))[0] == pytest.approx((10 / 14, 50))
+    assert np.isnan(ratios_of(query, tuple(exact))[1, 0])
+
+
+def test_noise_for_less_is_refused():
+    small, large = GroupQuery(Relation.ZERO_OUT, 14, 1, 4), GroupQuery(Relation.ZERO_OUT, 14, 2, 4)
+    with pytest.raises(ValueError, match="not for one release"):
+        noised_sums(
+            large, ([(0, 2)], [(1, 1)]), laplace_event(small, Fraction(1)), AesNoise(Key.from_seed(0))
+        )
+
+
+@pytest.mark.parametrize("values", [([(0, 2)], [(2, 1)]), ([(0, 4)], [(1, 1)]), ([(0, 2, 1)], [(1, 1)])])
+def test_what_was_not_priced_is_refused(values):
+    with pytest.raises(ValueError, match="a unit"):
+        GroupQuery(Relation.ZERO_OUT, 2, 2, 4).sums(values)
+
+
+def test_no_group_is_no_query():
+    with pytest.raises(DposeError, match="groups"):
+        GroupQuery(Relation.ZERO_OUT, 2, 0, 4)
