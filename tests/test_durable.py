@@ -1,4 +1,4 @@
-"""What must outlive a power cut is on the disk before what depends on it; and the disk that is cut off in tests of it."""
+"""What must outlive a power cut is on the disk before what depends on it; and the disk that is cut off for that."""
 
 import random
 import sys
