@@ -198,7 +198,8 @@ class Training(_Plain):
         loops.CHECKPOINT_UNITS = 0
         folder = root / "run"
         if not (folder / "config.json").exists() and not (folder / "ledger.jsonl").exists():
-            shutil.rmtree(folder, ignore_errors=True)  # nothing was begun: as the message says that refuses it
+            # nothing was begun, and the message that refuses what is left says to remove it
+            shutil.rmtree(folder, ignore_errors=True)
         first, key, lost = not (folder / "ledger.jsonl").exists(), Key(self.secret), os.urandom(32)
         Key.fresh = classmethod(lambda cls: key if first else Key(lost))  # type: ignore[method-assign]
         real = updates.private_gradient
