@@ -1,5 +1,6 @@
 """Files that once broke their reader (found by `benchmarks/fuzz.py`) end in one line."""
 
+import contextlib
 import io
 import json
 import sqlite3
@@ -8,6 +9,7 @@ import struct
 import numpy as np
 import pytest
 import scipy.io
+from rich.console import Console
 
 from archives import npy, rebuilt
 from dpose.action.folder import load_action_model
@@ -15,8 +17,10 @@ from dpose.errors import LONGEST, DposeError
 from dpose.pose.data.coco import read_coco
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.matlab import read_mat
+from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.yolo import read_yolo
 from dpose.pose.folder import load_model
+from dpose.pose.model import PoseConfig
 from dpose.privacy.entries import GENESIS, Entry, EntryType
 from dpose.privacy.ledger import read_ledger
 from dpose.privacy.odometer import high_water
@@ -25,7 +29,9 @@ from dpose.privacy.odometer.store import close_connections, opened
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.manifest import verify_manifest
+from dpose.runs.account import account_of
 from dpose.runs.config import read_yaml
+from dpose.runs.tune_config import TuningConfig
 from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import updates_of
 from public_doors import pixelize
@@ -239,3 +245,47 @@ def test_a_few_lines_that_merge_into_a_billion_keys(tmp_path):
         read_yaml(tmp_path / "run.yaml")
     (tmp_path / "run.yaml").write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
     assert read_yaml(tmp_path / "run.yaml")["b"] == {"x": 1, "y": 3}
+
+
+@pytest.mark.parametrize("place", [{"scale": 1e-320}, {"center": [2.0**63, 1.0]}])
+def test_a_person_whose_box_holds_nothing(place, tmp_path):
+    entry = {
+        "image": "1.png",
+        "center": [9.0, 9.0],
+        "scale": 0.1,
+        "joints": [[3, 3]] * 16,
+        "joints_vis": [1] * 16,
+    }
+    (tmp_path / "annot").mkdir()
+    (tmp_path / "annot" / "train.json").write_text(json.dumps([entry, entry | place]))
+    labels = read_mpii(tmp_path, "train", pictures=False)
+    assert len(labels.people) == 1
+    assert "centre and scale" in str(labels.problems[0])
+
+
+def test_a_grid_over_a_number():
+    values = {
+        "optimizer": 0.5,
+        "grid": {"optimizer": {"lr": [0.1, 0.2]}},
+        "plan": {"epsilon": 1.0, "delta": 1e-5},
+    }
+    with pytest.raises(DposeError, match="optimizer holds no keys and values"):
+        TuningConfig.from_dict(values)
+
+
+def test_a_model_of_pictures_that_nobody_has():
+    with pytest.raises(DposeError, match="larger than"):
+        PoseConfig("nano", input_size=(2**63, 96))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE cells SET parent = id", "UPDATE cells SET members = 'x'", "UPDATE cells SET parent = 99"],
+)
+def test_an_account_whose_cells_are_no_tree(account, change):
+    where, edited = account
+    quiet = Console(quiet=True)
+    account_of(None, None, quiet, where=where)
+    edited(change)
+    with contextlib.suppress(DposeError):  # told as altered, or without use here; and it ends
+        account_of(None, None, quiet, where=where)

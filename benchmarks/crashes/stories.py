@@ -26,7 +26,7 @@ from dots import Dots, DotsTask
 from dpose.cli import main
 from dpose.media.images import encode_image
 from dpose.privacy.ledger import read_ledger, spent
-from dpose.privacy.noise import Key
+from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import charge_account, charges, marks_of
 from dpose.privacy.verify import verify_run
 from dpose.release.verify import verify_release
@@ -197,6 +197,9 @@ class Training(_Plain):
         torch.set_num_threads(1)
         loops.CHECKPOINT_UNITS = 0
         folder = root / "run"
+        if not (folder / "config.json").exists() and not (folder / "ledger.jsonl").exists():
+            # nothing was begun, and the message that refuses what is left says to remove it
+            shutil.rmtree(folder, ignore_errors=True)
         first, key, lost = not (folder / "ledger.jsonl").exists(), Key(self.secret), os.urandom(32)
         Key.fresh = classmethod(lambda cls: key if first else Key(lost))  # type: ignore[method-assign]
         real = updates.private_gradient
@@ -246,7 +249,8 @@ class Training(_Plain):
         self.check(root, marks, {})
         verify_run(root / "run", root / "state")
         keys = {mark.split()[0] for mark in marks}
-        if len(keys) == 1:
+        # killed before its key was kept, it goes on under another one
+        if keys == {AesNoise(Key(self.secret)).key_id}:
             counted = sum(event.steps for event in spent(read_ledger(root / "run" / "ledger.jsonl")))
             assert counted == self.steps, f"{counted} steps are counted of {self.steps}"
             found = (root / "run" / "model.safetensors").read_bytes()

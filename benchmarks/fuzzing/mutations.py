@@ -301,26 +301,22 @@ def any_sqlite(data: bytes, rng: random.Random) -> bytes:
             columns = [row[1] for row in base.execute(f"PRAGMA table_info({table})")]
             rows = [row[0] for row in base.execute(f"SELECT rowid FROM {table}")]
             row, column = rng.choice(rows or [1]), rng.choice(columns)
-            match rng.randrange(6):
-                case 0:
-                    base.execute(f"DELETE FROM {table} WHERE rowid >= {row}")
-                case 1:
-                    base.execute(f"DELETE FROM {table} WHERE rowid = {row}")
-                case 2:
-                    base.execute(f"DROP TABLE {table}")
-                case 3:
-                    base.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO other")
-                case _:
-                    value = rng.choice(
-                        (None, -1, 0, 2**62, 1e308, "", "x" * 70_000, b"\xff", "[" * 9000, "{}")
-                    )
-                    (old,) = base.execute(f"SELECT {column} FROM {table} WHERE rowid = {row}").fetchone() or (
-                        0,
-                    )
-                    if isinstance(old, str) and old[:1] in ("{", "["):
-                        value = any_json(old.encode(), rng).decode("utf-8", "replace")
-                    with contextlib.suppress(sqlite3.Error, OverflowError):
-                        base.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = {row}", (value,))
+            value = rng.choice((None, -1, 0, 2**62, 1e308, "", "x" * 70_000, b"\xff", "[" * 9000, "{}"))
+            (old,) = base.execute(f"SELECT {column} FROM {table} WHERE rowid = {row}").fetchone() or (0,)
+            if isinstance(old, str) and old[:1] in ("{", "["):
+                value = any_json(old.encode(), rng).decode("utf-8", "replace")
+            edited = f"UPDATE {table} SET {column} = ? WHERE rowid = {row}"
+            others = (
+                f"DELETE FROM {table} WHERE rowid >= {row}",
+                f"DELETE FROM {table} WHERE rowid = {row}",
+                f"DROP TABLE {table}",
+                f"ALTER TABLE {table} RENAME COLUMN {column} TO other",
+            )
+            with contextlib.suppress(sqlite3.Error, OverflowError):
+                if rng.random() < 0.5:
+                    base.execute(edited, (value,))
+                else:
+                    base.execute(rng.choice(others))
         base.close()
         return file.read_bytes()
 

@@ -31,6 +31,10 @@ LIGHT = 2**15
 """Numbers in the largest convolution that the strategy "light" trains."""
 
 
+LARGEST_SIDE = 8192
+"""Of the pictures that a model takes, in pixels: windows and positions are counted one by one when it is made."""
+
+
 @dataclass(frozen=True)
 class PoseConfig:
     """What a pose model is, apart from its weights.
@@ -75,6 +79,8 @@ class PoseConfig:
             raise DposeError(
                 f"must be height and width, multiples of {step} for {self.preset}", f"input_size {size}"
             )
+        if max(size) > LARGEST_SIDE:
+            raise DposeError(f"is larger than {LARGEST_SIDE} pixels a side", f"input_size {size}")
         if not (self.split_ratio >= 1 and float(self.split_ratio).is_integer()):
             raise DposeError("must be a whole number, at least 1", f"split_ratio {self.split_ratio}")
         if type(self.upsample) is not int or self.upsample < 1:

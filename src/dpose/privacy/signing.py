@@ -183,5 +183,7 @@ def _small(path: Path) -> bytes:
     """
     try:
         return file_bytes(path, LARGEST)
+    except FileNotFoundError as error:
+        raise DposeError("there is no such file", str(path)) from error
     except OSError as error:
         raise explain_os_error(error, path) from error

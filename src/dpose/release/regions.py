@@ -212,6 +212,10 @@ IMAGENET = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)
 """Mean and deviation of ImageNet's channels, by which many networks' inputs are normalised."""
 
 
+LARGEST_SIDE = 8192
+"""Of the pictures that a segmenter takes, in pixels."""
+
+
 def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:
     """A segmenter from an ONNX file, run with onnxruntime (an optional dependency).
 
@@ -237,7 +241,11 @@ def onnx_segmenter(path: str | Path, imagenet: bool = False) -> Segmenter:
         (entry, *others) = session.get_inputs()
     except Exception as error:  # onnxruntime's own classes share no base but this
         raise DposeError("is not a readable ONNX model", str(path)) from error
-    if others or len(entry.shape) != 4:
+    if (
+        others
+        or len(entry.shape) != 4
+        or not all(1 <= side <= LARGEST_SIDE for side in entry.shape[2:] if isinstance(side, int))
+    ):
         raise DposeError("must take one picture, (1, 3, H, W)", str(path))
 
     def segment(picture: NDArray[Any]) -> NDArray[Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -52,19 +53,30 @@ def account_of(
     """
     check_there(where)
     if data is None:
-        with console.status("reading the account"):
+        with console.status("reading the account"), _as_written(where):
             found = datasets(delta, asked, where)
         if not found:
             return Text(f"Nothing has been charged to this account yet: {opened(where).name}")
         return Group(*(_shown(one, where) for one in found))
     marks = identity_of_data(data, console, limit).marks
-    with console.status("reading the account"):
+    with console.status("reading the account"), _as_written(where):
         one = dataset_of(data, marks, delta, asked, where)
     if not one.entries and not one.budgets:
         return Text(
             f"{data}: nothing that this account knows of has read any of these {len(marks):,} pictures."
         )
     return _shown(one, where)
+
+
+@contextlib.contextmanager
+def _as_written(where: Where) -> Iterator[None]:
+    """What stands in an account's tables, and is no longer what was written, is told as that."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise opened(where).altered(
+            f"its sets of pictures are not as they were written ({error!r:.80})"
+        ) from error
 
 
 def account_of_picture(
@@ -85,7 +97,7 @@ def account_of_picture(
     check_there(where)
     with console.status("reading the file"):
         marks = marks_of_file(file)
-    with console.status("reading the account"):
+    with console.status("reading the account"), _as_written(where):
         one = picture_of(str(file), marks, delta, asked, where)
     if not one.entries:
         lines = [

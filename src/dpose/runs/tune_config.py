@@ -109,7 +109,7 @@ class TuningConfig:
         for values_ in itertools.product(*(choices for _, choices in axes)):
             chosen = {path: value for (path, _), value in zip(axes, values_, strict=True)}
             settings.append({".".join(path): _text(value) for path, value in chosen.items()})
-            runs.append(RunConfig.from_dict(_put(base, chosen), where))
+            runs.append(RunConfig.from_dict(_put(base, chosen, where), where))
         found = TuningConfig(tuple(settings), tuple(runs), share)
         for run in runs:
             _check(run.plan)
@@ -147,10 +147,13 @@ def _axes(grid: Any, where: str) -> Iterator[tuple[tuple[str, str], list[Any]]]:
             yield (part, str(key)), choices
 
 
-def _put(base: Mapping[str, Any], chosen: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+def _put(base: Mapping[str, Any], chosen: Mapping[tuple[str, str], Any], where: str) -> dict[str, Any]:
     values = dict(base)
     for (part, key), value in chosen.items():
-        values[part] = {**(values.get(part) or {}), key: value}
+        before = values.get(part) or {}
+        if not isinstance(before, Mapping):
+            raise DposeError(f"{part} holds no keys and values", where)
+        values[part] = {**before, key: value}
     return values
 
 

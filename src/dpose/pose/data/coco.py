@@ -513,7 +513,7 @@ def _annotation(
         problems.add("a visibility other than 0, 1 or 2", where)
         return None
     area = entry.get("area", box[2] * box[3])
-    if type(area) not in (int, float) or not np.isfinite(area) or area < 0:
+    if type(area) not in (int, float) or not 0 <= area < 1e300:
         problems.add("area is no positive number", where)
         return None
     crowd = entry.get("iscrowd", 0)

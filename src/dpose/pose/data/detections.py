@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.problems import Problems, numbers, read_json
+from dpose.pose.data.problems import Problems, holds_something, numbers, read_json
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def read_detections(
         box, score = numbers(entry.get("bbox"), 4), numbers([entry.get("score")], 1)
         if box is None or score is None or not 0 <= score[0] <= 1:
             problems.add("not a bbox of 4 finite numbers with a score in [0, 1]", where)
-        # added to what is very large, a width may be nothing
-        elif not (box[:2] + box[2:] > box[:2]).all():
+        elif not holds_something(np.concatenate([box[:2], box[:2] + box[2:]])):
             problems.add("an empty box", where)
         elif known is not None and entry["image_id"] not in known:
             problems.add(

@@ -32,7 +32,7 @@ from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import PictureCache, picture_cache
 from dpose.pose.data.files import PictureFinder, find_annotations
 from dpose.pose.data.matlab import read_mat
-from dpose.pose.data.problems import Problem, Problems, numbers, read_json
+from dpose.pose.data.problems import Problem, Problems, holds_something, numbers, read_json
 from dpose.pose.data.units import Person, Picture, PoseUnits, UnitKind
 from dpose.pose.skeletons import MPII
 
@@ -239,6 +239,9 @@ def _entry(
         segment = float(np.linalg.norm(joints[_TOP] - joints[_NECK]))
         length = segment if segment > 0 else length
     box = square((float(centre[0]), float(centre[1])), float(scale[0]))
+    if not holds_something(box):
+        problems.add("no usable centre and scale", where, detail=name)
+        return None
     return MpiiPerson(index, name, Person(keypoints, visible, box, length))
 
 

@@ -101,6 +101,11 @@ def read_json(path: Path, problems: Problems | None = None) -> Any:
         ) from error
 
 
+def holds_something(box: NDArray[Any]) -> bool:
+    """Whether a box, (4,) x0, y0, x1, y1, has a width and a height: as numbers, very far out it may have none."""
+    return bool(np.isfinite(box).all() and (box[2:] > box[:2]).all())
+
+
 def numbers(value: Any, count: int | None = None) -> NDArray[np.float64] | None:
     """A flat list of finite numbers as float64, or None where `value` is something else or of another length."""
     try:
