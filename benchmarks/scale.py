@@ -3,6 +3,8 @@
     python benchmarks/scale.py                     # 2,000 pictures of 640x480; then 10,000 small ones and 50 kills
     python benchmarks/scale.py --items 300 --kills 8 --small-items 800
     python benchmarks/scale.py --folder DIR        # goes on in DIR with what is not done yet
+    python benchmarks/scale.py --folder DIR --minutes 9 --memory --kills 0      # ratios, as many parts as fit
+    python benchmarks/scale.py --folder DIR --minutes 9 --items 0 --memory      # kills; again, until all are done
 
 The ways are measured in one run, each part of the pictures by one after the other: a machine that is busy with other
 things is so for all of them. Each picture is released to files by `dpose pixelize`'s own functions, with a state folder
@@ -19,6 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import resource
@@ -39,7 +42,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-SEED, PART = 7, 25
+SEED, PART = 7, 100
 WAYS = {"one process": (None, 1), "ray, 1 worker": ("ray", 1), "ray, 2 workers": ("ray", 2)}
 
 
@@ -128,12 +131,16 @@ def warm_worker(what: object, _: int) -> None:
     bind(what, picture_shape(picture)).release(picture, AesNoise(Key.fresh())).picture()
 
 
-def measured(folder: Path, items: int, restore: str, console: Console) -> Table:
-    """Items a second by each way, part by part."""
+def measured(folder: Path, items: int, restore: str, console: Console, until: float) -> Table:
+    """Items a second by each way, part by part, as many as end by then."""
     store = folder / f"ratios-{restore}.json"
     found: list[dict[str, dict[str, float]]] = json.loads(store.read_text()) if store.exists() else []
     part = min(PART, items)
+    took = 0.0
     for number in track(range(len(found), items // part), "ratios", console=console):
+        if time.monotonic() + took > until and found:
+            break
+        began = time.monotonic()
         source = folder / "pictures" / f"{number:03d}"
         draw(source, number * part, part, 640, 480)
         row = {}
@@ -152,6 +159,7 @@ def measured(folder: Path, items: int, restore: str, console: Console) -> Table:
             shutil.rmtree(out)
         found.append(row)
         store.write_text(json.dumps(found))
+        took = time.monotonic() - began
     table = Table(
         title=f"{len(found) * part:,} pictures of 640x480, restored by {restore}", title_justify="left"
     )
@@ -205,13 +213,15 @@ def memory(folder: Path, counts: list[int], console: Console) -> Table:
     return table
 
 
-def killed(folder: Path, items: int, kills: int, console: Console) -> Table:
+def killed(folder: Path, items: int, kills: int, console: Console, until: float) -> Table:
     """Kills of workers, one in ten of the command: what is lost, released twice, under-counted."""
     source, out, state = folder / "kill-pictures", folder / "kill-out", folder / "kill-state"
     draw(source, 0, items, 64, 48)
     state.mkdir(exist_ok=True)
     seen: dict[str, list[str]] = defaultdict(list)
-    tally = folder / "kills.json"
+    tally, looked = folder / "kills.json", folder / "kills-seen.json"
+    if looked.exists():
+        seen.update(json.loads(looked.read_text()))
     done = json.loads(tally.read_text()) if tally.exists() else {"workers": 0, "command": 0}
     rng, stop = random.Random(SEED), threading.Event()
     watcher = threading.Thread(target=watch, args=(out, seen, stop))
@@ -226,6 +236,10 @@ def killed(folder: Path, items: int, kills: int, console: Console) -> Table:
         )
         written = count_of(out)
         while running.poll() is None:
+            if time.monotonic() > until:
+                running.send_signal(signal.SIGINT)
+                running.wait()
+                break
             time.sleep(rng.uniform(0.3, 2.5))
             sum_of = done["workers"] + done["command"]
             if sum_of >= kills or count_of(out) == written:  # it has not begun, or not again
@@ -246,10 +260,15 @@ def killed(folder: Path, items: int, kills: int, console: Console) -> Table:
                     continue
                 done["workers"] += 1
                 tally.write_text(json.dumps(done))
-        if running.returncode == 0 or runs > kills:
+        if running.returncode == 0 or runs > kills or time.monotonic() > until:
             break
     stop.set()
     watcher.join()
+    looked.write_text(json.dumps(seen))
+    if running.returncode and time.monotonic() > until:
+        console.print(
+            "The time is up, and not all is released: what is lost below is not yet done. Run it again."
+        )
     os.environ["XDG_STATE_HOME"] = str(state)
     table = Table(title=f"{items:,} pictures of 64x48", title_justify="left")
     for column in ("", "count"):
@@ -356,6 +375,7 @@ def main() -> None:
     parser.add_argument("--small-items", type=int, default=10000, help="pictures of 64x48, for kills")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--memory", type=int, nargs="*", default=[500, 2000], help="numbers of items")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="then stop; with --folder it goes on")
     parser.add_argument("--folder", type=Path, help="where it works, and goes on; default: a temporary one")
     parser.add_argument("--part", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -363,16 +383,16 @@ def main() -> None:
         source, out, way, restore = given.part
         release_part(Path(source), Path(out), way, restore)
         return
-    console = Console()
+    console, until = Console(), time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         if given.items:
-            console.print(measured(folder, given.items, given.restore, console))
+            console.print(measured(folder, given.items, given.restore, console, until))
         if given.memory:
             console.print(memory(folder, given.memory, console))
         if given.kills:
-            console.print(killed(folder, given.small_items, given.kills, console))
+            console.print(killed(folder, given.small_items, given.kills, console, until))
 
 
 if __name__ == "__main__":

@@ -86,3 +86,14 @@ def test_an_engine_that_is_none_is_told_in_one_line(name):
         DposeError, match=r"engine: must be one of|must be ray://HOST:PORT|no Ray cluster answers"
     ):
         engine(name, workers=1)
+
+
+def test_a_ray_that_does_not_start_is_told_in_one_line(monkeypatch):
+    ray = pytest.importorskip("ray")
+
+    def slow(*_, **__):
+        raise Exception("The current node timed out during startup.\nAnd more.")
+
+    monkeypatch.setattr(ray, "init", slow)
+    with pytest.raises(DposeError, match=r"no cluster starts .* timed out during startup\.\)"):
+        engine("ray", workers=2)

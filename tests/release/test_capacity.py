@@ -6,7 +6,7 @@ import pytest
 
 from dpose.cli import main
 from dpose.errors import DposeError
-from dpose.release.capacity import SHIPPED, Corpus, Figures, Line, beyond, forecast
+from dpose.release.capacity import SHIPPED, Corpus, CostLine, Figures, beyond, forecast
 
 
 def sample(mechanism, width, height, seconds, frames=0):
@@ -75,13 +75,13 @@ def test_what_was_measured_and_what_is_extrapolated(file):
 
 
 def test_a_line_never_goes_below_nothing():
-    falling = Line.through([(100, 4.0), (300, 2.0)])
+    falling = CostLine.through([(100, 4.0), (300, 2.0)])
     assert falling.slope == 0
     assert falling.base > 0
-    steep = Line.through([(100, 1.0), (200, 4.0)])
+    steep = CostLine.through([(100, 1.0), (200, 4.0)])
     assert steep.base == 0
     assert steep.at(200) > 0
-    assert Line.through([(100, 1.0)]).at(9) == pytest.approx(1.0)
+    assert CostLine.through([(100, 1.0)]).at(9) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

@@ -150,13 +150,22 @@ class RayEngine:
 def _connect(ray: Any, workers: int, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if not address:
-        ray.init(
-            address="local",
-            num_cpus=workers,
-            include_dashboard=False,
-            object_store_memory=STORE_BYTES,
-            **quiet,
-        )
+        try:
+            ray.init(
+                address="local",
+                num_cpus=workers,
+                include_dashboard=False,
+                object_store_memory=STORE_BYTES,
+                **quiet,
+            )
+        except Exception as error:  # Ray has no class for it
+            with contextlib.suppress(Exception):
+                ray.shutdown()
+            raise DposeError(
+                f"no cluster starts on this machine ({type(error).__name__}: {_first_line(error)})",
+                "ray",
+                "try again when the machine is less busy",
+            ) from error
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
@@ -166,10 +175,14 @@ def _connect(ray: Any, workers: int, address: str) -> None:
         socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
         ray.init(address, **quiet)
     except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DposeError(
-            f"no Ray cluster answers here ({first})", address, "start one, or say --engine ray"
+            f"no Ray cluster answers here ({_first_line(error)})", address, "start one, or say --engine ray"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    said = str(error).strip()
+    return said.splitlines()[0] if said else type(error).__name__
 
 
 def _worker_class() -> type:

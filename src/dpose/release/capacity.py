@@ -58,7 +58,7 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class Line:
+class CostLine:
     """A cost that grows with pixels: `base + slope * pixels`, through what was measured.
 
     Attributes:
@@ -74,7 +74,7 @@ class Line:
     most: int
 
     @classmethod
-    def through(cls, points: Sequence[tuple[int, float]]) -> Line:
+    def through(cls, points: Sequence[tuple[int, float]]) -> CostLine:
         """The line of least squared relative error through (pixels, cost), with nothing below zero."""
         weights = [1 / max(cost, 1e-12) ** 2 for _, cost in points]
         total = sum(weights)
@@ -127,7 +127,7 @@ class Figures:
     """
 
     told: str
-    lines: dict[str, dict[str, Line]]
+    lines: dict[str, dict[str, CostLine]]
     engines: dict[str, EngineFigures]
     account_bytes: float
 
@@ -168,7 +168,7 @@ class Figures:
                 size = pixels // max(1, int(one["frames"])) if name == "mib" else pixels
                 of_it.setdefault(name, []).append((size, cost))
         lines = {
-            name: {cost: Line.through(found) for cost, found in costs.items()}
+            name: {cost: CostLine.through(found) for cost, found in costs.items()}
             for name, costs in points.items()
         }
         small = min(found for found, _ in points["pixelize"]["seconds"])
