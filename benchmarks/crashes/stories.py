@@ -13,7 +13,7 @@ import io
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -24,6 +24,7 @@ from rich.console import Console
 
 from dots import Dots, DotsTask
 from dpose.cli import main
+from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key
@@ -176,6 +177,16 @@ class Account(_Plain):
         self.check(root, marks, {})
 
 
+@contextlib.contextmanager
+def finished_or_not() -> Iterator[None]:
+    """A run that was cut off after its seal is finished, and says so when it is to go on."""
+    try:
+        yield
+    except DposeError as error:
+        if "this run is finished" not in error.line():
+            raise
+
+
 class Training(_Plain):
     """A private run of a linear model, taken up again; every other one loses its key."""
 
@@ -200,8 +211,8 @@ class Training(_Plain):
         if not (folder / "config.json").exists() and not (folder / "ledger.jsonl").exists():
             # nothing was begun, and the message that refuses what is left says to remove it
             shutil.rmtree(folder, ignore_errors=True)
-        first, key, lost = not (folder / "ledger.jsonl").exists(), Key(self.secret), os.urandom(32)
-        Key.fresh = classmethod(lambda cls: key if first else Key(lost))  # type: ignore[method-assign]
+        first, key, lost = not (folder / "ledger.jsonl").exists(), Key.kept(self.secret), os.urandom(32)
+        Key.fresh = classmethod(lambda cls: key if first else Key.kept(lost))  # type: ignore[method-assign]
         real = updates.private_gradient
 
         def noted(engine, params, step, chain=b""):  # type: ignore[no-untyped-def]
@@ -224,17 +235,18 @@ class Training(_Plain):
         options = RunOptions(
             state_dir=root / "state", views_at_once=16, threads=1, console=Console(quiet=True)
         )
-        train(
-            task,
-            task.build_model(),
-            private=Dots(240),
-            public=Dots(30, seed=3),
-            plan=plan,
-            out=folder,
-            optimizer=OptimizerConfig("adam", lr=0.3),
-            resume=(folder / "config.json").exists(),
-            options=options,
-        )
+        with finished_or_not():
+            train(
+                task,
+                task.build_model(),
+                private=Dots(240),
+                public=Dots(30, seed=3),
+                plan=plan,
+                out=folder,
+                optimizer=OptimizerConfig("adam", lr=0.3),
+                resume=(folder / "config.json").exists(),
+                options=options,
+            )
 
     def check(self, root: Path, marks: set[str], seen: Mapping[str, set[bytes]]) -> None:
         """Every step that was begun is reserved."""
@@ -250,7 +262,7 @@ class Training(_Plain):
         verify_run(root / "run", root / "state")
         keys = {mark.split()[0] for mark in marks}
         # killed before its key was kept, it goes on under another one
-        if keys == {AesNoise(Key(self.secret)).key_id}:
+        if keys == {AesNoise(Key.kept(self.secret)).key_id}:
             counted = sum(event.steps for event in spent(read_ledger(root / "run" / "ledger.jsonl")))
             assert counted == self.steps, f"{counted} steps are counted of {self.steps}"
             found = (root / "run" / "model.safetensors").read_bytes()

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -264,13 +265,14 @@ def test_a_header_that_declares_a_huge_picture_is_refused(client, tmp_path):
 
 def test_the_token_is_on_no_command_line(tmp_path, monkeypatch):
     """Whoever has an account on this machine reads everybody's command lines, a browser's too."""
-    seen = []
+    seen, opened = [], threading.Event()
 
     class NoServer:
         def __init__(self, config):
             pass
 
         def run(self, sockets):
+            assert opened.wait(60)  # the browser is opened by a thread of its own
             (url,) = seen
             page = Path(url.removeprefix("file://"))
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
@@ -278,16 +280,12 @@ def test_the_token_is_on_no_command_line(tmp_path, monkeypatch):
             assert "/?token=" in page.read_text()
             seen.append(page)
 
-    class AtOnce:
-        def __init__(self, target, args=(), daemon=None):
-            self.target, self.args = target, args
+    def note(url):
+        seen.append(url)
+        opened.set()
 
-        def start(self):
-            self.target(*self.args)
-
-    monkeypatch.setattr("dpose.studio.server.webbrowser.open", seen.append)
+    monkeypatch.setattr("dpose.studio.server.webbrowser.open", note)
     monkeypatch.setattr("dpose.studio.server.uvicorn.Server", NoServer)
-    monkeypatch.setattr("dpose.studio.server.threading.Thread", AtOnce)
     monkeypatch.setattr("dpose.studio.server._warm", lambda: None)
     serve_studio([tmp_path], tmp_path / "out", console=Console(quiet=True))
     url, page = seen
