@@ -118,8 +118,8 @@ NAMED = (
         (
             Edit(
                 "read_tensors",
-                "torch.load(file, map_location='cpu', weights_only=True)",
-                "torch.load(file, map_location='cpu', weights_only=False)",
+                "torch.load(opened, map_location='cpu', weights_only=True)",
+                "torch.load(opened, map_location='cpu', weights_only=False)",
             ),
         ),
     ),

@@ -125,13 +125,23 @@ def test_a_mark_is_its_owners_alone_and_one_machines(where, monkeypatch, tmp_pat
     assert mark.stat().st_mode & 0o777 == 0o600
     assert mark.parent.stat().st_mode & 0o777 == 0o700
     assert set(json.loads(mark.read_text())) == {"account", "seq", "mac"}
-    mark.write_text("")  # power was cut
-    assert len(charges(where)) == 1
-    mark.write_text("[")
+    for torn in ("", "[", '{"account": "x", "se'):  # power was cut
+        mark.write_text(torn)
+        assert len(charges(where)) == 1
+    mark.write_text('{"seq": }')
     with pytest.raises(DposeError, match="how far the account was seen"):
         charges(where)
     mark.unlink()
     assert len(charges(where)) == 1
+
+
+def test_a_view_of_one_moment_is_not_held_to_what_was_seen_after_it(where):
+    charged(run_charge(0), where=where)
+    with opened(where).transaction(write=False) as account:
+        account.meta("head")  # the moment
+        charged(run_charge(1), where=where)
+        assert opened(where).seen.seq == 2
+        assert account.head.seq == 1
 
 
 def test_a_mark_that_cannot_be_written_stops_nobody(where, monkeypatch):

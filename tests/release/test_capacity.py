@@ -59,7 +59,7 @@ def test_the_model_by_hand(file):
     assert rows["local", 64].seconds == pytest.approx(2 + 1000 * 0.05), "the command is the limit"
     assert [rows["local", n].limit for n in (1, 4, 64)] == ["workers", "workers", "command"]
     assert rows["local", 64].useful == 7
-    assert rows["local", 4].cost == pytest.approx(3.6 * 4 * rows["local", 4].seconds / 3600)
+    assert rows["local", 4].price == pytest.approx(3.6 * 4 * rows["local", 4].seconds / 3600)
     assert rows["local", 4].account_bytes == pytest.approx(2100 * 1000)
     assert alone.written_bytes == pytest.approx(500 * 1000)
 
@@ -128,7 +128,7 @@ def test_a_million_pictures_by_the_figures_that_come_with_dpose(capsys):
     assert "1,000,000 items, 1920x1080, pixelize" in told
     assert "ray" in told
     assert "extrapolated" in told
-    assert "cost" in told
+    assert "price" in told
     asked = ["plan", "--corpus", "9", "--size", "640x480", "--mechanism", "release-video", "--json"]
     assert main([*asked, "--workers", "1,3"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -136,6 +136,6 @@ def test_a_million_pictures_by_the_figures_that_come_with_dpose(capsys):
         ("none", 1),
         *[(name, count) for name in ("local", "ray") for count in (1, 3)],
     ]
-    assert all(row["cost"] is None for row in found["forecasts"])
+    assert all(row["price"] is None for row in found["forecasts"])
     assert found["measured"] == Figures.read().told
     assert set(json.loads(SHIPPED.read_text())) == set(FIGURES)

@@ -58,9 +58,11 @@ def _complain(line: str) -> None:
 
 def no_core_dumps() -> None:
     """Leave no image of the memory on disk if this process, or one that it starts, crashes: keys are in it."""
-    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has none
+    try:
         import resource
-
+    except ImportError:  # Windows
+        return
+    with contextlib.suppress(ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_CORE)
         resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 

@@ -120,8 +120,8 @@ def _plan_corpus(asked: CorpusOptions) -> None:
 def _table(title: str, rows: Sequence[Forecast]) -> Table:
     table = Table(title=title, title_justify="left")
     columns = ("engine", "workers", "time", "items a second", "processor hours", "command", "each worker")
-    cost = rows[0].cost is not None
-    for column in (*columns, *(("cost",) if cost else ())):
+    priced = rows[0].price is not None
+    for column in (*columns, *(("price",) if priced else ())):
         table.add_column(column, justify="left" if column == "engine" else "right")
     for row in rows:
         table.add_row(
@@ -132,7 +132,7 @@ def _table(title: str, rows: Sequence[Forecast]) -> Table:
             f"{row.processor_seconds / 3600:,.1f}",
             _bytes(row.command_bytes),
             _bytes(row.worker_bytes),
-            *((f"{row.cost:,.2f}",) if row.cost is not None else ()),
+            *((f"{row.price:,.2f}",) if row.price is not None else ()),
         )
     return table
 

@@ -214,7 +214,7 @@ class Forecast:
         read_bytes: Originals: every worker reads one twice.
         written_bytes: Released files.
         account_bytes: The account and the list of the corpus.
-        cost: Of the workers' processors for that time; None without a price.
+        price: Of the workers' processors for that time; None without a price.
     """
 
     engine: str
@@ -229,7 +229,7 @@ class Forecast:
     read_bytes: float
     written_bytes: float
     account_bytes: float
-    cost: float | None
+    price: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -281,7 +281,7 @@ def forecast(
                 read_bytes=corpus.items * lines["bytes_in"].at(corpus.pixels),
                 written_bytes=corpus.items * lines["bytes_out"].at(corpus.pixels),
                 account_bytes=corpus.items * figures.account_bytes,
-                cost=None if price is None else price * count * seconds / 3600,
+                price=None if price is None else price * count * seconds / 3600,
             )
 
 

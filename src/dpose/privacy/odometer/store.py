@@ -93,8 +93,10 @@ class JournalRow:
 class Transaction:
     """What may be read and written while nobody else writes. Made by `Store.transaction`."""
 
-    def __init__(self, store: Store, connection: Connection, key: AccountKey) -> None:
-        self.store, self.key = store, key
+    def __init__(
+        self, store: Store, connection: Connection, key: AccountKey, before: HighWater | None = None
+    ) -> None:
+        self.store, self.key, self.before = store, key, before
         self.appended = False
         """Whether it has added to the journal: what it has read is then not yet certain to stay."""
         self.last: HighWater | None = None
@@ -147,7 +149,7 @@ class Transaction:
             rows = self.rows("SELECT seq, mac FROM journal ORDER BY seq DESC LIMIT 1")
             if found != (HighWater(int(rows[0][0]), rows[0][1]) if rows else HighWater()):
                 raise self.store.altered("rows are missing at the end of its journal, or were added")
-            before = self.store.seen
+            before = self.store.seen if self.before is None else self.before
             if before.seq > found.seq:
                 raise self.store.set_back(f"it ends at row {found.seq}", before)
             if before.seq and self.rows("SELECT mac FROM journal WHERE seq = :seq", seq=before.seq) != [
@@ -285,8 +287,10 @@ class Store:
                     yield empty._created(connection, Transaction(empty, connection, AccountKey(bytes(32))))
                 return
             key = self.ready or self._prepared()
+            # a view holds what was seen before it; what others write and see meanwhile it does not
+            before = None if write else self.seen
             with _engine(self.url, os.getpid()).connect() as connection, self._begun(connection, write):
-                account = Transaction(self, connection, key)
+                account = Transaction(self, connection, key, before)
                 yield account
             if account.last and account.last.seq > self.seen.seq:
                 note_seen(self.folder, self.name, account.last)
