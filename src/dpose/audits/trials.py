@@ -117,8 +117,11 @@ def roc(included: Floats, absent: Floats, most: int = 400) -> tuple[Floats, Floa
     """The empirical curve: false- and true-positive rates at every threshold, thinned to about `most` points.
 
     Returns:
-        Rising false-positive rates and the true-positive rates that go with them, both from 0 to 1.
+        Rising false-positive rates and the true-positive rates that go with them, both from 0 to 1; those of guessing
+        where nothing was in, or nothing out.
     """
+    if not len(included) or not len(absent):
+        return np.array([0.0, 1.0]), np.array([0.0, 1.0])
     thresholds = np.unique(np.concatenate([included, absent]))[::-1]
     fpr = 1 - np.searchsorted(np.sort(absent), thresholds, side="left") / len(absent)
     tpr = 1 - np.searchsorted(np.sort(included), thresholds, side="left") / len(included)
