@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
+from dpose.audits.findings import Adversary, weigh
 from dpose.audits.noise_family import Family
 from dpose.privacy.accounting import Event, epsilon
 
@@ -41,3 +43,12 @@ def test_nothing_refuted_is_zero_and_everything_ends(family):
 def test_a_curves_own_epsilon_is_the_accountants(family):
     for sigma in (1.0, 2.0, 4.0):
         assert family.curve(sigma).epsilon(1e-5) == pytest.approx(family.epsilon(sigma), rel=0.02)
+
+
+@pytest.mark.parametrize("fallen", [True, False])
+def test_coins_that_all_fall_alike_refute_nothing(family, fallen):
+    scores = np.random.default_rng(0).normal(size=10)
+    adversary = Adversary("one", scores, calibration=scores[::-1].copy())
+    found = weigh([adversary], np.full(10, fallen), family, 1.0, 0.05)
+    assert not found.refuted
+    assert (found.curve[0].tolist(), found.curve[1].tolist()) == ([0.0, 1.0], [0.0, 1.0])
