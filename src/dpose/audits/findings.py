@@ -151,7 +151,9 @@ def _absent(adversary: Adversary, included: NDArray[np.bool_]) -> Floats:
 
 def _points(adversary: Adversary, included: NDArray[np.bool_]) -> tuple[OperatingPoint, ...]:
     absent = _absent(adversary, included)
-    if adversary.calibration is None or not included.any() or not len(absent):  # of few coins all may fall alike
+    if (
+        adversary.calibration is None or not included.any() or not len(absent)
+    ):  # of few coins all may fall alike
         return ()
     return operating_points(adversary.scores[included], absent, adversary.calibration)
 
