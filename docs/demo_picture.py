@@ -22,7 +22,7 @@ from dpose.media.images import write_image
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import MPII
-from dpose.scene import SPLITS, render, scene_seed
+from dpose.scene import SPLITS, render_person, scene_seed
 
 COUNT, ZOOM = 8, 2
 
@@ -36,7 +36,7 @@ def main() -> None:
     arguments = parser.parse_args()
     models = [load_model(folder) for folder in (find_model("nano"), arguments.run)]
     size = models[0].config.input_size
-    scenes = (render("ward", scene_seed("ward", "val", i), size=size) for i in range(SPLITS["val"]))
+    scenes = (render_person("ward", scene_seed("ward", "val", i), size=size) for i in range(SPLITS["val"]))
     chosen = [scene for scene, _ in zip((s for s in scenes if s.visible.all()), range(COUNT), strict=False)]
 
     def drawn(image: np.ndarray, keypoints: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import cv2
 
 from dpose.media.drawing import picture_grid
 from dpose.media.images import write_image
-from dpose.scene import render, scene_seed
+from dpose.scene import render_person, scene_seed
 
 SIZE, SHOWN = (512, 384), (192, 256)
 PEOPLE = (0, 333)
@@ -34,7 +34,7 @@ def main() -> None:
     out = parser.parse_args().out
     panels, labels = [], []
     for index in PEOPLE:
-        image = render("ward", scene_seed("ward", "test", index), SIZE).image
+        image = render_person("ward", scene_seed("ward", "test", index), SIZE).image
         panels.append(cv2.resize(image, SHOWN, interpolation=cv2.INTER_AREA))
         labels.append("original")
         for label, settings in SETTINGS.items():
