@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--before", default=BEFORE, help="a revision; '' for none")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    console = Console()
+    console = Console(width=140)  # ten columns
     with contextlib.ExitStack() as held:
         root = Path(held.enter_context(tempfile.TemporaryDirectory()))
         sides = []
