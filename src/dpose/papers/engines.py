@@ -13,9 +13,10 @@ from pathlib import Path
 from dpose.engines import ItemEngine, run_items
 from dpose.errors import DposeError
 from dpose.files import write_private
-from dpose.papers.cells import read_cell, unmet
-from dpose.papers.experiment import Bound, Cell, Outcome, Request
+from dpose.papers.cells import read_cell
+from dpose.papers.experiment import Bound, Outcome, Request
 from dpose.papers.parallel import cell_answer
+from dpose.papers.schedule import Schedule
 from dpose.privacy.keys import state_folder
 from dpose.privacy.odometer.store import VARIABLE
 
@@ -86,15 +87,8 @@ def run_on_engine(
         DposeError: the disk is full.
         KeyboardInterrupt: a worker was stopped.
     """
-    left: list[Cell] = []
-    for cell in bound.cells:
-        found = read_cell(folder, cell)
-        if cell.wanted and found.status != "done":
-            left.append(cell)
-        else:
-            progress(cell.weight if cell.wanted else 0)
-            yield found
-    failed: set[str] = set()
+    schedule = Schedule(bound, folder, progress)
+    yield from schedule.settled()
     token = state_folder() / "engines" / secrets.token_hex(8)
     write_private(token, "")
     here = folder.absolute()
@@ -102,17 +96,12 @@ def run_on_engine(
         name, replace(request, folder=here), here, str(token.relative_to(state_folder())), account_digest()
     )
     try:
-        while left:
-            waiting = {cell.key: cell for cell in left}
-            for cell in [one for one in left if one.needs in failed]:
-                left.remove(cell)
-                failed.add(cell.key)
-                progress(cell.weight)
-                yield unmet(cell)
-            ready = [cell.key for cell in left if cell.needs not in waiting]
-            left = [cell for cell in left if cell.needs in waiting]
-            for ended in run_items(at, work_cell, ready, shared=work):
-                cell = waiting[ended.item]
+        while schedule.left:
+            yield from schedule.hopeless()
+            ready = {cell.key: cell for cell in schedule.ready()}
+            schedule.left = [cell for cell in schedule.left if cell.key not in ready]
+            for ended in run_items(at, work_cell, list(ready), shared=work):
+                cell = ready[ended.item]
                 kind, text = ended.result or ("failed", "")
                 if kind == "stopped":
                     raise KeyboardInterrupt
@@ -120,11 +109,9 @@ def run_on_engine(
                     raise DposeError(text)
                 if ended.failure is not None:
                     text = ended.failure.error.line()
-                outcome = read_cell(folder, cell) if kind == "done" else Outcome(cell, "failed", error=text)
-                if outcome.status == "failed":
-                    failed.add(cell.key)
-                progress(cell.weight)
-                yield outcome
+                yield schedule.ended(
+                    read_cell(folder, cell) if kind == "done" else Outcome(cell, "failed", error=text)
+                )
     finally:
         with contextlib.suppress(OSError):
             token.unlink()

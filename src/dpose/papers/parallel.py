@@ -17,8 +17,9 @@ from pathlib import Path
 import torch
 
 from dpose.errors import DposeError
-from dpose.papers.cells import read_cell, run_cell, unmet
+from dpose.papers.cells import read_cell, run_cell
 from dpose.papers.experiment import Bound, Cell, Experiment, Outcome, Request
+from dpose.papers.schedule import Schedule
 
 PARENT_SECONDS = 1.0
 """How often a process looks whether the one that started it is still there."""
@@ -61,38 +62,23 @@ def run_parallel(
         DposeError: the disk is full.
         KeyboardInterrupt: a process was stopped.
     """
-    left, failed = [], set()
-    for cell in bound.cells:
-        found = read_cell(folder, cell)
-        if cell.wanted and found.status != "done":
-            left.append(cell)
-        else:
-            progress(cell.weight if cell.wanted else 0)
-            yield found
+    schedule = Schedule(bound, folder, progress)
+    yield from schedule.settled()
     workers: list[_Worker] = []
     try:
-        while left or workers:
-            waiting = {cell.key for cell in left} | {worker.cell.key for worker in workers}
-            for cell in [c for c in left if c.needs in failed]:
-                left.remove(cell)
-                failed.add(cell.key)
-                progress(cell.weight)
-                yield unmet(cell)
-            ready = [c for c in left if c.needs not in waiting]
+        while schedule.left or workers:
+            yield from schedule.hopeless()
+            ready = schedule.ready({worker.cell.key for worker in workers})
             free = [p for p in range(request.processes) if p not in {w.place for w in workers}]
             for cell, place in zip(ready, free, strict=False):
-                left.remove(cell)
+                schedule.left.remove(cell)
                 workers.append(_started(name, request, folder, cell, place))
             if not workers:
                 continue
             ended = wait([worker.process.sentinel for worker in workers])
             for worker in [w for w in workers if w.process.sentinel in ended]:
                 workers.remove(worker)
-                outcome = _outcome(worker, folder)
-                if outcome.status == "failed":
-                    failed.add(outcome.cell.key)
-                progress(outcome.cell.weight)
-                yield outcome
+                yield schedule.ended(_outcome(worker, folder))
     finally:
         for worker in workers:
             worker.process.terminate()

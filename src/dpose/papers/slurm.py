@@ -19,9 +19,10 @@ from dpose.engines.one_job import LOCAL, JobNote
 from dpose.engines.slurm import CommandJob, exit_code, is_over, parsed_settings, submit_all
 from dpose.errors import DposeError
 from dpose.files import locked_folder, private_folder, write_atomic, write_private
-from dpose.papers.cells import read_cell, unmet
+from dpose.papers.cells import read_cell
 from dpose.papers.engines import CellWork, account_digest, work_cell
-from dpose.papers.experiment import Bound, Cell, GridRequest, Outcome, Request
+from dpose.papers.experiment import Bound, GridRequest, Outcome, Request
+from dpose.papers.schedule import Schedule
 from dpose.privacy.keys import state_folder
 
 FULL = 28
@@ -64,21 +65,14 @@ def run_on_slurm(
     settings = parsed_settings(request.slurm)
     if request.processes > 1:
         settings.setdefault("slurm_array_parallelism", request.processes)
-    left: list[Cell] = []
-    for cell in bound.cells:
-        found = read_cell(folder, cell)
-        if cell.wanted and found.status != "done":
-            left.append(cell)
-        else:
-            progress(cell.weight if cell.wanted else 0)
-            yield found
-    if not left:
+    schedule = Schedule(bound, folder, progress)
+    yield from schedule.settled()
+    if not schedule.left:
         return
     here = folder.absolute()
     log = here.with_name(f"{here.name}.slurm")
     private_folder(log)
     token = state_folder() / "engines" / f"slurm-{account_digest(str(here))[:16]}"
-    failed: set[str] = set()
     with locked_folder(log):
         write_private(token, "")
         work = CellWork(
@@ -89,23 +83,16 @@ def run_on_slurm(
             account_digest(),
         )
         write_private(log / "work.json", json.dumps(asdict(work), default=str) + "\n")
-        while left:
-            waiting = {cell.key: cell for cell in left}
-            for cell in [one for one in left if one.needs in failed]:
-                left.remove(cell)
-                failed.add(cell.key)
-                progress(cell.weight)
-                yield unmet(cell)
-            ready = [cell.key for cell in left if cell.needs not in waiting]
-            left = [cell for cell in left if cell.needs in waiting]
-            for key, error in _ended(log, ready, request, settings, refresh):
-                cell = waiting[key]
+        while schedule.left:
+            yield from schedule.hopeless()
+            ready = {cell.key: cell for cell in schedule.ready()}
+            schedule.left = [cell for cell in schedule.left if cell.key not in ready]
+            for key, error in _ended(log, list(ready), request, settings, refresh):
+                cell = ready[key]
                 outcome = Outcome(cell, "failed", error=error) if error else read_cell(folder, cell)
-                if outcome.status != "done":
-                    outcome = replace(outcome, status="failed")
-                    failed.add(key)
-                progress(cell.weight)
-                yield outcome
+                yield schedule.ended(
+                    outcome if outcome.status == "done" else replace(outcome, status="failed")
+                )
         token.unlink(missing_ok=True)
 
 

@@ -24,7 +24,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
-from dpose.privacy.noised_ratio import gaussian_event, laplace_event, noised_sums
+from dpose.privacy.noised_ratio import noised_sums
 from dpose.privacy.odometer import committing
 from dpose.runs.evaluate import record_score
 from dpose.runs.group_scores import EVERYBODY, SIZES, attributes_of
@@ -126,11 +126,7 @@ def evaluate_groups_noised(
             "groups of these data need no noise, or cannot be told", scored.name, "leave --epsilon out"
         )
     query = group_query(asked.relation, asked.joints)
-    event = (
-        laplace_event(query, asked.epsilon)
-        if asked.delta is None
-        else gaussian_event(query, float(asked.epsilon), asked.delta)
-    )
+    event = asked.event_of(query)
     source = noise or AesNoise(Key.fresh())
     protected, reserved = reserve_noised_score(
         folder,

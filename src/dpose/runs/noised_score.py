@@ -25,6 +25,7 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_ratio import (
     CONFIDENCE,
     GRID,
+    NoisedQuery,
     NoisedRatio,
     ScoreQuery,
     gaussian_event,
@@ -79,9 +80,13 @@ class NoisedEvaluation:
     @property
     def event(self) -> ExactEvent:
         """The release, as the accountant sees it."""
+        return self.event_of(self.query)
+
+    def event_of(self, query: NoisedQuery) -> ExactEvent:
+        """The release of another query at this price."""
         if self.delta is None:
-            return laplace_event(self.query, self.epsilon)
-        return gaussian_event(self.query, float(self.epsilon), self.delta)
+            return laplace_event(query, self.epsilon)
+        return gaussian_event(query, float(self.epsilon), self.delta)
 
 
 @dataclass(frozen=True)
