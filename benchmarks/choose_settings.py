@@ -77,6 +77,14 @@ class Kept(WrappedUnits):
         """What was read."""
         return self.views[index]
 
+    def canonical(self, index: int) -> list[View]:
+        """What was read, which nothing has augmented."""
+        return self.views[index]
+
+    def augmented(self, view: View, rng: np.random.Generator) -> View:
+        """The view as it is."""
+        return view
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -310,6 +318,7 @@ def main() -> None:
         "lr": 0.0,
         "seed": 0,
         "init": init,
+        "after": "",
         **settings,
     }
     if not any(row["method"] == "start" and row["init"] == init for row in rows):
@@ -317,8 +326,10 @@ def main() -> None:
     for epsilon, method, name, seed in itertools.product(
         asked.epsilons, asked.methods, asked.optimizers, asked.seeds
     ):
+        # what is not private has no budget: it stands once
+        budget = epsilon if METHODS[method].private else 0.0
         for lr in asked.lrs or GRIDS[name][1]:
-            cell = Cell(method, epsilon, name, lr, seed=seed, init=init, **settings)
+            cell = Cell(method, budget, name, lr, seed=seed, init=init, **settings)
             there = {
                 row["after"]
                 for row in rows
@@ -326,9 +337,9 @@ def main() -> None:
             }
             if (there and not asked.after) or len(there) > 1:
                 continue
-            for name, found in bench.run(cell, after).items():
-                if name not in there:
-                    keep(asdict(replace(cell, after=name)), found)
+            for way, found in bench.run(cell, after).items():
+                if way not in there:
+                    keep(asdict(replace(cell, after=way)), found)
     return None
 
 

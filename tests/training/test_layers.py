@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
@@ -18,6 +19,7 @@ from dpose.training.gradients import (
     clip_scales,
     clipped_sum,
     grid_of,
+    mean_gradient,
     measured_gradients,
     per_unit_gradients,
     trainable_params,
@@ -131,6 +133,29 @@ def test_frozen_parameters_are_no_parameters(name, frozen):
     same(task, model, params, batch, torch.float64)
 
 
+@pytest.mark.parametrize("name", ["linear, ghost", "conv", "depthwise", "layer norm", "group norm"])
+def test_a_bias_beside_frozen_weights_takes_no_copies(name, monkeypatch):
+    model = MODELS[name]()
+    for p, value in model.named_parameters():
+        value.requires_grad_(p.endswith("bias"))
+    task, model, params, batch = setup(model, views=2)
+    monkeypatch.setattr(grad_sample._Uses, "_copy_of", None)
+    assert track(unit_loss(task, model), params, batch, products=True) is not None
+
+
+def test_weights_made_of_a_parameter_are_not_taken_for_frozen():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.bias = nn.Parameter(torch.ones(3, 1)), nn.Parameter(torch.zeros(3))
+            self.frozen = nn.Parameter(torch.randn(3, 96), requires_grad=False)
+
+        def forward(self, x):
+            return F.linear(x.flatten(1), self.frozen * self.scale, self.bias)
+
+    same(*setup(Scaled(), views=2), torch.float64)
+
+
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize("name", ["conv", "depthwise", "depthwise, wide", "pointwise, ghost", "group norm"])
 def test_layouts_change_nothing(name, layout):
@@ -156,6 +181,37 @@ def test_both_ways_of_a_convolution_agree(groups):
     torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "dilation"),
+    [((3, 3), (1, 1), (1, 1), (1, 1)), ((5, 3), (2, 1), (0, 2), (1, 1)), ((3, 2), (1, 3), (4, 1), (2, 3))],
+)
+def test_sums_of_a_depthwise_convolution_are_as_by_torch(
+    size, stride, padding, dilation, threads, monkeypatch
+):
+    torch.manual_seed(0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    weight = torch.randn(6, 1, *size, dtype=torch.float64)
+    x = torch.randn(3, 2, 6, 9, 8, dtype=torch.float64)
+    conv = Conv(
+        Bookkeeping({"w": weight.shape}, 3, products=False),
+        "w",
+        None,
+        Convolution(stride, padding, dilation, 6),
+    )
+    gradient = torch.randn_like(conv.forward(x, weight, None)[0])
+    for a, g in ((x, gradient), (x.transpose(3, 4).contiguous().transpose(3, 4), gradient)):
+        both = conv.by_unit(a, weight, g), conv.one_by_one(a, weight, g)
+        torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["conv", "depthwise", "depthwise, wide"])
+def test_the_mean_gradient_is_the_mean_of_gradients(name):
+    task, model, params, batch = setup(MODELS[name](), views=2)
+    mean = {n: each.mean(0) for n, each in per_unit_gradients(task, model, params, batch, "plain").items()}
+    assert distance(mean_gradient(task, model, params, batch)[0], mean) <= 1e-10
+
+
 @pytest.mark.parametrize("shape", [(6,), (5, 6)])
 def test_both_ways_of_a_layer_norm_agree(shape):
     torch.manual_seed(0)
@@ -164,7 +220,7 @@ def test_both_ways_of_a_layer_norm_agree(shape):
     layer = LayerNorm(book, "w", "b", shape, 1e-5)
     saved = layer.forward(x, weight, torch.zeros_like(weight))[1]
     gradient = torch.randn_like(x)
-    one, all_ = (way(x, weight, saved, gradient) for way in (layer.one_by_one, layer.at_once))
+    one, all_ = (way(x, weight, saved, gradient) for way in (layer.by_unit, layer.at_once))
     torch.testing.assert_close(one, all_, rtol=1e-12, atol=1e-12)
 
 

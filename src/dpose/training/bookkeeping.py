@@ -30,6 +30,8 @@ rounds by about eps times that, which where terms cancel may be more than `CLIP_
 grid would drop such a unit. Where nothing cancels it adds 1e-6."""
 
 _BLOCK = 2048
+_SMALL = 4096
+"""Below so many numbers a parameter is measured and summed side by side with others: a call costs more than those."""
 _PRODUCTS = 16 * 2**20
 """Bytes of products that are multiplied out at once; at least one unit's."""
 
@@ -54,10 +56,12 @@ class Bookkeeping:
         self.mixed = False
         self._whole: dict[str, Tensor] = {}
         self._pairs: dict[str, tuple[Tensor, Tensor]] = {}
+        self._joined: list[tuple[list[str], Tensor]] | None = None
 
     def add(self, name: str, gradients: Tensor) -> None:
         """A use's per-unit gradients (U, *shape), added to those of the parameter's other uses before any norm."""
         value = at_least_float32(gradients.reshape(self._units, *self._shapes[name]))
+        self._joined = None
         if name in self._pairs:
             a, b = self._pairs.pop(name)
             value = value + at_least_float32(b.mT @ a).view_as(value)
@@ -86,7 +90,7 @@ class Bookkeeping:
 
     def norms(self) -> Tensor:
         """Each unit's L2 norm over all parameters together, (U,), and not below the true one but by rounding."""
-        squares = [square_norms(g.flatten(1)) for g in self._whole.values()]
+        squares = [square_norms(rows) for _, rows in self._side_by_side()]
         squares += [_ghost_squares(a, b) for a, b in self._pairs.values()]
         if not squares:  # the loss reaches no parameter
             return torch.zeros(self._units)
@@ -114,13 +118,32 @@ class Bookkeeping:
                 name: torch.zeros(p.numel(), dtype=torch.int64, device=p.device) for name, p in like.items()
             }
             squares = torch.zeros(self._units, dtype=torch.float64, device=scales.device)
-            for name in like:
+            for names, kept in self._side_by_side():
+                total = torch.zeros(kept.shape[1], dtype=torch.int64, device=kept.device)
+                grid.add(kept, scales.to(kept.dtype), total, squares)
+                widths = [like[name].numel() for name in names]
+                totals.update(zip(names, torch.split(total, widths), strict=True))
+            for name in self._pairs:
                 for units, rows in self._rows(name):
                     grid.add(rows, scales[units].to(rows.dtype), totals[name], squares[units])
             within = grid.within(squares)
             if bool(within.all()):
                 return {name: grid.values(total).view(like[name].shape) for name, total in totals.items()}
             scales = scales * within  # what was summed holds those units: again, without them
+
+    def _side_by_side(self) -> list[tuple[list[str], Tensor]]:
+        """What is kept whole, (U, numbers): each large parameter by itself, small ones of one type side by side."""
+        if self._joined is None:
+            small: dict[tuple[torch.dtype, torch.device], list[str]] = {}
+            self._joined = []
+            for name, value in self._whole.items():
+                if value[0].numel() < _SMALL:
+                    small.setdefault((value.dtype, value.device), []).append(name)
+                else:
+                    self._joined.append(([name], value.flatten(1)))
+            for names in small.values():
+                self._joined.append((names, torch.cat([self._whole[name].flatten(1) for name in names], 1)))
+        return self._joined
 
     def _rows(self, name: str) -> Iterator[tuple[slice, Tensor]]:
         """A parameter's per-unit gradients, (units, numbers), some units at a time; none where none came."""

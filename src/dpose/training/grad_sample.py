@@ -107,11 +107,10 @@ class _Uses(TorchFunctionMode):
         call = _KNOWN[func](*args, **kwargs) if known else None
         if not (self._touched(args) or self._touched(kwargs.values())):
             if call is not None and self._is_frozen(call):
-                return self._beneath(call, call.layer(self._book, "", None).forward)
+                return self._beneath(call, call.layer(self._book, None, None).forward)
             return func(*args, **kwargs)
         if call is not None and self._is_tracked(call):
-            bias = None if call.bias is None else self._names[id(call.bias)]
-            layer = call.layer(self._book, self._names[id(call.weight)], bias)
+            layer = call.layer(self._book, self._names.get(id(call.weight)), self._names.get(id(call.bias)))
             return self._beneath(call, partial(Use.apply, layer))
         args, kwargs = tree_map_only(Tensor, self._copy_of, (args, kwargs))
         return func(*args, **kwargs)
@@ -131,8 +130,10 @@ class _Uses(TorchFunctionMode):
         return tensor if name is None else self._copies[name]
 
     def _is_tracked(self, call: _Call) -> bool:
-        """Whether the parameters stand where weights do, and nowhere else."""
-        return id(call.x) not in self._names and all(id(w) in self._names for w in call.weights)
+        """Whether the parameters stand where weights do, and nowhere else; what stands beside them must be frozen."""
+        return id(call.x) not in self._names and all(
+            id(w) in self._names or not (w.requires_grad or is_batchedtensor(w)) for w in call.weights
+        )
 
     def _is_frozen(self, call: _Call) -> bool:
         """Whether the weights are the same for every unit: `vmap` would take the call apart for nothing."""
@@ -184,7 +185,7 @@ class _Call:
     x: Tensor
     weight: Tensor
     bias: Tensor | None
-    layer: Callable[[Bookkeeping, str, str | None], Layer]
+    layer: Callable[[Bookkeeping, str | None, str | None], Layer]
     matrix: bool = False
     sparse: bool = False
 

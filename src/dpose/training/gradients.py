@@ -25,6 +25,7 @@ from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.grid import Grid
 from dpose.training.methods import sensitivity as sensitivity
+from dpose.training.plain_conv import OwnDepthwise
 from dpose.units import Task, UnitBatch, is_mixed
 
 if TYPE_CHECKING:
@@ -158,12 +159,13 @@ def mean_gradient(
     """
     units, views = batch.weights.shape
     leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
-    per_view = task.loss(
-        model,
-        leaves,
-        batch.inputs.flatten(0, 1),
-        {name: t.flatten(0, 1) for name, t in batch.targets.items()},
-    )
+    with OwnDepthwise():
+        per_view = task.loss(
+            model,
+            leaves,
+            batch.inputs.flatten(0, 1),
+            {name: t.flatten(0, 1) for name, t in batch.targets.items()},
+        )
     share = batch.weights.to(per_view.dtype)
     share = share / share.sum(1, keepdim=True)
     loss = (per_view.view(units, views) * share).sum() / units

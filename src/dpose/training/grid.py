@@ -13,15 +13,14 @@ order, in however many micro-batches and processes they are taken.
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from dpose.training.truncating import add_truncated
+from dpose.training.unit_sums import pool
 
 BITS = 24
 """A unit's contribution has at most 2^24 steps in any coordinate: each is a float32 number without a fraction."""
@@ -88,7 +87,7 @@ class Grid:
             add_truncated(*arrays, found.numpy(), at, min(at + _PART, width))
             return found
 
-        for found in _pool(threads).map(part, range(0, width, _PART)):  # exact: in whatever order
+        for found in pool(threads).map(part, range(0, width, _PART)):  # exact: in whatever order
             squares += found
 
     def within(self, squares: Tensor) -> Tensor:
@@ -116,8 +115,3 @@ def _add_anywhere(rows: Tensor, scaled: Tensor, totals: Tensor, squares: Tensor)
         totals[at : at + width] += part.long().sum(0)
         exact = part.double() if part.device.type != "mps" else part.cpu().double()
         squares += exact.square_().sum(1).to(squares.device)
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="dpose-sum")

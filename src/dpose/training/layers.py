@@ -18,11 +18,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpose.training.bookkeeping import Bookkeeping
+from dpose.training.bookkeeping import Bookkeeping, at_least_float32
+from dpose.training.unit_sums import depthwise_gradients, norm_gradients
 
 
 class Layer(Protocol):
-    """How one use of some parameters runs, and what it enters in the book."""
+    """How one use of some parameters runs, and what it enters in the book.
+
+    `weight` and `bias` are the parameters' names, None for what is not there or does not train.
+    """
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The output for x (U, ...), a tensor of its own and no view, and what else `backward` needs."""
@@ -59,7 +63,7 @@ class Linear:
     """`F.linear`: G_u = sum over places of gradient x input."""
 
     book: Bookkeeping
-    weight: str
+    weight: str | None
     bias: str | None
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -71,7 +75,8 @@ class Linear:
     ) -> Tensor | None:
         """See `Layer`."""
         outputs = gradient.reshape(len(x), -1, weight.shape[0])
-        self.book.add_products(self.weight, x.reshape(len(x), -1, weight.shape[1]), outputs)
+        if self.weight:
+            self.book.add_products(self.weight, x.reshape(len(x), -1, weight.shape[1]), outputs)
         if self.bias:
             self.book.add(self.bias, outputs.sum(1))
         return (outputs.flatten(0, 1) @ weight).view(x.shape) if wanted else None
@@ -92,7 +97,7 @@ class Conv:
     """A convolution of one to three dimensions over x (U, V, C, *space)."""
 
     book: Bookkeeping
-    weight: str
+    weight: str | None
     bias: str | None
     how: Convolution
 
@@ -108,9 +113,13 @@ class Conv:
         """See `Layer`."""
         if self.bias:
             self.book.add(self.bias, gradient.sum((1, *range(3, gradient.ndim))))
-        if self._is_pointwise(weight):
+        if not self.weight:
+            pass  # its bias alone trains
+        elif self._is_pointwise(weight):
             inputs, outputs = (t.movedim(2, -1).flatten(1, -2) for t in (x, gradient))
             self.book.add_products(self.weight, inputs, outputs)
+        elif self._is_depthwise(weight) and x.device.type == "cpu":
+            self.book.add(self.weight, self.by_unit(x, weight, gradient))
         elif self.how.groups == x.shape[2] or x.is_cuda:
             self.book.add(self.weight, self.in_groups(x, weight, gradient))
         else:
@@ -119,6 +128,12 @@ class Conv:
             return None
         found = self._backward(gradient.flatten(0, 1), x.flatten(0, 1), weight, self.how.groups, inputs=True)
         return found.view(x.shape)
+
+    def by_unit(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
+        """Per-unit gradients of a depthwise convolution by sums of our own: best on a processor."""
+        height, width = weight.shape[2:]
+        how = self.how.stride, self.how.padding, self.how.dilation
+        return depthwise_gradients(at_least_float32(x), at_least_float32(gradient), (height, width), *how)
 
     def in_groups(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
         """Per-unit gradients by one convolution with a group of channels a unit: best for few channels a group."""
@@ -149,6 +164,9 @@ class Conv:
         ones = all(n == 1 for n in (*weight.shape[2:], *self.how.stride, self.how.groups))
         return ones and not any(self.how.padding)
 
+    def _is_depthwise(self, weight: Tensor) -> bool:
+        return weight.ndim == 4 and weight.shape[1] == 1 and self.how.groups == weight.shape[0]
+
     def _arguments(self, groups: int) -> tuple[Any, ...]:
         how = self.how
         return how.stride, how.padding, how.dilation, False, [0] * len(how.stride), groups
@@ -165,7 +183,7 @@ class LayerNorm:
     """`F.layer_norm` with weights: G_u = sum over places of gradient * normalised input."""
 
     book: Bookkeeping
-    weight: str
+    weight: str | None
     bias: str | None
     shape: tuple[int, ...]
     eps: float
@@ -180,9 +198,10 @@ class LayerNorm:
     ) -> Tensor | None:
         """See `Layer`."""
         mean, rstd = saved
-        one_by_one = x.device.type == "cpu"
-        slopes, shifts = (self.one_by_one if one_by_one else self.at_once)(x, weight, saved, gradient)
-        self.book.add(self.weight, slopes)
+        way = self.by_unit if x.device.type == "cpu" else self.at_once
+        slopes, shifts = way(x, weight, saved, gradient)
+        if self.weight:
+            self.book.add(self.weight, slopes)
         if self.bias:
             self.book.add(self.bias, shifts)
         if not wanted:
@@ -192,18 +211,14 @@ class LayerNorm:
         )[0]
         return found
 
-    def one_by_one(
+    def by_unit(
         self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Per-unit gradients of weight and bias by one call a unit, which reads everything once: best on a CPU."""
-        sums = [
-            torch.ops.aten.native_layer_norm_backward(
-                g, a, self.shape, mean, rstd, weight, weight, [False, True, True]
-            )[1:]
-            for g, a, mean, rstd in zip(gradient, x, *saved, strict=True)
-        ]
-        slopes, shifts = zip(*sums, strict=True)
-        return torch.stack(slopes), torch.stack(shifts)
+        """Per-unit gradients of weight and bias by sums of our own, which read everything once: best on a processor."""
+        places, given = (at_least_float32(t).reshape(len(x), -1, weight.numel()) for t in (x, gradient))
+        mean, rstd = (at_least_float32(t).reshape(len(x), -1) for t in saved)
+        slopes, shifts = norm_gradients(places, given, mean, rstd)
+        return slopes.view(len(x), *weight.shape), shifts.view(len(x), *weight.shape)
 
     def at_once(
         self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor
@@ -219,7 +234,7 @@ class GroupNorm:
     """`F.group_norm` with weights over x (U, V, C, *space)."""
 
     book: Bookkeeping
-    weight: str
+    weight: str | None
     bias: str | None
     groups: int
     eps: float
@@ -237,9 +252,10 @@ class GroupNorm:
         mean, rstd = saved
         flat, slope = (t.flatten(0, 1).contiguous() for t in (x, gradient))
         places = (1, *range(3, x.ndim))
-        in_groups = flat.view(len(flat), self.groups, -1)
-        normalised = (in_groups - mean[..., None]).mul_(rstd[..., None]).view(x.shape)
-        self.book.add(self.weight, normalised.mul_(gradient).sum(places))
+        if self.weight:
+            in_groups = flat.view(len(flat), self.groups, -1)
+            normalised = (in_groups - mean[..., None]).mul_(rstd[..., None]).view(x.shape)
+            self.book.add(self.weight, normalised.mul_(gradient).sum(places))
         if self.bias:
             self.book.add(self.bias, gradient.sum(places))
         if not wanted:

@@ -1,0 +1,161 @@
+"""Sums over the places of each unit, read once where the numbers lie: on a processor, in float32 and float64.
+
+torch sums such products over units as well, and gives a sum a unit only by a call a unit or by copies that lay units
+side by side, which took longer than the sums themselves (docs/performance.md). Here a unit is summed by itself, in an
+order that its place in the batch and its address in memory do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpose.jit import kernel
+
+_RUN = 32
+"""Places whose sum is taken by itself and then added: fewer numbers one after the other, so less is rounded away."""
+
+
+def depthwise_gradients(
+    x: Tensor,
+    gradient: Tensor,
+    size: tuple[int, int],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Tensor:
+    """Each unit's gradient of a depthwise convolution's weights, (U, C, 1, *size).
+
+    Args:
+        x: (U, V, C, height, width) in float32 or float64, on a processor; best in channels last.
+        gradient: Of the output, (U, V, C, rows, columns).
+        size: The kernel's, in rows and columns, as in the next three.
+        stride: Of the convolution.
+        padding: Zeros on each side.
+        dilation: Between the kernel's points.
+    """
+    places, slopes = (t.movedim(2, -1).contiguous().numpy() for t in (x, gradient))
+    steps = np.array([stride, padding, dilation], np.int64)
+    found = np.zeros((len(places), *size, places.shape[-1]), places.dtype)
+    over_units(_depthwise, len(places), places, slopes, found, steps)
+    return torch.from_numpy(found).movedim(-1, 1).unsqueeze(2)
+
+
+def norm_gradients(x: Tensor, gradient: Tensor, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor]:
+    """Each unit's gradients of a normalisation's weights and biases, (U, P) both.
+
+    Args:
+        x: (U, T, P), what was normalised at each of T places, in float32 or float64, on a processor.
+        gradient: Of the output, of the same shape.
+        mean: (U, T), what was taken off.
+        rstd: (U, T), by which it was multiplied then.
+    """
+    arrays = [t.contiguous().numpy() for t in (x, gradient, mean, rstd)]
+    slopes, shifts = (np.zeros((len(x), x.shape[2]), arrays[0].dtype) for _ in range(2))
+    over_units(_normalised, len(x), *arrays, slopes, shifts)
+    return torch.from_numpy(slopes), torch.from_numpy(shifts)
+
+
+def over_units(sums: Callable[..., None], units: int, *arrays: NDArray[Any]) -> None:
+    """Call `sums(*arrays, begin, end)` for all units, some by each of torch's threads."""
+    threads = min(torch.get_num_threads(), units)
+    if threads <= 1:
+        return sums(*arrays, 0, units)
+    ends = [units * n // threads for n in range(threads + 1)]
+    for _ in pool(threads).map(lambda n: sums(*arrays, ends[n], ends[n + 1]), range(threads)):
+        pass
+
+
+@cache
+def pool(threads: int) -> ThreadPoolExecutor:
+    """Threads for sums, kept."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="dpose-sum")
+
+
+def _add_depthwise(
+    x: NDArray[Any],
+    gradient: NDArray[Any],
+    found: NDArray[Any],
+    steps: NDArray[np.int64],
+    begin: int,
+    end: int,
+) -> None:
+    """found[u, k, m, c] += the sum over views and places of gradient[u, v, i, j, c] * x[u, v, i', j', c].
+
+    Args:
+        x: (U, V, height, width, C).
+        gradient: (U, V, rows, columns, C).
+        found: (U, kernel height, kernel width, C).
+        steps: Stride, padding and dilation, of rows and of columns: (3, 2).
+        begin: The first unit.
+        end: Behind the last one.
+    """
+    views, height, width, channels = x.shape[1:]
+    rows, columns = gradient.shape[2:4]
+    high, wide = found.shape[1:3]
+    row = np.zeros((high, wide, channels), found.dtype)
+    for u in range(begin, end):
+        for v in range(views):
+            for i in range(rows):
+                row[:] = 0
+                for j in range(columns):
+                    slope = gradient[u, v, i, j]
+                    for k in range(high):
+                        at = i * steps[0, 0] - steps[1, 0] + k * steps[2, 0]
+                        if at < 0 or at >= height:
+                            continue
+                        for m in range(wide):
+                            place = j * steps[0, 1] - steps[1, 1] + m * steps[2, 1]
+                            if place < 0 or place >= width:
+                                continue
+                            value, total = x[u, v, at, place], row[k, m]
+                            for c in range(channels):
+                                total[c] += slope[c] * value[c]
+                found[u] += row
+
+
+def _add_normalised(
+    x: NDArray[Any],
+    gradient: NDArray[Any],
+    mean: NDArray[Any],
+    rstd: NDArray[Any],
+    slopes: NDArray[Any],
+    shifts: NDArray[Any],
+    begin: int,
+    end: int,
+) -> None:
+    """slopes[u, p] += the sum over t of gradient[u, t, p] * (x[u, t, p] - mean[u, t]) * rstd[u, t]; shifts without x.
+
+    Args:
+        x: (U, T, P).
+        gradient: (U, T, P).
+        mean: (U, T).
+        rstd: (U, T).
+        slopes: (U, P).
+        shifts: (U, P).
+        begin: The first unit.
+        end: Behind the last one.
+    """
+    places, width = x.shape[1:]
+    slope, shift = np.zeros(width, slopes.dtype), np.zeros(width, slopes.dtype)
+    for u in range(begin, end):
+        for first in range(0, places, _RUN):
+            slope[:] = 0
+            shift[:] = 0
+            for t in range(first, min(first + _RUN, places)):
+                middle, scale, value, given = mean[u, t], rstd[u, t], x[u, t], gradient[u, t]
+                for p in range(width):
+                    slope[p] += given[p] * ((value[p] - middle) * scale)
+                    shift[p] += given[p]
+            slopes[u] += slope
+            shifts[u] += shift
+
+
+_depthwise, _normalised = kernel(_add_depthwise), kernel(_add_normalised)
