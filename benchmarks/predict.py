@@ -3,6 +3,7 @@
     python benchmarks/predict.py                        # nano's public weights, rendered frames
     python benchmarks/predict.py --preset 5m            # fresh weights: speed does not depend on them
     python benchmarks/predict.py --model runs/a --video clip.mp4
+    python benchmarks/predict.py --command              # `dpose predict` of a clip of 640x480, read, drawn and written
 
 A frame is cropped to the model's input, predicted and decoded to joints, without the flip test: one at a time, or many
 at once as `dpose predict` does with video; the model alone stands beside that. Both use one thread. Rounds alternate
@@ -15,13 +16,17 @@ from __future__ import annotations
 import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
 
 import argparse
+import itertools
 import platform
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import av
 import cv2
 import numpy as np
 import onnxruntime
@@ -65,6 +70,48 @@ def seconds(way: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def clip(path: Path, count: int) -> Path:
+    """A film of 640x480: the same few rendered people, one after the other."""
+    people = [
+        render_person("studio", scene_seed("studio", "test", i), size=(480, 640)).image for i in range(12)
+    ]
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("libx264", rate=30, options={"preset": "veryfast"})
+        stream.width, stream.height, stream.pix_fmt = 640, 480, "yuv420p"
+        for number in range(count):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(people[number % 12]), format="rgb24")
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    return path
+
+
+def whole_command(model: str, rounds: int, counts: tuple[int, int] = (60, 360)) -> None:
+    """Frames a second of `dpose predict`: what 300 more of them take, so that its start is in none of them."""
+    table = Table("dpose predict CLIP, 640x480, one person", "frames/s, median", "span")
+    found: dict[str, list[float]] = {"--no-flip": [], "--flip": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        films = [clip(folder / f"{count}.mp4", count) for count in counts]
+        for _, (flip, rates) in itertools.product(range(rounds), found.items()):
+            command = [sys.executable, "-m", "dpose", "predict", model]
+            takes = [
+                seconds(
+                    lambda film=film, flip=flip, command=command: subprocess.run(
+                        [*command, str(film), flip, "--out", str(folder / "drawn.mp4")],
+                        check=True,
+                        capture_output=True,
+                    )
+                )
+                for film in films
+            ]
+            rates.append((counts[1] - counts[0]) / (takes[1] - takes[0]))
+    for flip, rates in found.items():
+        table.add_row(
+            f"{model}, {flip}", f"{statistics.median(rates):.1f}", f"{min(rates):.1f} to {max(rates):.1f}"
+        )
+    Console(width=100).print(table, f"{rounds} rounds, {counts[0]} and {counts[1]} frames", highlight=False)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -75,7 +122,11 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=60)
     parser.add_argument("--at-once", type=int, default=16, help="frames, where many are predicted at once")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--command", action="store_true", help="the whole command, and nothing else")
     arguments = parser.parse_args()
+    if arguments.command:
+        chosen = arguments.model or str(find_model(arguments.preset))
+        return whole_command(chosen, arguments.rounds)
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     torch.manual_seed(0)
@@ -156,6 +207,7 @@ def main() -> None:
         f"ONNX Runtime {onnxruntime.__version__}, Python {platform.python_version()}, {arguments.rounds} rounds",
         highlight=False,
     )
+    return None
 
 
 if __name__ == "__main__":
