@@ -68,6 +68,9 @@ GUARDED = {
     "studio/settings.py": Guarded(("studio/test_release.py",), ("up_the_ladder", "wanted", "drawn_box")),
     "training/first_weights.py": Guarded(("training/test_first_weights.py",), ("inherited",)),
     "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
+    "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
+    "training/unit_sums.py": Guarded(("training/test_layers.py",), ("over_units",)),
+    "training/optim.py": Guarded(("training/test_optim.py",), ("WeightAverage.update",)),
     "training/grid.py": Guarded(("training/test_grid.py",)),
     "training/loader.py": Guarded(("training/test_passed.py", "training/test_step.py")),
     "training/plan.py": Guarded(

@@ -265,6 +265,26 @@ NAMED = (
         "runs/tune.py",
         (Edit("_finish", "_clear(work)", "None"),),
     ),
+    Named(
+        "weights made of a parameter are taken for frozen ones",
+        "training/grad_sample.py",
+        (Edit("_Uses._is_tracked", "w.requires_grad or is_batchedtensor(w)", "False"),),
+    ),
+    Named(
+        "a depthwise convolution's gradient is that of the first view",
+        "training/unit_sums.py",
+        (Edit("_add_depthwise", "range(views)", "range(1)"),),
+    ),
+    Named(
+        "two threads sum the same units",
+        "training/unit_sums.py",
+        (Edit("over_units", "ends[n + 1]", "units"),),
+    ),
+    Named(
+        "a tail averages one step more",
+        "training/optim.py",
+        (Edit("WeightAverage.update", "self.updates - self.before", "self.updates + 1 - self.before"),),
+    ),
     Named("sampling rate 2 % higher in the step than in the event", "training/step.py", (RATE,)),
     Named(
         "before the clip: the norm is that of the gradient as it was",

@@ -222,6 +222,7 @@ def test_keyboard_alone_finds_the_page_the_sliders_and_a_folder(page):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id == 'main'")  # a browser follows a link when it has time
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "file"
     page.keyboard.press("Tab")
