@@ -77,6 +77,11 @@ GUARDED = {
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/gaussian_noise.py": Guarded((*STREAMS, "training/test_step.py")),
     "privacy/rounded_gaussian.py": Guarded(("privacy/test_rounded_gaussian.py",)),
+    "privacy/shares.py": Guarded(("privacy/test_shares.py",)),
+    "privacy/protected.py": Guarded(
+        ("privacy/test_shares.py", "privacy/test_protected.py"),
+        ("protect", "_check_copies", "_seen", "_told"),
+    ),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
     "privacy/odometer/records.py": Guarded(
         ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events", "_steps", "_at")
