@@ -90,7 +90,13 @@ NAMED = (
     Named(
         "studio: the statement does not say that whoever chose saw the picture",
         "studio/worker.py",
-        (Edit("_release", "replace(job, caveats=(SEEN,))", "job"),),
+        (
+            Edit(
+                "_release",
+                "find_jobs(task['sources'], out).said(caveats=(SEEN,))",
+                "find_jobs(task['sources'], out)",
+            ),
+        ),
     ),
     Named(
         "studio: m is a step of the ladder below the box",
@@ -697,9 +703,9 @@ NAMED = (
         "privacy/odometer/history.py",
         (
             Edit(
-                "history",
-                "_sets(entry) - (_sets(old) if old else frozenset())",
-                "() if old else _sets(entry)",
+                "_Reading.add",
+                "_sets(entry) - (_sets(before) if before else frozenset())",
+                "frozenset() if before else _sets(entry)",
             ),
         ),
     ),

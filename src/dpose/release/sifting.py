@@ -30,7 +30,8 @@ from dpose.release.counting import (
     release_charge,
     video_original,
 )
-from dpose.release.files import Job, job_seed, picture_settings, picture_shape
+from dpose.release.files import job_seed, picture_settings, picture_shape
+from dpose.release.jobs import Job
 from dpose.release.places import find_output
 from dpose.release.statements import AnyPlan
 

@@ -370,7 +370,7 @@ def _shares(
     order, _ = order_of_budget(kept.budget.epsilon, kept.budget.delta)
     reasons: list[tuple[str, str]] = []
     of_set: dict[int, list[Charge]] = {}
-    for charge in known.charges.values():
+    for charge in known.among(touched):
         assert charge.stored is not None
         if charge.id == without or not (charge.stored.sets | charge.stored.opened) & touched:
             continue

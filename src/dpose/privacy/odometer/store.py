@@ -71,6 +71,10 @@ MIGRATIONS: dict[int, Callable[[Transaction], None]] = {}
 MACs are over what they say, and a new column is bound by none."""
 
 
+PAGE = 1000
+"""So many rows of the journal are in memory at a time while it is read."""
+
+
 @dataclass(frozen=True)
 class JournalRow:
     """One thing that happened.
@@ -183,14 +187,16 @@ class Transaction:
             DposeError: a row is not as it was written.
         """
         head, last = self.head.seq, after
-        found = self.rows(
-            "SELECT seq, kind, name, body, mac FROM journal WHERE seq > :after ORDER BY seq", after=after
-        )
-        for seq, kind, name, body, own in found:
-            if seq != last + 1 or own != self.key.mac("journal", mac, str(seq), kind, name, body):
-                raise self.store.altered(f"row {seq} of its journal is not as it was written")
-            last, mac = seq, own
-            yield JournalRow(seq, kind, name, json.loads(body), own)
+        while found := self.rows(
+            "SELECT seq, kind, name, body, mac FROM journal WHERE seq > :last ORDER BY seq LIMIT :page",
+            last=last,
+            page=PAGE,
+        ):
+            for seq, kind, name, body, own in found:
+                if seq != last + 1 or own != self.key.mac("journal", mac, str(seq), kind, name, body):
+                    raise self.store.altered(f"row {seq} of its journal is not as it was written")
+                last, mac = seq, own
+                yield JournalRow(seq, kind, name, json.loads(body), own)
         if last != head:
             raise self.store.altered("rows of its journal are missing")
 
