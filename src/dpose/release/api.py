@@ -28,20 +28,13 @@ from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.config import AUTO, CELLS, CellOptions, GridOptions, Number, Regions, ReleaseConfig
-from dpose.release.counting import (
-    Original,
-    account_standing,
-    array_original,
-    release_charge,
-    reserved_release,
-    settings_digest,
-    video_original,
-)
+from dpose.release.counting import account_standing, release_charge, reserved_release, settings_digest
 from dpose.release.embed import read_sidecar, sidecar_of, stamped_picture, write_sidecar
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, ReleasedValues
 from dpose.release.once import spend
 from dpose.release.operators import OPERATORS
+from dpose.release.originals import Original, array_original, video_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.places import find_output
 from dpose.release.protect import DETAIL, either

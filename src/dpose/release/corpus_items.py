@@ -17,11 +17,12 @@ from dpose.privacy.odometer import Charge
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import bind, bind_video, encode_video, video_work
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import Count, Counted, losses, picture_original, settings_digest
+from dpose.release.counting import Count, Counted, losses, settings_digest
 from dpose.release.faces import face_finder
 from dpose.release.files import job_seed, picture_shape, write_picture
 from dpose.release.jobs import Job
 from dpose.release.obfuscate import HOLD, asked_of, obfuscation
+from dpose.release.originals import picture_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions
 from dpose.release.sifting import job_charge, read_job

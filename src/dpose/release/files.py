@@ -20,19 +20,14 @@ from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import CELLS, ReleaseConfig
-from dpose.release.counting import (
-    account_standing,
-    picture_original,
-    release_charge,
-    reserved_release,
-    settings_digest,
-)
+from dpose.release.counting import account_standing, release_charge, reserved_release, settings_digest
 from dpose.release.embed import encoded, read_sidecar, read_stamp, stamp, stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job
 from dpose.release.linear import ReleasedValues
 from dpose.release.names import remember_names
 from dpose.release.once import spend
+from dpose.release.originals import picture_original
 from dpose.release.places import find_output
 from dpose.release.released import Shown
 from dpose.release.restoration import RECORD, Restoration

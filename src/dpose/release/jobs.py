@@ -14,9 +14,9 @@ from dpose.errors import DposeError
 from dpose.media.images import IMAGE_SUFFIXES
 from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
 from dpose.privacy.sections import NOT_SAID, About
-from dpose.release.counting import Original
 from dpose.release.embed import sidecar_of
 from dpose.release.names import first_number, numbered
+from dpose.release.originals import Original
 from dpose.release.verify import PICTURES
 
 READABLE = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)

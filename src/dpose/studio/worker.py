@@ -149,7 +149,7 @@ def _release(task: Task) -> dict[str, Any]:
 def _marks(task: Task) -> dict[str, Any]:
     """The digests by which the account knows a picture or clip."""
     from dpose.media.video import VIDEO_SUFFIXES, probe
-    from dpose.release.counting import picture_original, video_original
+    from dpose.release.originals import picture_original, video_original
 
     source = Path(task["source"])
     clip = source.suffix.lower() in VIDEO_SUFFIXES
