@@ -103,16 +103,10 @@ GUARDED = {
     "privacy/odometer/cells.py": Guarded(ODOMETER),
     "privacy/odometer/subjects.py": Guarded(ODOMETER),
     "privacy/odometer/high_water.py": Guarded(ODOMETER),
-    "privacy/odometer/store.py": Guarded(
+    "privacy/odometer/store.py": Guarded(ODOMETER, ("Store._begun", "Store._orphan")),
+    "privacy/odometer/journal.py": Guarded(
         ODOMETER,
-        (
-            "Store._begun",
-            "Store._orphan",
-            "Transaction.head",
-            "Transaction.append",
-            "Transaction.journal",
-            "Transaction.last_of",
-        ),
+        ("Transaction.head", "Transaction.append", "Transaction.journal", "Transaction.last_of"),
     ),
     "privacy/noised_ratio.py": Guarded(
         ("privacy/test_noised_ratio.py",), ("ScoreQuery", "laplace_event", "gaussian_event", "noised_sums")

@@ -440,12 +440,12 @@ NAMED = (
     ),
     Named(
         "an older copy of an account taken for the account",
-        "privacy/odometer/store.py",
+        "privacy/odometer/journal.py",
         (Edit("Transaction.head", "before.seq > found.seq", "False"),),
     ),
     Named(
         "another history of an account taken for its own",
-        "privacy/odometer/store.py",
+        "privacy/odometer/journal.py",
         (
             Edit(
                 "Transaction.head",

@@ -9,6 +9,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
+from dpose.privacy.odometer.journal import JournalRow, Transaction
 from dpose.privacy.odometer.records import (
     Budget,
     Charge,
@@ -19,7 +20,7 @@ from dpose.privacy.odometer.records import (
     event_to_dict,
     marks_of,
 )
-from dpose.privacy.odometer.store import ACCEPTED, JournalRow, Transaction, Where
+from dpose.privacy.odometer.store import ACCEPTED, Where
 
 NOBODY: Marks = marks_of(())
 _TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings")
