@@ -65,7 +65,7 @@ def work(mechanism: str) -> Any:
 
 
 def jobs(source: Path, out: Path, mechanism: str) -> list[Any]:
-    from dpose.release.files import find_jobs, find_videos
+    from dpose.release.jobs import find_jobs, find_videos
 
     if mechanism == "pixelize":
         return find_jobs([str(source)], out)

@@ -70,7 +70,8 @@ def config(restore: str) -> object:
 
 def release_part(source: Path, out: Path, way: str, restore: str) -> None:
     """One part by one way, in a process of its own: prints seconds of work, and the peak memory of the driver."""
-    from dpose.release.files import find_jobs, record_names, release_all
+    from dpose.release.files import record_names, release_all
+    from dpose.release.jobs import find_jobs
     from dpose.release.sifting import sift
 
     name, workers = WAYS[way]

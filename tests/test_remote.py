@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import cv2
@@ -15,6 +17,7 @@ from dpose.errors import DposeError
 from dpose.fetched import data_folder, fetch
 from dpose.pose.data.spec import DataSpec
 from dpose.privacy.keys import state_folder
+from dpose.privacy.odometer import charges
 from dpose.remote import copy_here, local_path, opened_store, put_all, put_new, url_of
 
 SECRET = "wJalrXUtnFEMIsecretEXAMPLE"  # no real one
@@ -150,6 +153,60 @@ def test_a_bucket_that_is_missing_is_told_in_one_line(bucket, capsys):
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "s3://no-such-bucket/in" in line
     assert SECRET not in line
+
+
+@pytest.fixture
+def closed(monkeypatch, tmp_path):
+    """A store that refuses whoever asks, as for credentials that it does not know; what was asked of it."""
+    s3fs, asked = pytest.importorskip("s3fs"), []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def refuse(self):
+            asked.append(self.command)
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = f"<Error><Code>InvalidAccessKeyId</Code><Message>{SECRET}?</Message></Error>".encode()
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    for method in ("GET", "HEAD", "PUT", "POST"):
+        setattr(Refusing, f"do_{method}", Refusing.refuse)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.chdir(tmp_path)
+    s3fs.S3FileSystem.clear_instance_cache()
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["pixelize", "s3://ward/in", "--epsilon", "2", "--out", "released"],
+        ["pixelize", "a.png", "--epsilon", "2", "--block", "8", "--out", "s3://ward/out"],
+        ["data", "check", "yolo:s3://ward/yolo"],
+        ["verify", "s3://ward/out"],
+    ],
+)
+def test_a_bucket_that_refuses_credentials_is_told_in_one_line(closed, command, capsys, cache):
+    Path("a.png").write_bytes(picture(90))
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "the store refused; give its credentials in the environment" in line
+    assert "s3://ward/" in line
+    assert SECRET not in line
+    assert closed
+    assert charges() == [], "nothing was released that could not be put anywhere"
 
 
 def everything_written(*folders):

@@ -3,13 +3,20 @@
 import itertools
 import os
 import signal
+import sys
+import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dpose.cli import main
 from dpose.engines import AHEAD, ATTEMPTS, engine, run_items
+from dpose.engines.code import worker_code
 from dpose.engines.local import LocalEngine
 from dpose.errors import DposeError
+from dpose.media.images import encode_image
+from dpose.privacy.odometer import charges
 from dying import Dying
 
 
@@ -97,3 +104,83 @@ def test_a_ray_that_does_not_start_is_told_in_one_line(monkeypatch):
     monkeypatch.setattr(ray, "init", slow)
     with pytest.raises(DposeError, match=r"no cluster starts .* timed out during startup\.\)"):
         engine("ray", workers=2)
+
+
+class OtherRay(types.ModuleType):
+    """A cluster, played by this process, whose workers answer to have another dpose: from the start, or a new one."""
+
+    def __init__(self, others):
+        super().__init__("ray")
+        self.others, self.started, self.worked = others, 0, []
+        self.exceptions = types.SimpleNamespace(
+            RayError=KeyError, RayActorError=KeyError, GetTimeoutError=TimeoutError, RayTaskError=ValueError
+        )
+
+    def init(self, **_):
+        """It is there."""
+
+    shutdown = kill = lambda self, *_: None
+
+    def put(self, value):
+        return value
+
+    def wait(self, tasks, **_):
+        return tasks, []
+
+    def get(self, value, timeout=None):
+        if isinstance(value, KeyError):
+            raise value
+        return value
+
+    def remote(self, kind):
+        cluster = self
+
+        class Actor:
+            def __init__(self):
+                cluster.started += 1
+                code = "0" * 16 if cluster.started > cluster.others else worker_code()
+                first = cluster.started == 1
+
+                def work(own, attempted, work, shared, item):
+                    if first:  # it dies, and another one takes its place
+                        return KeyError()
+                    cluster.worked.append(item)
+                    return code, attempted(work, shared, item) if own == code else None
+
+                self.code = types.SimpleNamespace(remote=lambda: code)
+                self.work = types.SimpleNamespace(remote=lambda *given: Task(work(*given)))
+
+        return types.SimpleNamespace(options=lambda **_: types.SimpleNamespace(remote=Actor))
+
+
+class Task:
+    def __init__(self, answer):
+        self.answer = answer
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_worker_of_another_dpose_is_refused_in_one_line(tmp_path, monkeypatch, capsys, others):
+    """Where it starts, and where it takes the place of one that died: nothing of it is taken, nothing counted."""
+    cluster = OtherRay(others)
+    cluster.get = lambda value, timeout=None: OtherRay.get(
+        cluster, value.answer if isinstance(value, Task) else value
+    )
+    monkeypatch.setitem(sys.modules, "ray", cluster)
+    (tmp_path / "a.png").write_bytes(encode_image(np.zeros((16, 16, 3), np.uint8), ".png"))
+    command = [
+        "pixelize",
+        str(tmp_path / "a.png"),
+        "--epsilon",
+        "2",
+        "--block",
+        "8",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*command, "--engine", "ray", "--workers", "1"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "a worker runs another dpose than this machine (code 0000000000000000" in line
+    assert "install the same dpose, Python and numpy" in line
+    assert len(cluster.worked) == others
+    assert not list(tmp_path.glob("out/*.png"))
+    assert charges() == []

@@ -16,7 +16,7 @@ from dpose.privacy.odometer import charges
 from dpose.release.config import ReleaseConfig
 from dpose.release.corpus import release_corpus
 from dpose.release.corpus_items import Work
-from dpose.release.files import find_jobs
+from dpose.release.jobs import find_jobs
 from dpose.release.manifest import verify_manifest
 
 ray = pytest.importorskip("ray")

@@ -90,7 +90,13 @@ NAMED = (
     Named(
         "studio: the statement does not say that whoever chose saw the picture",
         "studio/worker.py",
-        (Edit("_release", "replace(job, caveats=(SEEN,))", "job"),),
+        (
+            Edit(
+                "_release",
+                "find_jobs(task['sources'], out).said(caveats=(SEEN,))",
+                "find_jobs(task['sources'], out)",
+            ),
+        ),
     ),
     Named(
         "studio: m is a step of the ladder below the box",
@@ -454,12 +460,12 @@ NAMED = (
     ),
     Named(
         "an older copy of an account taken for the account",
-        "privacy/odometer/store.py",
+        "privacy/odometer/journal.py",
         (Edit("Transaction.head", "before.seq > found.seq", "False"),),
     ),
     Named(
         "another history of an account taken for its own",
-        "privacy/odometer/store.py",
+        "privacy/odometer/journal.py",
         (
             Edit(
                 "Transaction.head",
@@ -641,8 +647,12 @@ NAMED = (
     ),
     Named(
         "a run of several processes: one computes a unit that another computes, too",
-        "training/step.py",
-        (Edit("_share", "i % ranks.count == ranks.index", "i % ranks.count <= ranks.index"),),
+        "privacy/shares.py",
+        (
+            Edit(
+                "is_own", "number % readers.count == readers.index", "number % readers.count <= readers.index"
+            ),
+        ),
     ),
     Named(
         "a run of several processes: whose a unit is depends on what was drawn",
@@ -650,10 +660,58 @@ NAMED = (
         (
             Edit(
                 "_share",
-                "[int(i) for i in sample if i % ranks.count == ranks.index]",
-                "[int(i) for k, i in enumerate(sample) if k % ranks.count == ranks.index]",
+                "[int(i) for i in sample if is_own(i if numbers is None else numbers[i], ranks)]",
+                "[int(i) for k, i in enumerate(sample) if is_own(k, ranks)]",
             ),
         ),
+    ),
+    Named(
+        "a run of several processes: copies move later units to processes that have not read them",
+        "training/step.py",
+        (Edit("_share", "i if numbers is None else numbers[i]", "i"),),
+    ),
+    Named(
+        "a run of several processes: one leaves out a unit of its share",
+        "privacy/shares.py",
+        (
+            Edit(
+                "_said",
+                "list(zip(own, pool.map(of, own), strict=True))",
+                "list(zip(own[1:], pool.map(of, own[1:])))",
+            ),
+        ),
+    ),
+    Named(
+        "a run of several processes: what one of them says of a unit stands for another unit",
+        "privacy/shares.py",
+        (
+            Edit(
+                "read_shared",
+                "yield from (said[index] for index in block)",
+                "yield from (value for part in read for _, value in part)",
+            ),
+        ),
+    ),
+    Named(
+        "a run of several processes: copies are found within a process's share alone",
+        "privacy/protected.py",
+        (
+            Edit(
+                "protect",
+                "groups_of(names)",
+                "groups_of([[f'{k % readers.count} {n}' for n in each] for k, each in enumerate(names)])",
+            ),
+        ),
+    ),
+    Named(
+        "a run of several processes: one trains on a copy that it has not read",
+        "privacy/protected.py",
+        (Edit("protect", "_check_copies(data, say, groups, bytes(seen), readers)", "None"),),
+    ),
+    Named(
+        "a run of several processes: a number is another name in another process",
+        "privacy/protected.py",
+        (Edit("protect", "(data.unit_id(index) for index in range(len(data)))", "()"),),
     ),
     Named(
         "the account: a picture taken to be public is not found by it",
@@ -665,9 +723,9 @@ NAMED = (
         "privacy/odometer/history.py",
         (
             Edit(
-                "history",
-                "_sets(entry) - (_sets(old) if old else frozenset())",
-                "() if old else _sets(entry)",
+                "_Reading.add",
+                "_sets(entry) - (_sets(before) if before else frozenset())",
+                "frozenset() if before else _sets(entry)",
             ),
         ),
     ),

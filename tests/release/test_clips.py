@@ -29,8 +29,8 @@ from dpose.release.api import bind, shape_of
 from dpose.release.config import ReleaseConfig, parse_neighbours
 from dpose.release.embed import bound_to, read_sidecar, sidecar_of, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
-from dpose.release.files import find_videos
 from dpose.release.grid import Shape
+from dpose.release.jobs import find_videos
 from dpose.release.linear import LinearPlan, on_grid
 from dpose.release.once import GIVEN
 from dpose.release.operators import ONE_FRAME, Sensitivity

@@ -23,10 +23,10 @@ from dpose.release.archive import unpack
 from dpose.release.config import ReleaseConfig
 from dpose.release.corpus import release_corpus
 from dpose.release.corpus_items import Work
-from dpose.release.counting import picture_original
-from dpose.release.files import find_jobs
+from dpose.release.jobs import find_jobs
 from dpose.release.manifest import MANIFEST, verify_manifest
 from dpose.release.mechanism import NoiseStage
+from dpose.release.originals import picture_original
 from dpose.release.regions import PrivateRegions
 from dying import Dying
 

@@ -34,7 +34,7 @@ from dpose.privacy.odometer import (
     set_budget,
 )
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release import counting, files
+from dpose.release import counting, files, originals
 from dpose.release.api import bind
 from dpose.release.config import ReleaseConfig
 from dpose.release.counting import losses, pixel_cost, release_charge, reserved_release, together
@@ -112,7 +112,7 @@ class TestIdentity:
     def test_too_many_frames_are_declared_unlinked(self, monkeypatch):
         monkeypatch.setattr("dpose.media.identity.LINKED_FRAMES", 2)
         assert len(clip_hashes([COLOUR] * 3, (3, 48, 64))) == 1
-        monkeypatch.setattr(counting, "LINKED_FRAMES", 2)
+        monkeypatch.setattr(originals, "LINKED_FRAMES", 2)
         clip = np.stack([COLOUR, COLOUR[::-1], COLOUR[:, ::-1]])
         made = dpose.pixelize(clip, 1, 16)
         assert counting.UNLINKED in made.statement.caveats
@@ -190,7 +190,7 @@ class TestCosts:
     def test_pure_releases_add_up_and_zcdp_does_better(self):
         def entry(**more):
             plan = bind(ReleaseConfig.of(1, 16, 8, **more), Shape.of(48, 64))
-            return release_charge(counting.Original("x", ("a",), 48 * 64), plan, "s", seeded=False)
+            return release_charge(originals.Original("x", ("a",), 48 * 64), plan, "s", seeded=False)
 
         assert together([entry()] * 7, 16) == (7.0, 0.0)
         assert together([entry()] * 7, 32) == (14.0, 0.0)
@@ -427,7 +427,7 @@ class TestCommand:
     def test_what_another_process_is_releasing_is_not_taken_for_dead(self, capsys):
         put("a.png")
         asked = ["pixelize", "a.png", *ASKED, "--out", "out"]
-        original, _, _ = counting.picture_original(Path("a.png"))
+        original, _, _ = originals.picture_original(Path("a.png"))
         job = files.Job(Path("a.png"), Path("out/000001.png"), Path("out/000001.npz"))
         config = ReleaseConfig.of("1", "pixels:16", 16)
         settings = files.picture_settings(job, config, None)
@@ -454,7 +454,7 @@ class TestCommand:
 
     def test_a_changed_file_is_not_released_under_another_name(self):
         path = put("a.png")
-        original, _, _ = counting.picture_original(path)
+        original, _, _ = originals.picture_original(path)
         put("a.png", COLOUR[::-1])
         job = files.Job(path, Path("b.png"), original=original)
         with pytest.raises(DposeError, match="was changed"):

@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import tracemalloc
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import av
@@ -23,8 +25,9 @@ from dpose.release.archive import unpack
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar
 from dpose.release.explain import explain_release
-from dpose.release.files import Job, find_jobs, plan_of, record_names, restore_file
+from dpose.release.files import plan_of, record_names, restore_file
 from dpose.release.grid import Shape
+from dpose.release.jobs import Job, find_jobs
 from dpose.release.pixelization import PixelizationPlan, released_frames
 from dpose.release.regions import PrivateRegions
 from dpose.release.verify import released_files, verify_release
@@ -221,8 +224,48 @@ class TestPictures:
         assert not (tmp_path / "out").exists()
 
 
+def test_files_are_found_in_the_order_of_their_paths_and_kept_as_names(tmp_path):
+    """As sorting all paths gives it, hidden ones and what a link leads to left out; no path for each in memory."""
+    for name in (
+        "b/a.png",
+        "b.png",
+        "b/c/d.jpg",
+        "b-a.png",
+        "a.png",
+        ".b/a.png",
+        "b/.c.png",
+        "c.txt",
+        "Z/a.PNG",
+    ):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(b"")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "in" / "b")
+    (tmp_path / "in" / "d.png").symlink_to(tmp_path / "in" / "a.png")
+    jobs = find_jobs([str(tmp_path / "in"), str(tmp_path / "in" / "b" / "a.png")], tmp_path / "out")
+    told = [job.source.relative_to(tmp_path / "in") for job in jobs]
+    assert told == sorted(
+        map(Path, ("Z/a.PNG", "a.png", "b-a.png", "b.png", "b/a.png", "b/c/d.jpg", "d.png"))
+    )
+    assert [job.target.name for job in jobs[2:4]] == ["000003.png", "000004.png"]
+    assert (jobs[-1].place, jobs[-1].archive.name) == (6, "000007.npz")
+    kept = find_jobs([str(tmp_path / "in")], tmp_path / "out", keep_names=True)
+    assert [str(job.target.relative_to(tmp_path / "out")) for job in kept][2:4] == ["b/a.png", "b/c/d.png"]
+    (tmp_path / "many").mkdir()
+    for number in range(500):
+        (tmp_path / "many" / f"{number}.png").write_bytes(b"")
+    find_jobs([str(tmp_path / "many")], tmp_path / "out")  # whatever is imported
+    tracemalloc.start()
+    try:
+        many = find_jobs([str(tmp_path / "many")], tmp_path / "out")
+        together, count = tracemalloc.get_traced_memory()[0], len(many)
+        del many  # what they held is what is gone: other threads and caches hold something too
+        assert together - tracemalloc.get_traced_memory()[0] < 250 * count
+    finally:
+        tracemalloc.stop()
+
+
 def test_an_operator_of_clips_is_refused_for_picture_files_before_anything_is_read(tmp_path):
-    job = batch.Job(tmp_path / "there-is-none.png", tmp_path / "out.png")
+    job = Job(tmp_path / "there-is-none.png", tmp_path / "out.png")
     with pytest.raises(DposeError, match="by pixelization"):
         batch.release_picture(job, ReleaseConfig.of_grid(8, "1e-5", 4, "block"))
 

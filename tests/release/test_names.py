@@ -104,7 +104,7 @@ def test_rename_is_what_happens_anyhow(tmp_path, capsys):
 
 
 def test_two_commands_at_once_share_no_number(tmp_path):
-    remember_names(tmp_path / "out", {"000001": tmp_path / "a.png"})
+    remember_names(tmp_path / "out", {"000001": str(tmp_path / "a.png")})
     with pytest.raises(DposeError, match="try again"):
-        remember_names(tmp_path / "out", {"000001": tmp_path / "b.png"})
+        remember_names(tmp_path / "out", {"000001": str(tmp_path / "b.png")})
     assert known_names(tmp_path / "out") == {"000001": str(tmp_path / "a.png")}

@@ -15,8 +15,8 @@ import pytest
 from dpose.media.images import encode_image, read_pixels
 from dpose.media.video import probe, read_frames
 from dpose.release.config import ReleaseConfig
-from dpose.release.files import find_jobs
 from dpose.release.grid import Shape
+from dpose.release.jobs import find_jobs
 from dpose.release.regions import PrivateRegions
 from public_doors import pixelize, release_all, release_array, release_file
 

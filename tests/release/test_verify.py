@@ -24,8 +24,9 @@ from dpose.release import archive, embed, follows
 from dpose.release.archive import pack_archive
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
-from dpose.release.files import find_jobs, restore_file
+from dpose.release.files import restore_file
 from dpose.release.grid import Shape
+from dpose.release.jobs import find_jobs
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import Released
 from dpose.release.recompute import recorded_plan

@@ -55,8 +55,13 @@ task, data, state = DotsTask(), Dots(240), Path(out).with_name("state")
 public = Dots(30, seed=4 if rank == 1 and odd == "public" else 3)
 if rank == 1 and odd == "order":
     data.views.reverse()
+if odd in ("labels", "copies"):
+    data.views[40], data.views[8] = data.views[6], data.views[7]  # unit 8 is 7 again, which is the second one's
 if rank == 1 and odd == "labels":
-    data.views[7] = [replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in data.views[7]]
+    data.views[8] = [replace(v, target={"way": (v.target["way"] + 1) % 4}) for v in data.views[8]]
+if odd == "copies" and int(os.environ.get("WORLD_SIZE", 1)) == 2:  # each process lacks what is not its own
+    for index in set(range(240)) - set(range(rank, 240, 2)) - {8}:
+        data.views[index] = None
 if rank == 1 and odd == "names":
     data.unit_id = lambda index: f"unit {index}"
 if rank == 1 and odd == "plan":
@@ -133,6 +138,17 @@ def test_two_processes_end_where_one_does(tmp_path, method, by_launcher):
         verify_run(two, tmp_path / "state")
 
 
+def test_processes_that_lack_each_other_s_pictures_end_where_one_does(tmp_path):
+    """Nor is anything lost or counted otherwise where copies of one picture are in both processes' shares."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone, together = start(one, 1, odd="copies"), start(two, 2, odd="copies")
+    assert alone.returncode == together.returncode == 0, together.stdout + together.stderr
+    assert all(torch.equal(value, weights(two)[name]) for name, value in weights(one).items())
+    mine, theirs = (json.loads((f / "privacy.json").read_text()) for f in (one, two))
+    assert mine["n"] == theirs["n"] == 238
+    assert mine["events"] == theirs["events"]
+
+
 def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
     out = tmp_path / "run"
     died = start(out, 2, seed="", dies="1:7")
@@ -162,7 +178,7 @@ def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):
 @pytest.mark.parametrize(
     ("odd", "method", "named"),
     [
-        ("order", "dp-sgd", "the data"),
+        ("order", "dp-sgd", "the data"),  # so one picture has two numbers, of two processes
         ("labels", "dp-sgd", "the data"),
         ("names", "dp-sgd", "the data"),
         ("public", "pdp-sgd", "the data"),
@@ -175,9 +191,10 @@ def test_processes_that_differ_are_refused_before_anything_is_charged(tmp_path, 
     out = tmp_path / "run"
     refused = start(out, 2, method, odd=odd)
     assert refused.returncode != 0
+    told = f"of 2: the processes of this run differ in {named}"
     for rank in (0, 1):  # two processes may write on one line
-        told = f"rank {rank} says: process {rank} of 2: the processes of this run differ in {named}"
-        assert refused.stdout.count(told) == 1, refused.stdout + refused.stderr
+        assert refused.stdout.count(f"rank {rank} says: process ") == 1, refused.stdout + refused.stderr
+    assert refused.stdout.count(told) == 2, refused.stdout + refused.stderr
     assert not out.exists()
     assert not (tmp_path / "state").exists()
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dpose.media.video import VideoInfo
     from dpose.privacy.statement import PrivacyStatement
     from dpose.release.config import ReleaseConfig
-    from dpose.release.files import Job
+    from dpose.release.jobs import Job
 
 
 def register(app: typer.Typer) -> None:
@@ -118,7 +118,7 @@ def release_video(
     from dpose.release.api import bind_video, release_file
     from dpose.release.config import SPLIT, ReleaseConfig
     from dpose.release.explain import explain_release
-    from dpose.release.files import find_videos
+    from dpose.release.jobs import find_videos
 
     asked = asked_neighbours(neighbours, protect, face_size, explain_picture, "")
     config = ReleaseConfig.of_grid(
@@ -191,7 +191,7 @@ def obfuscate(
     The account counts them as releases that nothing bounds; where a budget stands they are refused.
     """
     from dpose.release.faces import face_finder
-    from dpose.release.files import find_videos
+    from dpose.release.jobs import find_videos
     from dpose.release.obfuscate import HOLD, asked_of, check_method, obfuscate_file
 
     check_method(method)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,7 +118,8 @@ def pixelize(
     """
     from dpose.release.config import ReleaseConfig
     from dpose.release.explain import explain_release
-    from dpose.release.files import find_jobs, plan_of, record_names, release_all
+    from dpose.release.files import plan_of, record_names, release_all
+    from dpose.release.jobs import find_jobs
     from dpose.release.sifting import sift
 
     console = Console()
@@ -137,7 +137,7 @@ def pixelize(
     explain = explain or (explain_picture is not None and output.out is None)
     folder = output.folder(explain=explain)
     jobs = find_jobs(paths, folder, keep_names=output.keep_names, suffix=".jpg" if jpeg else ".png")
-    jobs = [replace(job, about=about.said()) for job in jobs]
+    jobs = jobs.said(about=about.said())
     if explain_picture is not None:
         draw_hidden(jobs, config, explain_picture, face_size, released=False)
     say_preset(protect, face_size, console)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpose.release.boxes import MovingBox
     from dpose.release.config import ReleaseConfig
     from dpose.release.corpus_items import Work
-    from dpose.release.files import Job
+    from dpose.release.jobs import Job
 
 Colours = Annotated[
     str | None,

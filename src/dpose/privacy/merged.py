@@ -51,6 +51,15 @@ def merge_units(data: UnitDataset, groups: Sequence[Sequence[int]]) -> UnitDatas
     return kind(data, groups)
 
 
+def first_entries(data: UnitDataset) -> Sequence[int]:
+    """Of each unit, the number of its first entry in the data before copies were merged: what says whose it is.
+
+    A process that has read an entry takes its unit's steps, too, however many copies stand before it.
+    """
+    firsts: Sequence[int] = getattr(data, "firsts", range(len(data)))
+    return firsts
+
+
 class MergedUnits:
     """Units of `data`, several of them as one where `groups` says so (`dpose.units.UnitDataset`).
 
@@ -63,10 +72,12 @@ class MergedUnits:
     Attributes:
         unmerged: The data as they were.
         selection: How they were selected.
+        firsts: Of each unit, its first entry in `data`.
     """
 
     def __init__(self, data: UnitDataset, groups: Sequence[Sequence[int]]) -> None:
         self.unmerged, self._groups = data, [tuple(group) for group in groups]
+        self.firsts = [group[0] for group in self._groups]
         self.selection = getattr(data, "selection", None)
 
     @property

@@ -12,14 +12,14 @@ take it and nothing less.
 refuses data of which one unit more or less would change more than one unit (stability). Neighbours are data whose
 merged units differ in one, by the relation; both have the same pattern of which of their entries are equal
 (docs/proofs/dp-sgd.md). Copies that are not the same by the declared identity, such as a picture saved again, are two
-units.
+units. Several processes may each read their share: all of them end with the units that one would have found
+(docs/proofs/resume.md, "Who reads what").
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +31,11 @@ from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.odometer import Marks, marks_of
 from dpose.privacy.selection import Selection
+from dpose.privacy.shares import ALONE, Readers, is_own, read_shared, told_to_all
 from dpose.units import CanonicalUnits, CopiedUnits, FiledUnits, LabelledUnits, Unit, UnitDataset, View
+
+DATA = "the data (units, their order, pictures or labels)"
+"""What processes that hold other units differ in."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +116,12 @@ def protect(
     *,
     threads: int = 2,
     console: Console | None = None,
+    readers: Readers = ALONE,
 ) -> Protected:
     """Read `data` once: what a unit is, which units are one, and a digest of everything that training may read.
 
-    Reading all of it also finds broken files before anything else is done.
+    Reading all of it also finds broken files before anything else is done. Of several processes each reads the units
+    that are its own, and whatever of them it finds among the copies of those: nothing else need be where it is.
 
     Args:
         data: The units.
@@ -123,42 +129,38 @@ def protect(
         threads: Threads that read.
         console: Where progress goes; nowhere when None. How many copies were merged is a number about private data: it
             is told here, and under add-or-remove not even here.
+        readers: The processes that read them together, each called with the same.
 
     Raises:
         DposeError: a unit cannot be read, the data do not say what a unit is, or the way they were selected does not go
-            with the relation.
+            with the relation; or the processes do not hold the same units. In every process alike.
     """
     unit = unit_of(data)
     selection: Selection | None = getattr(data, "selection", None)
     stability = 1 if selection is None else selection.stability(relation)
     console = console or Console(quiet=True)
-
-    def told(index: int) -> tuple[str, tuple[str, ...], str, tuple[str, ...], Marks]:
-        hashes = data.content_hashes(index)  # first: some data find their labels on the way
-        files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
-        return (
-            data.unit_id(index),
-            hashes,
-            label_digest(data, index),
-            declared_copies(data, index, hashes),
-            marks_of((*hashes, *files)),
-        )
-
-    total = hashlib.sha256(f"dpose/identity/1 {unit.value} {len(data)}\n".encode())
+    heading = f"dpose/identity/1 {unit.value} {len(data)}\n".encode()
+    if readers.count > 1:  # one number must be one name everywhere before a share is read by numbers
+        ids = (data.unit_id(index) for index in range(len(data)))
+        readers.agree({DATA: hashlib.sha256(heading + b"".join(_framed((one,)) for one in ids)).digest()})
+    say, total = _told(data), hashlib.sha256(heading)
     marks: list[Marks] = [marks_of(())]
-    names: list[tuple[str, ...]] = []
-    with (
-        ThreadPoolExecutor(max(1, threads)) as pool,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
-    ):
+    names: list[list[str]] = []
+    seen = bytearray()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading the data", total=len(data))
-        for unit_id, hashes, labels, copies, read in pool.map(told, range(len(data))):
-            marks.append(read)
+        for unit_id, hashes, labels, copies, files in read_shared(say, range(len(data)), readers, threads):
+            marks.append(marks_of((*hashes, *files)))
             names.append(copies)
             for part in ((unit_id,), hashes, (labels,), copies):
                 total.update(_framed(part))
+            seen += _seen(unit_id, hashes, labels, copies, files)
             bar.advance(task)
     groups = groups_of(names)
+    if readers.count > 1:
+        _check_copies(data, say, groups, bytes(seen), readers)
+        outcome = hashlib.sha256(total.digest() + hashlib.sha256(repr(groups).encode()).digest())
+        readers.agree({DATA: outcome.digest()})
     merged = len(data) - len(groups)
     if merged:
         many = "Some" if relation is Relation.ADD_REMOVE else f"{merged:,} of {len(data):,}"
@@ -168,6 +170,55 @@ def protect(
         )
     identity = Identity(total.digest(), np.unique(np.concatenate(marks)), len(groups), merged)
     return Protected(merge_units(data, groups), unit, relation, stability, identity, selection)
+
+
+_Said = tuple[str, Sequence[str], str, Sequence[str], Sequence[str]]
+
+
+def _told(data: UnitDataset) -> Callable[[int], _Said]:
+    """Of an entry: name, contents, labels, declared identity, files."""
+
+    def told(index: int) -> _Said:
+        hashes = data.content_hashes(index)  # first: some data find their labels on the way
+        files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
+        copies = declared_copies(data, index, hashes)
+        return data.unit_id(index), hashes, label_digest(data, index), copies, files
+
+    return told
+
+
+def _seen(
+    unit_id: str, hashes: Sequence[str], labels: str, copies: Sequence[str], files: Sequence[str]
+) -> bytes:
+    parts = ((unit_id,), hashes, (labels,), copies, files)
+    return hashlib.sha256(b"".join(map(_framed, parts))).digest()
+
+
+def _check_copies(
+    data: UnitDataset,
+    say: Callable[[int], _Said],
+    groups: Sequence[Sequence[int]],
+    seen: bytes,
+    readers: Readers,
+) -> None:
+    """Read the copies of this process's units that others have read, and refuse one that is something else here.
+
+    After this a process has read every entry that it trains on, and found what all the others go by.
+    """
+
+    def look() -> None:
+        for group in groups:
+            if not is_own(group[0], readers):
+                continue
+            for index in group:
+                if not is_own(index, readers) and _seen(*say(index)) != seen[32 * index : 32 * index + 32]:
+                    raise DposeError(
+                        f"the processes of this run differ in {DATA}: {data.unit_id(index)} is not what another read",
+                        f"process {readers.index} of {readers.count}",
+                        "give all of them the same files; nothing was charged or written",
+                    )
+
+    told_to_all(look, readers)
 
 
 def label_digest(data: UnitDataset, index: int) -> str:

@@ -27,7 +27,7 @@ from dpose.errors import DposeError, did_you_mean
 SHIPPED = Path(__file__).with_name("measured.json")
 """What `benchmarks/figures.py` measured on the machine that dpose was written on."""
 SCHEMA = 1
-COMMAND_BYTES = 7 << 10
+COMMAND_BYTES = 1 << 10
 """What the command's memory grows by for an item: a file's names, and what it has read of the account's journal."""
 FRAMES = 250
 """Of a video, unless told."""

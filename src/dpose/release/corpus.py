@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,8 @@ from dpose.privacy.odometer import Charge, State, commit_each, fail, reserve_aft
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item
 from dpose.release.counting import Standing, account_standing, alive, settings_digest
-from dpose.release.files import Job, raise_failed, record_names
+from dpose.release.files import raise_failed, record_names
+from dpose.release.jobs import Job
 from dpose.release.manifest import Manifest
 from dpose.release.names import known_names
 from dpose.release.places import find_output
@@ -121,9 +122,11 @@ class _Corpus:
                     forget_key(self.name)
 
     def run(self, jobs: Sequence[Job], at: ItemEngine) -> Iterator[tuple[Job, PrivacyStatement | None]]:
-        placed = self._placed(jobs)
         known = known_names(self.out)
-        record_names([job for job in placed if job.number not in known], self.out)
+        old = self._old_numbers(jobs, known)
+        record_names((job for job in _placed(jobs, old) if job.number not in known), self.out)
+        del known
+        placed = _placed(jobs, old)
         todo = (
             self._public(placed)
             if self.work.public
@@ -149,16 +152,17 @@ class _Corpus:
         while self.skipped:
             yield self.skipped.pop(), None
 
-    def _placed(self, jobs: Sequence[Job]) -> list[Job]:
-        """Jobs with their numbers: an original keeps the one that it has had, unless that is another release's."""
-        known = {source: number for number, source in known_names(self.out).items()}
-        placed = []
-        for job in jobs:
-            old = known.get(str(job.source.resolve())) if job.number else None
-            there = None if old is None else job.numbered(old)
-            mine = there is not None and (self.resumed or not self.work.again or not there.target.exists())
-            placed.append(_absolute(there if mine and there is not None else job))
-        return placed
+    def _old_numbers(self, jobs: Sequence[Job], known: Mapping[str, str]) -> dict[int, str]:
+        """By place: the number that an original has had, unless that is another release's."""
+        numbers = {source: number for number, source in known.items()}
+        kept: dict[int, str] = {}
+        for place, job in enumerate(jobs if numbers else ()):
+            old = numbers.get(str(job.source.resolve())) if job.number else None
+            if old is not None and (
+                self.resumed or not self.work.again or not job.numbered(old).target.exists()
+            ):
+                kept[place] = old
+        return kept
 
     def _public(self, jobs: Iterable[Job]) -> Iterator[Reserved]:
         for job in jobs:
@@ -312,6 +316,12 @@ class _Corpus:
         return hashlib.blake2b(
             name.encode(), key=self.key.secret, digest_size=KEY_BYTES, person=b"dpose/corpus/key"
         ).digest()
+
+
+def _placed(jobs: Sequence[Job], numbers: Mapping[int, str]) -> Iterator[Job]:
+    """Jobs as they are taken, those that have had a number with that one."""
+    for place, job in enumerate(jobs):
+        yield _absolute(job.numbered(numbers[place]) if place in numbers else job)
 
 
 def _absolute(job: Job) -> Job:

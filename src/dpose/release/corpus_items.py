@@ -15,16 +15,19 @@ from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Charge
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.api import bind, bind_video, encode_video, video_work
+from dpose.release.api import bind, bind_video, video_work
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import Count, Counted, losses, picture_original, settings_digest
+from dpose.release.counting import Count, Counted, losses, settings_digest
 from dpose.release.faces import face_finder
-from dpose.release.files import Job, job_seed, picture_shape, write_picture
+from dpose.release.files import job_seed, picture_shape, write_picture
+from dpose.release.jobs import Job
 from dpose.release.obfuscate import HOLD, asked_of, obfuscation
+from dpose.release.originals import picture_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions
 from dpose.release.sifting import job_charge, read_job
 from dpose.release.statements import AnyPlan
+from dpose.release.videos import encode_video
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import fsync_folder, private_folder, take_lock
-from dpose.media.headers import read_header
-from dpose.media.identity import LINKED_FRAMES, clip_hashes, picture_hashes, pixel_hash
-from dpose.media.images import decode_pixels, read_bytes
-from dpose.media.video import VideoInfo
-from dpose.media.video_identity import checked_digest, video_hashes
+from dpose.media.identity import LINKED_FRAMES
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import LaplaceEvent
 from dpose.privacy.keys import state_folder
@@ -45,13 +39,11 @@ from dpose.privacy.odometer import (
     PIXEL,
     Asked,
     Charge,
-    Marks,
     PureLoss,
     State,
     ZcdpLoss,
     committing,
     composed,
-    marks_of,
     readers,
     reserve_after,
     unbounded,
@@ -60,9 +52,9 @@ from dpose.privacy.rounding import upper
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import LinearPlan, squared_change
+from dpose.release.originals import Original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.statements import AnyPlan
-from dpose.tensors import is_tensor
 
 RELEASE = "release"
 """What the account calls a release."""
@@ -72,79 +64,6 @@ PUBLIC = "the original was declared public: this release is not counted"
 UNLINKED = (
     f"the account knows this clip as a whole: of over {LINKED_FRAMES:,} frames none is counted by itself"
 )
-
-
-@dataclass(frozen=True)
-class Original:
-    """A picture or clip as the account knows it.
-
-    Attributes:
-        name: For readers.
-        hashes: Digests of its content, each of which names it; a clip's are those of its frames, too.
-        area: Pixels of all its frames.
-        within: "image" or "video".
-        file: Digest of the file that it was read from; "" where it was none.
-        linked: Whether a clip's frames are among `hashes`.
-    """
-
-    name: str
-    hashes: tuple[str, ...] = field(repr=False)
-    area: int
-    within: str = "image"
-    file: str = ""
-    linked: bool = True
-
-    @cached_property
-    def marks(self) -> Marks:
-        """Its marks for the account."""
-        return marks_of(self.hashes)
-
-    def check_unchanged(self, path: Path) -> None:
-        """Refuse a file that is no longer what was counted.
-
-        Raises:
-            DposeError: it is not.
-        """
-        if checked_digest(path) != self.file:
-            raise DposeError("was changed while it was to be released", str(path), "run the command again")
-
-
-def array_original(frames: Sequence[Any], *, clip: bool) -> Original:
-    """A picture, or the frames of a clip, in memory: uint8 or uint16, (H, W) or (H, W, C), arrays or tensors."""
-    held = [frame.cpu().numpy() if is_tensor(frame) else frame for frame in frames]
-    height, width = held[0].shape[:2]
-    if not clip:
-        return Original("an array", (pixel_hash(held[0]),), height * width)
-    linked = len(held) <= LINKED_FRAMES
-    hashes = clip_hashes(held, (len(held), height, width))
-    return Original("a clip in memory", hashes, len(held) * height * width, "video", linked=linked)
-
-
-def picture_original(path: Path) -> tuple[Original, NDArray[Any], bool]:
-    """A picture file, read once.
-
-    Returns:
-        It; its pixels, as `read_pixels` gives them; and whether their compression was lossy.
-
-    Raises:
-        DposeError: as `read_pixels`.
-    """
-    data = read_bytes(path)
-    pixels = decode_pixels(data, str(path))
-    hashes = picture_hashes(data, pixels)
-    found = Original(str(path), hashes, pixels.shape[0] * pixels.shape[1], file=hashes[0])
-    return found, pixels, read_header(data).lossy
-
-
-def video_original(info: VideoInfo) -> Original:
-    """A video file; all of it is decoded, a frame at a time, unless that was done before.
-
-    Raises:
-        DposeError: as `video_hashes`.
-    """
-    hashes, area = video_hashes(info), info.frames * info.height * info.width
-    linked = info.frames <= LINKED_FRAMES
-    return Original(str(info.path), hashes, area, "video", hashes[0], linked)
 
 
 def settings_digest(*settings: Any) -> str:

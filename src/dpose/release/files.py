@@ -1,11 +1,10 @@
-"""Files, folders and globs: which are released, where they go, and the release of each."""
+"""The release of files: of one, and of all that a command names."""
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,20 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError, naming
 from dpose.files import file_digest, write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, read_bytes, read_pixels
-from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
+from dpose.media.video import VIDEO_SUFFIXES, probe
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
-from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import CELLS, ReleaseConfig
-from dpose.release.counting import (
-    Original,
-    account_standing,
-    picture_original,
-    release_charge,
-    reserved_release,
-    settings_digest,
-)
-from dpose.release.embed import encoded, read_sidecar, read_stamp, sidecar_of, stamp, stamped_picture
+from dpose.release.counting import account_standing, release_charge, reserved_release, settings_digest
+from dpose.release.embed import encoded, read_sidecar, read_stamp, stamp, stamped_picture
 from dpose.release.grid import Shape
+from dpose.release.jobs import Job
 from dpose.release.linear import ReleasedValues
-from dpose.release.names import first_number, numbered, remember_names
+from dpose.release.names import remember_names
 from dpose.release.once import spend
+from dpose.release.originals import picture_original
 from dpose.release.places import find_output
 from dpose.release.released import Shown
 from dpose.release.restoration import RECORD, Restoration
@@ -46,117 +39,7 @@ TOLD = 20
 READABLE = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
 
 
-@dataclass(frozen=True)
-class Job:
-    """One file to release.
-
-    Attributes:
-        source: The original.
-        target: The released picture, archive or video.
-        archive: Where a picture's archive goes besides; None for none.
-        number: The number that stands for the original's name; empty where the file has another name.
-        place: Which file of the command it is, from 0; None where nobody counts.
-        original: What it is, where that is known.
-        caveats: What its statement tells the reader besides.
-        about: What it says of who releases the file, to whom and what for.
-    """
-
-    source: Path
-    target: Path
-    archive: Path | None = None
-    number: str = ""
-    place: int | None = None
-    original: Original | None = None
-    caveats: tuple[str, ...] = ()
-    about: About = NOT_SAID
-
-    @property
-    def video(self) -> bool:
-        """Whether it is a video."""
-        return self.source.suffix.lower() in VIDEO_SUFFIXES
-
-    @property
-    def outputs(self) -> list[Path]:
-        """All that is written."""
-        return self.outputs_at(self.target)
-
-    def outputs_at(self, target: Path) -> list[Path]:
-        """All that is written where the picture, archive or video has this name."""
-        beside = [sidecar_of(target)] if self.video else []
-        return [target, *beside, *([target.with_suffix(".npz")] if self.archive else [])]
-
-    def numbered(self, number: str) -> Job:
-        """The same with another number."""
-        target = self.target.with_name(number + self.target.suffix)
-        archive = None if self.archive is None else target.with_suffix(".npz")
-        return replace(self, target=target, archive=archive, number=number)
-
-
-def find_jobs(
-    paths: Sequence[str],
-    out: Path,
-    *,
-    keep_names: bool = False,
-    suffix: str = ".png",
-    readable: Sequence[str] = READABLE,
-) -> list[Job]:
-    """Which files to release, and where to.
-
-    In a folder they are numbered, on from what is there, in the order of their names; `record_names` writes down which
-    is which.
-
-    Args:
-        paths: Files, folders (with what is below them) and globs.
-        out: A folder; for one file also the name of a picture, archive or video.
-        keep_names: Give them their originals' names instead of numbers, and folders below.
-        suffix: Of released pictures in a folder: .png or .jpg.
-        readable: Suffixes of the files to release; others in a folder are passed over.
-
-    Raises:
-        DposeError: nothing is found, two files would get one name, or an original would be overwritten.
-    """
-    found = _found(paths, readable)
-    if not found:
-        kind = "picture or video" if readable is READABLE else "video"
-        raise DposeError(f"there is no {kind}", ", ".join(paths))
-    single = out.suffix.lower() in (*PICTURES, ".npz", *VIDEO_SUFFIXES) and not out.is_dir()
-    if single:
-        if len(found) > 1:
-            raise DposeError(f"cannot hold {len(found)} files", str(out), "name a folder")
-        jobs = [Job(found[0][0], out)]
-        if jobs[0].video != (out.suffix.lower() in VIDEO_SUFFIXES):
-            raise DposeError("a picture cannot become a video, nor a video a picture", str(out))
-    else:
-        start = first_number(out)
-        jobs = [
-            _in_folder(source, below, out, suffix, "" if keep_names else numbered(number))
-            for number, (source, below) in enumerate(found, start)
-        ]
-    for job in jobs:
-        if job.video and job.target.suffix.lower() not in WRITABLE:
-            raise DposeError(
-                "cannot write videos of this kind", str(job.target), f"use {', '.join(WRITABLE)}"
-            )
-    _refuse_collisions(jobs)
-    return [replace(job, place=place) for place, job in enumerate(jobs)]
-
-
-def find_videos(paths: Sequence[str], out: Path, *, keep_names: bool = False) -> list[tuple[Job, VideoInfo]]:
-    """Which videos to release, and where to. Each is opened, so that a broken one is told before the first is released.
-
-    Args:
-        paths: Videos, folders (with what is below them; files that are no videos are passed over) and globs.
-        out: A folder; for one video also its name.
-        keep_names: Give them their originals' names instead of numbers.
-
-    Raises:
-        DposeError: nothing is found, a file is no video, two would get one name, or an original would be overwritten.
-    """
-    jobs = find_jobs(paths, out, keep_names=keep_names, readable=VIDEO_SUFFIXES)
-    return [(job, probe(job.source)) for job in jobs]
-
-
-def record_names(jobs: Sequence[Job], out: Path) -> Path | None:
+def record_names(jobs: Iterable[Job], out: Path) -> Path | None:
     """Write down, in the user's state folder, which original each number stands for: before they are released.
 
     Returns:
@@ -165,7 +48,7 @@ def record_names(jobs: Sequence[Job], out: Path) -> Path | None:
     Raises:
         DposeError: it cannot be written, or another command took one of the numbers meanwhile.
     """
-    names = {job.number: job.source for job in jobs if job.number}
+    names = {job.number: str(job.source.resolve()) for job in jobs if job.number}
     return remember_names(out, names) if names else None
 
 
@@ -421,52 +304,3 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
         content = stamp(encoded(released, out.suffix), statement)
     write_atomic(out, content)
     return statement
-
-
-def _found(paths: Sequence[str], readable: Sequence[str]) -> list[tuple[Path, Path]]:
-    """Files, each with the path that it keeps below an output folder."""
-    found: dict[Path, Path] = {}
-    for text in paths:
-        path = Path(text)
-        matches = (
-            [path] if path.exists() else [Path(match) for match in sorted(glob.glob(text, recursive=True))]
-        )
-        if not matches:
-            raise DposeError("there is no such file or folder", text)
-        for match in matches:
-            if match.is_dir():
-                for file in sorted(match.rglob("*")):
-                    inner = file.relative_to(match)
-                    known = file.suffix.lower() in readable and file.is_file()
-                    if known and not any(part.startswith(".") for part in inner.parts):
-                        found.setdefault(file, inner)
-            elif match.suffix.lower() in readable:
-                found.setdefault(match, Path(match.name))
-            elif match == path:
-                kind = "is neither picture nor video" if readable is READABLE else "is no video"
-                raise DposeError(kind, text, f"known are {', '.join(readable)}")
-    return list(found.items())
-
-
-def _in_folder(source: Path, below: Path, out: Path, suffix: str, number: str) -> Job:
-    target = out / (Path(number) if number else below.with_suffix(""))
-    name = target.name
-    if source.suffix.lower() in VIDEO_SUFFIXES:
-        return Job(source, target.with_name(f"{name}.mp4"), number=number)
-    return Job(source, target.with_name(name + suffix), target.with_name(f"{name}.npz"), number)
-
-
-def _refuse_collisions(jobs: Sequence[Job]) -> None:
-    originals = {job.source.resolve() for job in jobs}
-    taken: dict[Path, Path] = {}
-    for job in jobs:
-        for output in job.outputs:
-            if output.resolve() in originals:
-                raise DposeError("would overwrite an original", str(output), "choose another --out")
-            other = taken.setdefault(output, job.source)
-            if other != job.source:
-                raise DposeError(
-                    f"both {other} and {job.source} would be written here",
-                    str(output),
-                    "leave out --keep-names",
-                )

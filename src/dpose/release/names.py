@@ -47,12 +47,12 @@ def known_names(out: Path) -> dict[str, str]:
         return {}
 
 
-def remember_names(out: Path, names: Mapping[str, Path]) -> Path:
+def remember_names(out: Path, names: Mapping[str, str]) -> Path:
     """Write down which original each number stands for, before anything is released under it.
 
     Args:
         out: The output folder.
-        names: Originals by number.
+        names: Originals by number: paths that begin at the root, without links.
 
     Returns:
         The file that it stands in.
@@ -70,8 +70,7 @@ def remember_names(out: Path, names: Mapping[str, Path]) -> Path:
                 str(out),
                 "try again",
             )
-        found = known | {number: str(source.resolve()) for number, source in names.items()}
-        content = {"folder": str(out.resolve()), "names": found}
+        content = {"folder": str(out.resolve()), "names": {**known, **names}}
         write_private(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return file
 

@@ -23,10 +23,11 @@ from dpose.errors import DposeError, naming
 from dpose.media.video import VideoInfo
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.release.api import Asking, FramePass, StatementMaker, shape_of, video_settings, write_video
-from dpose.release.counting import Original
+from dpose.release.api import shape_of
 from dpose.release.faces import FaceFinder, Picture, Place, face_finder, held
 from dpose.release.grid import Shape
+from dpose.release.originals import Original
+from dpose.release.videos import Asking, FramePass, StatementMaker, video_settings, write_video
 
 METHODS = ("isr-32x24", "isr-16x12", "face-blur", "blur", "pixelate")
 KERNEL, SIGMA = 21, 10.0

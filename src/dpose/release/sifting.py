@@ -20,19 +20,15 @@ from dpose.errors import DposeError, naming
 from dpose.media.video import probe
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Charge
-from dpose.release.api import bind, bind_video, video_settings
+from dpose.release.api import bind, bind_video
 from dpose.release.config import ReleaseConfig
-from dpose.release.counting import (
-    Original,
-    Standing,
-    account_standing,
-    picture_original,
-    release_charge,
-    video_original,
-)
-from dpose.release.files import Job, job_seed, picture_settings, picture_shape
+from dpose.release.counting import Standing, account_standing, release_charge
+from dpose.release.files import job_seed, picture_settings, picture_shape
+from dpose.release.jobs import Job
+from dpose.release.originals import Original, picture_original, video_original
 from dpose.release.places import find_output
 from dpose.release.statements import AnyPlan
+from dpose.release.videos import video_settings
 
 
 @dataclass

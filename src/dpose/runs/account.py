@@ -118,7 +118,7 @@ def marks_of_file(file: Path) -> Marks:
     """
     from dpose.media.images import IMAGE_SUFFIXES
     from dpose.media.video import VIDEO_SUFFIXES, probe
-    from dpose.release.counting import picture_original, video_original
+    from dpose.release.originals import picture_original, video_original
 
     if file.suffix.lower() in IMAGE_SUFFIXES:
         return picture_original(file)[0].marks

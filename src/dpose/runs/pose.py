@@ -35,6 +35,7 @@ from dpose.runs.reporting import WATCHED
 from dpose.runs.scoring import score_boxes
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.runs.warnings import slow_in_bf16
+from dpose.training.distributed import process_group
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import Result, Unit
@@ -148,7 +149,7 @@ def explain(config: RunConfig) -> RenderableType:
 def _refuse_shared(data: ConcatUnits, console: Console) -> None:
     """Refuse a picture that is in two of the private data: as two units it would get half the protection of one."""
     with console.status("looking for pictures that are in two of the data"):
-        shared = data.shared_picture()
+        shared = data.shared_picture(readers=process_group())
     if shared:
         raise DposeError(
             f"{shared[0]} and {shared[1]} are one picture",

@@ -14,7 +14,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun
 from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.train import train_run
-from dpose.training.distributed import process_group
+from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.guards import check_disjoint
 from dpose.training.trainer import Run
 
@@ -52,7 +52,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
             highlight=False,
             soft_wrap=True,
         )
-        _check_disjoint(config, spec, console)
+    _check_disjoint(config, spec, console if place.first else Console(quiet=True), place)
     begun = folder.exists()
     if begun:
         check_begun(folder, stage)
@@ -93,10 +93,10 @@ def stage_data(config: RunConfig) -> DataSpec | None:
     return DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else own
 
 
-def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console) -> None:
+def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console, place: ProcessGroup) -> None:
     named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
     size = described_model(config).input_size
     public = open_public(named, size)
     assert public is not None
-    private = protect(open_units(config, size), config.plan.relation, console=console)
-    check_disjoint(public, private, 2, console)
+    private = protect(open_units(config, size), config.plan.relation, console=console, readers=place)
+    check_disjoint(public, private, 2, console, place)

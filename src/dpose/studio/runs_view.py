@@ -261,7 +261,7 @@ def folder_entries(roots: Roots, place: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         DposeError: it is not there, or not below one of the folders.
     """
-    from dpose.release.files import READABLE
+    from dpose.release.jobs import READABLE
 
     if not place.get("place"):
         return {

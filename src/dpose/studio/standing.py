@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpose.release.counting import Original, account_standing, release_charge
+from dpose.release.counting import account_standing, release_charge
+from dpose.release.originals import Original
 from dpose.studio.account_view import picture_history
 from dpose.studio.opened import OpenedFile
 from dpose.studio.preview import plan_for

@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +108,15 @@ def _write_shown(room: Path, pixels: Any) -> None:
 def _release(task: Task) -> dict[str, Any]:
     """Release files as `dpose pixelize` and `dpose release-video` do: counted beforehand, each written whole."""
     from dpose.media.video import probe
-    from dpose.release.files import find_jobs, record_names, release_all
+    from dpose.release.files import record_names, release_all
+    from dpose.release.jobs import find_jobs
     from dpose.release.sifting import sift
     from dpose.studio.settings import SEEN, wanted
 
     out, again = Path(task["out"]), bool(task.get("again"))
     clip = task["kind"] == "clip"
     config = wanted(task["settings"], task["height"], task["width"], clip=clip).config
-    jobs = [replace(job, caveats=(SEEN,)) for job in find_jobs(task["sources"], out)]
+    jobs = find_jobs(task["sources"], out).said(caveats=(SEEN,))
     say(say="comparing with the account")
     sifted = sift(jobs, config, again=again)
     todo = sifted.todo
@@ -149,7 +149,7 @@ def _release(task: Task) -> dict[str, Any]:
 def _marks(task: Task) -> dict[str, Any]:
     """The digests by which the account knows a picture or clip."""
     from dpose.media.video import VIDEO_SUFFIXES, probe
-    from dpose.release.counting import picture_original, video_original
+    from dpose.release.originals import picture_original, video_original
 
     source = Path(task["source"])
     clip = source.suffix.lower() in VIDEO_SUFFIXES

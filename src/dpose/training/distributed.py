@@ -1,7 +1,8 @@
 """Several processes that take one run's steps together: who is who, and what they tell each other.
 
-Every process draws the same Poisson sample and computes the clipped gradients of its share of it. The sums meet in the
-first process, which adds the noise, once, and hands the update to the others. The first one alone writes files.
+Every process reads its share of the units and tells the others what they are (`dpose.privacy.shares`), draws the same
+Poisson sample, and computes the clipped gradients of its share of it. The sums meet in the first process, which adds
+the noise, once, and hands the update to the others. The first one alone writes files.
 
     torchrun --nproc-per-node 2 -m dpose train ...
 
@@ -75,6 +76,24 @@ class ProcessGroup:
         words = torch.tensor(list(content), dtype=torch.uint8, device=_device())
         _together(lambda: dist.broadcast(words, 0))
         return bytes(words.tolist())
+
+    def gather(self, content: bytes) -> list[bytes]:
+        """Every process's `content`, of any length, in their order, in every process.
+
+        Raises:
+            DposeError: another process is gone.
+        """
+        if self.count == 1:
+            return [content]
+        length = torch.tensor([len(content)], device=_device())
+        lengths = [torch.zeros_like(length) for _ in range(self.count)]
+        _together(lambda: dist.all_gather(lengths, length))
+        each = [int(one) for one in lengths]
+        own = torch.zeros(max(*each, 1), dtype=torch.uint8, device=_device())
+        own[: len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(own)
+        found = [torch.zeros_like(own) for _ in range(self.count)]
+        _together(lambda: dist.all_gather(found, own))
+        return [bytes(part[:size].cpu().numpy()) for part, size in zip(found, each, strict=True)]
 
     def agree(self, digests: Mapping[str, bytes]) -> None:
         """Hold all processes to the same digests, each of 32 bytes, by what they are of; waits for all of them.

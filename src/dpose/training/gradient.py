@@ -20,7 +20,9 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.privacy.merged import first_entries
 from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.shares import is_own
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params
 from dpose.training.guards import only_gradients
@@ -64,6 +66,12 @@ class RunInputs:
     def device(self) -> torch.device:
         """The model's."""
         return next(self.model.parameters()).device
+
+    @property
+    def example(self) -> int:
+        """A unit for shapes alone: the first one that is this process's, for it need not hold another."""
+        numbers = enumerate(first_entries(self.data))
+        return next((unit for unit, number in numbers if is_own(number, self.ranks)), 0)
 
 
 @dataclass(frozen=True)
@@ -338,7 +346,8 @@ def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_o
             loader = open_loaders.enter_context(
                 contextlib.closing(Loader(of, units, noise, inputs.threads, label))
             )
-            return Engine(of, inputs.model, loader, inputs.bound, noise, context, views_at_once, inputs.ranks)
+            settled = (inputs.model, loader, inputs.bound, noise, context, views_at_once, inputs.ranks)
+            return Engine(of, *settled, numbers=first_entries(inputs.data))
 
         views = PublicViews(canonical_units(inputs.data), plan.public_view) if kind.public_views else None
         private = plain = projection = None
@@ -353,7 +362,7 @@ def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_o
             over = engine(task, inputs.public, b"public") if inputs.public else None
             projection = Projection(plan.subspace, noise, context, over)
         facts = (f"{len(inputs.public):,} units that the {what} fitted on",) if inputs.public else ()
-        conditions = () if views is None else (_shown(views),)
+        conditions = () if views is None else (_shown(views, inputs.example),)
         yield Parts(inputs, private, plain, projection, facts, conditions)
 
 
@@ -372,6 +381,6 @@ def canonical_units(data: UnitDataset) -> CanonicalUnits:
     return data
 
 
-def _shown(views: PublicViews) -> str:
-    shape = views.canonical(0)[0].image.shape
+def _shown(views: PublicViews, example: int) -> str:
+    shape = views.canonical(example)[0].image.shape
     return f"the public view and the labels of every unit: {views.view.describe(shape[-3:-1])}"

@@ -6,10 +6,10 @@ released; it stands in no artefact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,9 +20,11 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.spectral_norm import SpectralNorm
 
 from dpose.errors import DposeError
-from dpose.media.fingerprint import distances
+from dpose.media.fingerprint import BITS, distances
+from dpose.privacy.merged import first_entries
 from dpose.privacy.odometer import marks_of
 from dpose.privacy.protected import Protected
+from dpose.privacy.shares import ALONE, Readers, read_shared
 from dpose.units import KnownPictures, UnitDataset
 
 T = TypeVar("T")
@@ -85,32 +87,51 @@ def only_gradients(model: torch.nn.Module) -> Iterator[None]:
             )
 
 
-def check_disjoint(public: UnitDataset, protected: Protected, threads: int, console: Console) -> None:
+def check_disjoint(
+    public: UnitDataset, protected: Protected, threads: int, console: Console, readers: Readers = ALONE
+) -> None:
     """Refuse public units that share a picture with the private ones, byte for byte or nearly, or a person.
 
     Exact copies are found by `content_hashes`. Near ones by `fingerprints` and people by `subjects`, where both
     datasets tell them (`dpose.units.KnownPictures`).
 
     Args:
-        public: What is to be taken for public.
-        protected: What is protected.
+        public: What is to be taken for public. Every process reads all of it.
+        protected: What is protected. Each process reads its own of them.
         threads: Threads that read.
         console: Where progress goes.
+        readers: The processes that compare them together.
 
     Raises:
         DposeError: a public unit is among the private ones; names both.
     """
     private = protected.data
-    _refuse_shared(
-        public, private, public.content_hashes, private.content_hashes, "is a picture of", threads, console
-    )
+    numbers = first_entries(private)
+
+    def each_private(of: Callable[[int], Any]) -> Iterator[Any]:
+        yield from _shown(read_shared(of, numbers, readers, threads), len(private), console)
+
+    def each_public(of: Callable[[int], T]) -> Iterator[T]:
+        return _each(of, len(public), threads, console)
+
+    def refuse(what: str, of_private: Iterator[Sequence[str]], of_public: Iterator[Sequence[str]]) -> None:
+        owner = {name: index for index, names in enumerate(of_private) for name in names}
+        for index, names in enumerate(of_public):
+            for name in names:
+                if name in owner:
+                    raise _overlap(public.unit_id(index), private.unit_id(owner[name]), what)
+
+    refuse("is a picture of", each_private(private.content_hashes), each_public(public.content_hashes))
     if not (isinstance(public, KnownPictures) and isinstance(private, KnownPictures)):
         return
-    _refuse_shared(
-        public, private, public.subjects, private.subjects, "shows the person of", threads, console
-    )
-    rows, owners = _prints(private, threads, console)
-    for index, prints in enumerate(_each(public.fingerprints, len(public), threads, console)):
+    refuse("shows the person of", each_private(private.subjects), each_public(public.subjects))
+    known = private  # for the types: it tells fingerprints
+
+    def printed(index: int) -> list[str]:
+        return [row.tobytes().hex() for row in known.fingerprints(index)]
+
+    rows, owners = _prints(each_private(printed))
+    for index, prints in enumerate(each_public(public.fingerprints)):
         close = (distances(prints, rows) <= NEAR).any(axis=0)
         if close.any():
             raise _overlap(
@@ -139,40 +160,23 @@ def check_not_watched(watched: UnitDataset, protected: Protected, threads: int, 
             )
 
 
-def _refuse_shared(
-    public: UnitDataset,
-    private: UnitDataset,
-    of_public: Callable[[int], tuple[str, ...]],
-    of_private: Callable[[int], tuple[str, ...]],
-    what: str,
-    threads: int,
-    console: Console,
-) -> None:
-    owner = {
-        name: i for i, names in enumerate(_each(of_private, len(private), threads, console)) for name in names
-    }
-    for index, names in enumerate(_each(of_public, len(public), threads, console)):
-        for name in names:
-            if name in owner:
-                raise _overlap(public.unit_id(index), private.unit_id(owner[name]), what)
-
-
-def _prints(
-    units: KnownPictures, threads: int, console: Console
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _prints(told: Iterator[Sequence[str]]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """All fingerprints, one a row, and the unit that each is of."""
-    each = list(_each(units.fingerprints, len(units), threads, console))
-    owners = np.repeat(np.arange(len(each)), [len(prints) for prints in each])
-    return np.concatenate(each), owners
+    each = [[bytes.fromhex(row) for row in rows] for rows in told]
+    owners = np.repeat(np.arange(len(each)), [len(rows) for rows in each])
+    found = np.frombuffer(b"".join(row for rows in each for row in rows), np.uint8)
+    return found.reshape(-1, BITS // 8), owners
 
 
 def _each(of: Callable[[int], T], count: int, threads: int, console: Console) -> Iterator[T]:
-    with (
-        ThreadPoolExecutor(max(1, threads)) as pool,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
-    ):
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        yield from _shown(pool.map(of, range(count)), count, console)
+
+
+def _shown(values: Iterable[T], count: int, console: Console) -> Iterator[T]:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("comparing with the private data", total=count)
-        for value in pool.map(of, range(count)):
+        for value in values:
             yield value
             bar.advance(task)
 

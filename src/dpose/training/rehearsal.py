@@ -45,7 +45,7 @@ def rehearse(inputs: RunInputs, optimizer: OptimizerConfig) -> None:
         if engine is None:
             return
         params = trainable_params(model)
-        like = engine.task.collate([engine.loader.unit(0, 0)])
+        like = engine.task.collate([engine.loader.unit(inputs.example, 0)])
         batch = random_units(like, 1, 1).to(next(iter(params.values())).device)
         with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model):
             warnings.simplefilter("ignore")  # the first step tells

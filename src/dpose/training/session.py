@@ -24,6 +24,7 @@ from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import Charge, charge, charge_account, commit
+from dpose.privacy.protected import DATA
 from dpose.privacy.queries import Query
 from dpose.training.checkpoint import last_checkpoint
 from dpose.training.distributed import ProcessGroup
@@ -103,7 +104,7 @@ class TrainingSession:
             self.kept = kept_key(self.run_id, self.state_dir)
         if self.kept and self.kept.data != self.content.hex():
             raise DposeError(
-                "the data (units, their order, pictures or labels) are not those that this run began with",
+                f"{DATA} are not those that this run began with",
                 str(self.folder),
                 "bring them back as they were, or start a new run",
             )

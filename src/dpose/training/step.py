@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor
 from dpose.privacy.gaussian_noise import add_gaussian
 from dpose.privacy.noise import NoiseSource, Purpose
 from dpose.privacy.sampling import poisson_batch, shuffled_batches
+from dpose.privacy.shares import is_own
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.gradients import Params, clipped_sum, grid_of, mean_gradient
 from dpose.training.loader import Loader
@@ -45,6 +46,8 @@ class Engine:
         ranks: Which process of the run this is.
         transform: Of each unit's gradient before it is clipped; None where it is clipped as it is. A function of public
             data and of what was released before.
+        numbers: Of each unit, the number that says which process computes it (`dpose.privacy.merged.first_entries`);
+            None for its own.
     """
 
     task: Task
@@ -56,6 +59,7 @@ class Engine:
     views_at_once: int
     ranks: ProcessGroup = ALONE
     transform: PreClipping | None = None
+    numbers: Sequence[int] | None = None
 
 
 def private_gradient(
@@ -98,7 +102,9 @@ def private_gradient(
     like = engine.transform.like(params) if engine.transform else params
     totals = {name: torch.zeros_like(p, dtype=torch.int64) for name, p in like.items()}
     # padded: a unit is computed in one and the same shape, whatever else was sampled
-    for batch in engine.loader.micro_batches(_share(sample, ranks), step, engine.views_at_once, padded=True):
+    for batch in engine.loader.micro_batches(
+        _share(sample, ranks, engine.numbers), step, engine.views_at_once, padded=True
+    ):
         part = clipped_part(engine, params, batch.to(device))
         for name, value in part.items():
             totals[name] += steps.steps(value).to(device)
@@ -151,7 +157,9 @@ def plain_gradient(
     device = next(iter(params.values())).device
     sums = {name: torch.zeros_like(p) for name, p in params.items()}
     loss = torch.zeros((), device=device)
-    for batch in engine.loader.micro_batches(_share(sample, engine.ranks), step, engine.views_at_once):
+    for batch in engine.loader.micro_batches(
+        _share(sample, engine.ranks, engine.numbers), step, engine.views_at_once
+    ):
         share = len(batch) / len(sample)
         part, part_loss = mean_gradient(engine.task, engine.model, params, batch.to(device))
         for name, value in part.items():
@@ -161,7 +169,7 @@ def plain_gradient(
     return total, float(total.pop(_LOSS))
 
 
-def _share(sample: NDArray[np.int64], ranks: ProcessGroup) -> list[int]:
+def _share(sample: NDArray[np.int64], ranks: ProcessGroup, numbers: Sequence[int] | None = None) -> list[int]:
     """Those of a sample that this process computes: of the units that are its own for the whole run, by their numbers.
 
     A process needs the pictures of its own units only, whatever is drawn. Sampling stays Poisson: the sample is drawn
@@ -170,7 +178,7 @@ def _share(sample: NDArray[np.int64], ranks: ProcessGroup) -> list[int]:
     together all of them, so the sum over processes has each sampled unit's clipped gradient once: the same sum as in
     one process, with the same sensitivity, and noise is added to it once.
     """
-    return [int(i) for i in sample if i % ranks.count == ranks.index]
+    return [int(i) for i in sample if is_own(i if numbers is None else numbers[i], ranks)]
 
 
 def global_norm(gradient: dict[str, Tensor]) -> float:

@@ -27,7 +27,7 @@ from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
-from dpose.privacy.protected import Protected, protect, unit_of
+from dpose.privacy.protected import DATA, Protected, protect, unit_of
 from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
@@ -127,13 +127,13 @@ def train(
 
     # the plan, bound to the data: nothing below takes its rate, its clipping norm or its noise from elsewhere
     used = _public_units(plan, public)
-    own = as_protected(private, plan, threads, console)
+    own = as_protected(private, plan, threads, console, place)
     content, inputs_read = own.identity.digest, list[PublicInput]()
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind_to(own)
     opened = None
     if used:
-        check_disjoint(used, own, threads, console)
+        check_disjoint(used, own, threads, console, place)
         of_used = protect(used, threads=threads).identity
         content, opened = hashlib.sha256(content + of_used.digest).digest(), of_used.marks
         fitted_on = f"{len(used):,} units that {plan.method} is fitted on"
@@ -269,7 +269,7 @@ def _example(inputs: RunInputs) -> UnitBatch:
     """One unit, for its shape only."""
     noise = AesNoise(Key.from_seed(0))
     with contextlib.closing(Loader(inputs.task, inputs.data, noise, inputs.threads)) as loader:
-        return inputs.task.collate([loader.unit(0, 0)])
+        return inputs.task.collate([loader.unit(inputs.example, 0)])
 
 
 def describe_run(
@@ -312,9 +312,9 @@ def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset
 
 
 def as_protected(
-    private: UnitDataset | Protected, plan: TrainingPlan, threads: int, console: Console
+    private: UnitDataset | Protected, plan: TrainingPlan, threads: int, console: Console, place: ProcessGroup
 ) -> Protected:
-    """What `plan` protects of `private`: read now, unless that was done before.
+    """What `plan` protects of `private`: read now, each process its share, unless that was done before.
 
     Raises:
         DposeError: as `protect`; or a unit is another than the plan names.
@@ -322,7 +322,7 @@ def as_protected(
     if isinstance(private, Protected):
         return private
     plan.check_unit(unit_of(private))  # before everything is read
-    return protect(private, plan.relation, threads=threads, console=console)
+    return protect(private, plan.relation, threads=threads, console=console, readers=place)
 
 
 def _agree(
@@ -342,7 +342,7 @@ def _agree(
     shapes = [(name, tuple(p.shape), str(p.dtype)) for name, p in trainable_params(model).items()]
     place.agree(
         {
-            "the data (units, their order, pictures or labels)": content,
+            DATA: content,
             "the plan": bytes.fromhex(bound.sha256),
             "the settings": hashlib.sha256(repr((optimizer, settings, shapes)).encode()).digest(),
             "the code": code_digest(*parts),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from dpose.pose.data.augment import Augment
 from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import Skeleton
 from dpose.privacy.selection import Selection
+from dpose.privacy.shares import ALONE, Readers, read_shared
 from dpose.units import View
 
 
@@ -128,20 +128,21 @@ class ConcatUnits:
         part, i = self._units[index]
         return self._parts[part].subjects(i)
 
-    def shared_picture(self, threads: int = 2) -> tuple[str, str] | None:
+    def shared_picture(self, threads: int = 2, readers: Readers = ALONE) -> tuple[str, str] | None:
         """The ids of two units of different parts that are one picture, by their content; None where there are none.
 
         Args:
             threads: Threads that read pictures.
+            readers: The processes that read them together, each its own.
         """
         first: dict[str, int] = {}
-        with ThreadPoolExecutor(max(1, threads)) as pool:
-            for index, hashes in enumerate(pool.map(self.content_hashes, range(len(self)))):
-                for content in hashes:
-                    other = first.setdefault(content, index)
-                    if self._units[other][0] != self._units[index][0]:
-                        pool.shutdown(cancel_futures=True)
-                        return self.unit_id(other), self.unit_id(index)
+        read = read_shared(self.content_hashes, range(len(self)), readers, threads)
+        for index, hashes in enumerate(read):
+            for content in hashes:
+                other = first.setdefault(content, index)
+                if self._units[other][0] != self._units[index][0]:
+                    read.close()
+                    return self.unit_id(other), self.unit_id(index)
         return None
 
     def with_augment(self, augment: Augment) -> ConcatUnits:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpose.privacy.odometer.journal import Transaction
 from dpose.privacy.odometer.records import Marks
-from dpose.privacy.odometer.store import Transaction
 from dpose.privacy.odometer.subjects import Subjects
 
 

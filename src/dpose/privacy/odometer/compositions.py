@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from dpose.privacy.odometer.composition import composed
+from dpose.privacy.odometer.journal import Transaction
 from dpose.privacy.odometer.records import Asked, Charge, restated
-from dpose.privacy.odometer.store import Transaction, Where, opened
+from dpose.privacy.odometer.store import Where, opened
 
 
 class Compositions:

@@ -37,6 +37,7 @@ from dpose.privacy.odometer.history import (
     history,
     worst_case,
 )
+from dpose.privacy.odometer.journal import Transaction
 from dpose.privacy.odometer.records import (
     EVALUATION,
     PIXEL,
@@ -51,7 +52,7 @@ from dpose.privacy.odometer.records import (
     restated,
     unbounded,
 )
-from dpose.privacy.odometer.store import Transaction, Where, opened
+from dpose.privacy.odometer.store import Where, opened
 from dpose.privacy.odometer.subjects import owner_hash
 from dpose.privacy.rounding import as_given, lower, upper
 
@@ -370,7 +371,7 @@ def _shares(
     order, _ = order_of_budget(kept.budget.epsilon, kept.budget.delta)
     reasons: list[tuple[str, str]] = []
     of_set: dict[int, list[Charge]] = {}
-    for charge in known.charges.values():
+    for charge in known.among(touched):
         assert charge.stored is not None
         if charge.id == without or not (charge.stored.sets | charge.stored.opened) & touched:
             continue

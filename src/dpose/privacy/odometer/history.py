@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
+from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
+from dpose.privacy.odometer.journal import JournalRow, Transaction
 from dpose.privacy.odometer.records import (
     Budget,
     Charge,
@@ -18,7 +20,7 @@ from dpose.privacy.odometer.records import (
     event_to_dict,
     marks_of,
 )
-from dpose.privacy.odometer.store import ACCEPTED, JournalRow, Transaction, Where
+from dpose.privacy.odometer.store import ACCEPTED, Where
 
 NOBODY: Marks = marks_of(())
 _TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings")
@@ -46,6 +48,64 @@ class KeptBudget:
         return budget_name(self.set_id)
 
 
+class Charges(Mapping[str, Charge]):
+    """Charges by their ids, oldest first; each is made of its packed row when it is asked for.
+
+    Args:
+        rows: What `packed` made of each.
+        like: What it was given.
+        where: The account.
+    """
+
+    def __init__(
+        self, rows: GrowingMapping[str, bytes] | None = None, like: bytes = b"", where: Where = None
+    ) -> None:
+        self._rows, self._like, self._where = rows or GrowingMapping[str, bytes](), like, where
+
+    def __getitem__(self, name: str) -> Charge:
+        body, first, seq = unpacked(self._rows[name], self._like)
+        return charge_from(JournalRow(seq, "charge", name, body, ""), self._where, first)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def reading(self, where: Where) -> _Reading:
+        """The same, to add to."""
+        return _Reading(self, where)
+
+
+class _Reading:
+    """Charges that are being read on, row by row."""
+
+    def __init__(self, before: Charges, where: Where) -> None:
+        self._before, self._where, self._like = before, where, before._like
+        self._rows: dict[str, bytes] = {}
+
+    def add(self, row: JournalRow) -> frozenset[int]:
+        """Take a row; the sets that its charge had not read before."""
+        before = self._of(row.name)
+        entry = charge_from(row, self._where, before.stored.seq if before and before.stored else row.seq)
+        assert entry.stored is not None
+        self._like = self._like or likeness(row.body)
+        self._rows[row.name] = packed(row.body, entry.stored.seq, row.seq, self._like)
+        return _sets(entry) - (_sets(before) if before else frozenset())
+
+    def _of(self, name: str) -> Charge | None:
+        if name in self._rows:
+            return Charges(GrowingMapping((self._rows,)), self._like, self._where)[name]
+        return self._before.get(name)
+
+    def read(self) -> Charges:
+        """All of them."""
+        return Charges(self._before._rows.with_all(self._rows), self._like, self._where)
+
+
 @dataclass(frozen=True)
 class History:
     """All that the journal says, up to a row.
@@ -62,10 +122,10 @@ class History:
 
     seq: int = 0
     mac: str = ""
-    charges: Mapping[str, Charge] = field(default_factory=dict)
+    charges: Mapping[str, Charge] = field(default_factory=Charges)
     budgets: Mapping[str, KeptBudget] = field(default_factory=dict)
     accepted: int = 0
-    by_set: Mapping[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    by_set: Mapping[int, tuple[str, ...]] = field(default_factory=GrowingMapping, repr=False)
 
     def among(self, sets: Iterable[int]) -> list[Charge]:
         """The charges that read any of `sets`, or took pictures of them to be public; oldest first."""
@@ -102,22 +162,24 @@ def history(account: Transaction) -> History:
             raise account.store.altered(
                 f"row {before.seq} of its journal is not the one that was read before"
             )
-    rows = list(account.journal(before.seq, before.mac))
-    if not rows:
-        return before
-    charges, budgets, by_set = dict(before.charges), dict(before.budgets), dict(before.by_set)
-    for row in rows:
+    assert isinstance(before.charges, Charges)
+    assert isinstance(before.by_set, GrowingMapping)
+    charges, by_set = before.charges.reading(account.store.where), dict[int, tuple[str, ...]]()
+    budgets, accepted, last = dict(before.budgets), before.accepted, None
+    for row in account.journal(before.seq, before.mac):
+        last = row
         if row.kind == "charge":
-            old = charges.get(row.name)
-            entry = charges[row.name] = charge_from(row, account.store.where, old)
-            for one in _sets(entry) - (_sets(old) if old else frozenset()):
-                by_set[one] = (*by_set.get(one, ()), row.name)
+            for one in charges.add(row):
+                names = by_set.get(one) or before.by_set.get(one, ())
+                by_set[one] = (*names, row.name)
         elif row.kind == "budget":
             budgets[row.name] = budget_from(row)
         elif row.kind == "lift":
             budgets.pop(row.name, None)
-    accepted = before.accepted + sum(row.kind == ACCEPTED for row in rows)
-    made = History(rows[-1].seq, rows[-1].mac, charges, budgets, accepted, by_set)
+        accepted += row.kind == ACCEPTED
+    if last is None:
+        return before
+    made = History(last.seq, last.mac, charges.read(), budgets, accepted, before.by_set.with_all(by_set))
     if not account.appended:  # what is not committed yet may never be
         account.store.known = made
     return made
@@ -144,15 +206,14 @@ def charge_to_dict(
     }
 
 
-def charge_from(row: JournalRow, where: Where, before: Charge | None = None) -> Charge:
-    """The charge in a row of the journal; its place is that of `before`, the row that first named it.
+def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Charge:
+    """The charge in a row of the journal; its place is that of row `first`, which first named it.
 
     Raises:
         DposeError: the row was written by another dpose.
     """
     values = row.body
     try:
-        first = before.stored.seq if before and before.stored else row.seq
         return Charge(
             **{name: str(values[name]) for name in _TEXTS},
             relation=Relation(values["relation"]),
@@ -169,7 +230,7 @@ def charge_from(row: JournalRow, where: Where, before: Charge | None = None) -> 
             outputs=tuple(map(str, values["outputs"])),
             state=State(values["state"]),
             stored=Stored(
-                first,
+                row.seq if first is None else first,
                 frozenset(map(int, values["sets"])),
                 frozenset(map(int, values["opened"])),
                 int(values["marks"]),

@@ -15,6 +15,7 @@ from dpose.errors import DposeError
 from dpose.privacy.odometer.cells import cells_of, cells_within, chains_of, check_sets, sets_of
 from dpose.privacy.odometer.compositions import Compositions
 from dpose.privacy.odometer.history import history, worst_case
+from dpose.privacy.odometer.journal import Transaction
 from dpose.privacy.odometer.records import (
     EVALUATION,
     TUNING,
@@ -25,7 +26,7 @@ from dpose.privacy.odometer.records import (
     names_of_run,
     unbounded,
 )
-from dpose.privacy.odometer.store import Transaction, Where, opened
+from dpose.privacy.odometer.store import Where, opened
 
 
 @dataclass(frozen=True)

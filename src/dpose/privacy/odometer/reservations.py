@@ -23,6 +23,7 @@ from dpose.privacy.odometer.cells import (
 )
 from dpose.privacy.odometer.filters import admit, forget_bounds
 from dpose.privacy.odometer.history import charge_from, charge_to_dict, history
+from dpose.privacy.odometer.journal import Transaction
 from dpose.privacy.odometer.questions import touching_sets
 from dpose.privacy.odometer.records import (
     Charge,
@@ -31,7 +32,7 @@ from dpose.privacy.odometer.records import (
     joined,
     names_of_run,
 )
-from dpose.privacy.odometer.store import Transaction, Where, opened
+from dpose.privacy.odometer.store import Where, opened
 
 
 class _DryRunError(Exception):
