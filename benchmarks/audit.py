@@ -27,7 +27,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dpose.audits.canaries import CanaryUnits, GradientCanaries, toss_coins
+from dpose.training.canaries import CanaryUnits, GradientCanaries, toss_coins
 from dpose.audits.canary_run import canary_run
 from dpose.audits.faults import FAULTS, planted
 from dpose.audits.findings import code_version, weigh

@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 
 import dpose.training.step as step
-from dpose.audits.canaries import (
+from dpose.training.canaries import (
     PARAMETER,
     CanaryUnits,
     GradientCanaries,
@@ -127,7 +127,7 @@ def test_input_canaries_are_learnt_where_they_are_in(dots, tmp_path):
 
 
 def test_a_unit_that_is_out_contributes_nothing(dots):
-    from dpose.audits.canaries import CanaryTask
+    from dpose.training.canaries import CanaryTask
     from dpose.training.gradients import per_unit_gradients, trainable_params
 
     task, units = CanaryTask(dots.task), PresentUnits(dots.data(4), np.array([True, False, True, False]))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import dpose.pose.data.synthetic as synthetic_module
-from dpose.audits.canaries import PARAMETER
+from dpose.training.canaries import PARAMETER
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli import main
 from dpose.pose.folder import load_model

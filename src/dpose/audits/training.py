@@ -13,14 +13,6 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from dpose.audits.canaries import (
-    PARAMETER,
-    CanaryUnits,
-    GradientCanaries,
-    InputCanaries,
-    toss_coins,
-    wrong_labels,
-)
 from dpose.audits.canary_run import BLACK_BOX, WHITE_BOX, canary_run
 from dpose.audits.faults import FAULTS, check_fault, planted
 from dpose.audits.findings import Adversary, AuditFindings, AuditReport, claim_of, weigh
@@ -43,6 +35,15 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.build import build_model, conditions, only_source, open_units, shown_spec, told_count
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
+from dpose.training.canaries import (
+    FEWEST,
+    PARAMETER,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    toss_coins,
+    wrong_labels,
+)
 from dpose.training.folder import reseal, weights_file
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
@@ -75,8 +76,8 @@ class TrainingAudit:
     controls: bool = True
 
     def __post_init__(self) -> None:
-        if self.canaries < 20:
-            raise DposeError(f"{self.canaries} canaries show nothing", "--canaries", "use at least 20")
+        if self.canaries < FEWEST:
+            raise DposeError(f"{self.canaries} canaries show nothing", "--canaries", f"use at least {FEWEST}")
         if self.kind not in ("gradient", "input"):
             raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
         if not 0 < self.alpha < 1:

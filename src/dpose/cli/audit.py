@@ -206,6 +206,59 @@ def mechanism(
     _leave(report.flagged)
 
 
+@app.command(epilog="Example: dpose audit claim runs/model --opening opening.json --out runs/audit-of-model")
+def claim(
+    folder: Annotated[Path, typer.Argument(help="The released model: its run folder, with its ledger.")],
+    opening: Annotated[
+        Path | None,
+        typer.Option(help="What opens the commitment in its statement; whoever trained it has it."),
+    ] = None,
+    commitment: Annotated[
+        str | None,
+        typer.Option(help="The commitment as you were given it before training: must be this one."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to make for the report; must not exist.")
+    ] = None,
+    alpha: Alpha = 0.05,
+) -> None:
+    """Test the claim of a released model by the canaries that were planted before it was trained."""
+    from dpose.audits.claim import audit_claim
+    from dpose.audits.report import write_audit_report
+    from dpose.files import check_free, make_folder
+
+    console = Console()
+    if out:
+        check_free(out)
+    with console.status("scoring the canaries"):
+        report = audit_claim(folder, opening, alpha=alpha, commitment=commitment)
+    if out:
+        make_folder(out)
+        write_audit_report(report, out)
+    _show(report, console)
+    _leave(report.findings.flagged, out, console)
+
+
+@app.command(epilog="Example: dpose audit opening runs/model --out opening.json")
+def opening(
+    folder: Annotated[Path, typer.Argument(help="A run folder that dpose train --canaries made here.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The file to write; must not exist.")],
+) -> None:
+    """Write what opens a model's commitment to its canaries, to hand it to whoever audits the model."""
+    from dpose.audits.claim import hand_over
+    from dpose.files import write_atomic
+
+    handed = hand_over(folder, out)
+    write_atomic(out, handed.to_json(), 0o600)
+    Console().print(
+        f"{out} opens the commitment {handed.commitment}.\nWhoever has it can audit the model: dpose audit claim "
+        f"{folder} --opening {out}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
 def _show(report: AuditReport, console: Console) -> None:
     runs = {"this run": report.findings, **{f"control: {k}": v for k, v in report.controls.items()}}
     table = Table(title=f"{report.title}: epsilon is at least (confidence {lower(1 - report.alpha)})")
