@@ -91,11 +91,8 @@ def audit_claim(
     family = Family(event, statement.delta, statement.neighbours.relation)
     included, adversary = np.array(opened.coins), _adversary(folder, opened)
     found = weigh([adversary], included, family, float(statement.epsilon), alpha)
-    blank = {
-        name: None if value is None else np.zeros_like(value)
-        for name, value in (("calibration", adversary.calibration), ("absent", adversary.absent))
-    }
-    told = replace(adversary, name=EVERY_COIN, scores=included.astype(float), **blank)
+    spare = None if adversary.absent is None else np.zeros_like(adversary.absent)
+    told = Adversary(EVERY_COIN, included.astype(float), calibration=spare, absent=spare)
     control = weigh([told], included, family, float(statement.epsilon), alpha)
     return AuditReport(
         title=f"Audit of the claim of {folder.resolve().name}, epsilon {upper(float(statement.epsilon))}",

@@ -28,6 +28,7 @@ from dpose.privacy.rounding import as_given, between, lower, upper
 
 if TYPE_CHECKING:
     from dpose.audits.findings import AuditReport
+    from dpose.audits.mechanism_audit import MechanismAudit
     from dpose.audits.trials import Trials
 
 app = typer.Typer(
@@ -162,48 +163,42 @@ def mechanism(
 ) -> None:
     """Run a mechanism on two neighbouring inputs and compare what comes out."""
     from dpose.audits.mechanism_audit import audit_named_mechanism
-    from dpose.files import write_atomic
 
     console = Console()
     with console.status("drawing outputs of both inputs"):
         report = audit_named_mechanism(
             name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha
         )
-    found = report.findings
-    table = Table(
-        title=f"{name}: epsilon {as_given(epsilon)}, delta {as_given(delta)} claimed; "
-        f"{report.samples:,} outputs of each input"
-    )
-    for column in ("tested by", "event", "on the likelier input", "on the other"):
-        table.add_column(column)
-    for by, tested in (("(epsilon, delta)", found.pair), ("trade-off curve", found.curve)):
-        if tested:
-            rates = (f"{t.rate:.2%} of {t.total:,}" for t in (tested.likelier, tested.rarer))
-            table.add_row(by, str(tested.event), *rates)
-    console.print(table)
-    if report.planted:
-        console.print(f"Planted fault: {report.planted}", highlight=False)
-    estimate, bound = found.hockey_stick
-    lines = [
-        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(delta)} "
-        f"(confidence {lower(1 - alpha)})",
-        f"delta at epsilon {as_given(epsilon)}: estimate {max(estimate, 0.0):.3g}, "
-        f"at least {lower(max(bound, 0.0), 3)}",
-    ]
-    if report.exact is not None:
-        lines.append(f"epsilon by adding up all outputs: {lower(report.exact, 6)}")
-    for line in lines:
-        console.print(line, highlight=False)
-    if out:
-        write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
-    reasons = found.refuted_by or ("adding up",)
-    console.print(
-        f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}"
-        if report.flagged
-        else "[bold]not refuted[/]",
-        highlight=False,
-    )
-    _leave(report.flagged)
+    _show_mechanism(report, out, console)
+
+
+@app.command(epilog="Example: dpose audit release release-video --epsilon 4 --delta 1e-5 --plant half-noise")
+def release(
+    name: Annotated[str, typer.Argument(help="pixelize or release-video.")],
+    epsilon: Annotated[str, option("The claim: epsilon of each file.", GUARANTEE)],
+    delta: Annotated[
+        str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.", GUARANTEE)
+    ] = "0",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560."
+        ),
+    ] = None,
+    plant: Annotated[
+        str | None, typer.Option(help="Plant a fault, half-noise or noise-missing, to see it flagged.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    alpha: Alpha = 0.05,
+) -> None:
+    """Run a releasing command on many neighbouring files and compare what the released ones show."""
+    from dpose.audits.mechanism_audit import audit_release_command
+    from dpose.cli import main
+
+    console = Console()
+    with console.status("releasing files"):
+        report = audit_release_command(name, main, epsilon, delta, samples=samples, plant=plant, alpha=alpha)
+    _show_mechanism(report, out, console)
 
 
 @app.command(epilog="Example: dpose audit claim runs/model --opening opening.json --out runs/audit-of-model")
@@ -257,6 +252,46 @@ def opening(
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _show_mechanism(report: MechanismAudit, out: Path | None, console: Console) -> None:
+    from dpose.files import write_atomic
+
+    found = report.findings
+    table = Table(
+        title=f"{report.mechanism}: epsilon {as_given(found.epsilon)}, delta {as_given(found.delta)} claimed; "
+        f"{report.samples:,} outputs of each input"
+    )
+    for column in ("tested by", "event", "on the likelier input", "on the other"):
+        table.add_column(column)
+    for by, tested in (("(epsilon, delta)", found.pair), ("trade-off curve", found.curve)):
+        if tested:
+            rates = (f"{t.rate:.2%} of {t.total:,}" for t in (tested.likelier, tested.rarer))
+            table.add_row(by, str(tested.event), *rates)
+    console.print(table)
+    if report.planted:
+        console.print(f"Planted fault: {report.planted}", highlight=False)
+    estimate, bound = found.hockey_stick
+    lines = [
+        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(found.delta)} "
+        f"(confidence {lower(1 - found.alpha)})",
+        f"delta at epsilon {as_given(found.epsilon)}: estimate {max(estimate, 0.0):.3g}, "
+        f"at least {lower(max(bound, 0.0), 3)}",
+    ]
+    if report.exact is not None:
+        lines.append(f"epsilon by adding up all outputs: {lower(report.exact, 6)}")
+    for line in lines:
+        console.print(line, highlight=False)
+    if out:
+        write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
+    reasons = found.refuted_by or ("adding up",)
+    console.print(
+        f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}"
+        if report.flagged
+        else "[bold]not refuted[/]",
+        highlight=False,
+    )
+    _leave(report.flagged)
 
 
 def _show(report: AuditReport, console: Console) -> None:
