@@ -5,10 +5,10 @@ python benchmarks/audit.py --file FILE --seeds 20 --fault-seeds 10
 python benchmarks/audit.py --only "dp-sgd, gradient canaries" --half-seeds 59
 
 Every run is tested at 0.05 divided by the number of all runs (Bonferroni), so that the probability that any true claim
-is refuted is at most 0.05 over the whole table. Of half the noise there are as many runs as `--half-seeds` says: if all of 59
-are flagged, the power is at least 0.95, with confidence 95 %. Seeds are fixed: 0, 1, 2, ... (but for the commands that
-release files, whose keys are the operating system's). Each cell is one line of the file; a cell
-that stands there with the same source code, level and sizes is not run again.
+is refuted is at most 0.05 over the whole table. Of half the noise there are as many runs as `--half-seeds` says: if
+all of 59 are flagged, the power is at least 0.95, with confidence 95 %. Seeds are fixed: 0, 1, 2, ... (but for the
+commands that release files, whose keys are the operating system's). Each cell is one line of the file; a cell that
+stands there with the same source code, level and sizes is not run again.
 
 Training runs use the real engine on a task without pictures (`dpose.audits.toy_task`): what is audited is sampling,
 clip, sum, noise and divisor, and gradient canaries depend on nothing else.

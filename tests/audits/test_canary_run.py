@@ -9,6 +9,13 @@ import torch
 from rich.console import Console
 
 import dpose.training.step as step
+from dpose.audits.canary_run import canary_run
+from dpose.audits.faults import FAULTS, VISIBLE, planted
+from dpose.audits.findings import weigh
+from dpose.audits.noise_family import Family, NoiseBound
+from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
+from dpose.audits.undetected_faults import UNSEEN, undetected_words
+from dpose.errors import DposeError
 from dpose.training.canaries import (
     PARAMETER,
     CanaryUnits,
@@ -17,13 +24,6 @@ from dpose.training.canaries import (
     PresentUnits,
     toss_coins,
 )
-from dpose.audits.canary_run import canary_run
-from dpose.audits.faults import FAULTS, VISIBLE, planted
-from dpose.audits.findings import weigh
-from dpose.audits.noise_family import Family, NoiseBound
-from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
-from dpose.audits.undetected_faults import UNSEEN, undetected_words
-from dpose.errors import DposeError
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from quick import quick  # noqa: F401

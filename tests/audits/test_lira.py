@@ -7,10 +7,10 @@ from rich.console import Console
 from scipy.stats import norm
 
 from dots import Dots, DotsTask
-from dpose.training.canaries import toss_coins
 from dpose.audits.lira import MANY, ScoredUnits, adversaries, logit_scaled, offline, online
 from dpose.audits.one_run import epsilon_bound, guess
 from dpose.audits.shadow_run import shadow_run, unit_losses
+from dpose.training.canaries import toss_coins
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan

@@ -14,7 +14,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from dpose.training.canaries import (
     CanaryUnits,
     GradientCanaries,
     InputCanaries,
+    blank_like,
     view_losses,
 )
 from dpose.training.distributed import ProcessGroup, process_group
@@ -220,9 +221,7 @@ def _digest(views: Sequence[View]) -> str:
 
 def _blank(units: UnitDataset) -> View:
     """A view of the units' shapes without content; of a unit nothing but shapes is taken."""
-    shown = units.load(0, np.random.default_rng(0))[0]
-    target = {name: np.zeros_like(value) for name, value in shown.target.items()}
-    return replace(shown, image=np.zeros_like(shown.image), target=target, weight=1.0)
+    return blank_like(units.load(0, np.random.default_rng(0))[0])
 
 
 def _begun(folder: Path) -> Opening | None:

@@ -282,6 +282,12 @@ def add_parameter(model: torch.nn.Module, canaries: int, never_used: int = NEVER
     return parameter
 
 
+def blank_like(view: View) -> View:
+    """A view of the same shapes and labels without content: all zero."""
+    target = {name: np.zeros_like(value) for name, value in view.target.items()}
+    return View(np.zeros_like(view.image), target)
+
+
 def wrong_labels(view: View, key: str, high: float, rng: np.random.Generator) -> View:
     """The view with `target[key]` replaced by uniform draws from [0, high), of the same shape and type."""
     old = view.target[key]
