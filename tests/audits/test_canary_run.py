@@ -9,14 +9,6 @@ import torch
 from rich.console import Console
 
 import dpose.training.step as step
-from dpose.audits.canaries import (
-    PARAMETER,
-    CanaryUnits,
-    GradientCanaries,
-    InputCanaries,
-    PresentUnits,
-    toss_coins,
-)
 from dpose.audits.canary_run import canary_run
 from dpose.audits.faults import FAULTS, VISIBLE, planted
 from dpose.audits.findings import weigh
@@ -24,6 +16,14 @@ from dpose.audits.noise_family import Family, NoiseBound
 from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
 from dpose.audits.undetected_faults import UNSEEN, undetected_words
 from dpose.errors import DposeError
+from dpose.training.canaries import (
+    PARAMETER,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    PresentUnits,
+    toss_coins,
+)
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from quick import quick  # noqa: F401
@@ -127,7 +127,7 @@ def test_input_canaries_are_learnt_where_they_are_in(dots, tmp_path):
 
 
 def test_a_unit_that_is_out_contributes_nothing(dots):
-    from dpose.audits.canaries import CanaryTask
+    from dpose.training.canaries import CanaryTask
     from dpose.training.gradients import per_unit_gradients, trainable_params
 
     task, units = CanaryTask(dots.task), PresentUnits(dots.data(4), np.array([True, False, True, False]))

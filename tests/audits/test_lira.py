@@ -7,10 +7,10 @@ from rich.console import Console
 from scipy.stats import norm
 
 from dots import Dots, DotsTask
-from dpose.audits.canaries import toss_coins
 from dpose.audits.lira import MANY, ScoredUnits, adversaries, logit_scaled, offline, online
 from dpose.audits.one_run import epsilon_bound, guess
 from dpose.audits.shadow_run import shadow_run, unit_losses
+from dpose.training.canaries import toss_coins
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
@@ -135,7 +135,7 @@ def test_losses_are_weighted_means_over_a_units_plain_views(dots):
     data, task = dots.data(9), dots.task
     model = task.build_model()
     losses = unit_losses(task, model, data)
-    from dpose.audits.canary_run import view_losses
+    from dpose.training.canaries import view_losses
 
     for index in (0, 2, 8):
         views = data.load(index, None)

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import dpose.pose.data.synthetic as synthetic_module
-from dpose.audits.canaries import PARAMETER
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli import main
 from dpose.pose.folder import load_model
+from dpose.training.canaries import PARAMETER
 from small_nano import small_nano  # noqa: F401
 
 TRAINING = ["audit", "training", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"]
@@ -54,6 +54,14 @@ def test_a_planted_fault_is_flagged_and_the_controls_stand_beside_it(capsys, tmp
     page = (out / "audit.html").read_text()
     assert "control: no noise at all" in page
     assert "control: each unit counted twice" in page
+
+
+def test_pictures_for_canaries_go_through_the_controls_too(capsys, tmp_path):
+    out = tmp_path / "audit"
+    # fewer units than a batch of views: some hold canaries or blank units alone
+    assert main([*TRAINING, *SMALL, "--kind", "input", "--out", str(out)]) in (0, 1)
+    controls = json.loads((out / "audit.json").read_text())["controls"]
+    assert set(controls) == {"no noise at all", "each unit counted twice"}
 
 
 def test_a_fault_that_no_audit_sees_says_so(capsys, tmp_path):

@@ -50,6 +50,48 @@ CONSTANT = "Key.drawn(bytes(32), seeded=False)"
 """A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
     Named(
+        "canaries: any opening is taken for the one that was committed to",
+        "privacy/canaries.py",
+        (
+            Edit(
+                "Opening.check",
+                "not hmac.compare_digest(self.commitment, committed.commitment) or self.committed != committed",
+                "False",
+            ),
+        ),
+    ),
+    Named(
+        "canaries: the commitment does not hold the coins",
+        "privacy/canaries.py",
+        (Edit("Opening.commitment", "name != 'salt'", "name not in ('salt', 'coins')"),),
+    ),
+    Named(
+        "canaries: every one is in",
+        "privacy/canaries.py",
+        (Edit("Opening.drawn", "bool(word & 1)", "True"),),
+    ),
+    Named(
+        "canaries: coins are ignored in training",
+        "training/canaries.py",
+        (Edit("GradientCanaries.view", "1.0 if self.included[index] else absent", "1.0"),),
+    ),
+    Named(
+        "verify: a commitment that was made after the first step passes",
+        "privacy/verify.py",
+        (Edit("_check_canaries", "committed[0].seq > reserved[0]", "False"),),
+    ),
+    Named(
+        "verify: the statement may name another commitment than the ledger",
+        "privacy/verify.py",
+        (
+            Edit(
+                "_check_canaries",
+                "[entry.event for entry in committed] != ([planted.to_dict()] if planted else [])",
+                "False",
+            ),
+        ),
+    ),
+    Named(
         "studio: another name of this machine is let in",
         "studio/security.py",
         (

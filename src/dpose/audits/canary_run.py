@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from dpose.audits.canaries import (
-    PARAMETER,
-    CanaryTask,
-    CanaryUnits,
-    GradientCanaries,
-    InputCanaries,
-    add_parameter,
-)
 from dpose.audits.findings import Adversary
 from dpose.audits.whitebox import in_noise_units, in_turn, likelihood_ratio, observed
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.tradeoff import Floats
-from dpose.training.gradients import trainable_params
+from dpose.training.canaries import (
+    CanaryTask,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    add_parameter,
+    view_losses,
+)
 from dpose.training.methods import METHODS
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
@@ -133,23 +131,3 @@ def _black_box(fallen: Floats, canaries: InputCanaries) -> list[Adversary]:
             absent=absent if len(absent) else None,
         )
     ]
-
-
-@torch.no_grad()
-def view_losses(task: Task, model: torch.nn.Module, views: Sequence[View], at_once: int = 32) -> Floats:
-    """The task's loss of each view in evaluation mode, (N,) float64."""
-    training = model.training
-    # out of and into training mode: some backbones cache tensors in evaluation mode
-    model.train()
-    model.eval()
-    device = next(model.parameters()).device
-    losses = []
-    try:
-        params = {name: p for name, p in trainable_params(model).items() if name != PARAMETER}
-        for start in range(0, len(views), at_once):
-            batch = task.collate([[view] for view in views[start : start + at_once]]).to(device)
-            targets: Mapping[str, torch.Tensor] = {name: t[:, 0] for name, t in batch.targets.items()}
-            losses.append(task.loss(model, params, batch.inputs[:, 0], targets).double().cpu().numpy())
-    finally:
-        model.train(training)
-    return np.concatenate(losses)

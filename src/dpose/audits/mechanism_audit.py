@@ -1,4 +1,4 @@
-"""Audits of single mechanisms by name: outputs on two neighbouring inputs, compared."""
+"""Audits of single mechanisms and of releasing commands by name: outputs on two neighbouring inputs, compared."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 
 from dpose.audits.findings import code_version
 from dpose.audits.hockey_stick import MechanismFindings, audit_mechanism, exact_epsilon
-from dpose.audits.mechanisms import build
+from dpose.audits.mechanisms import Mechanism, build
+from dpose.audits.release_files import Command, file_mechanism
 from dpose.errors import DposeError
+from dpose.release.config import exact
 
 FEW = 20_000
 """Outputs of each input, where nothing else is asked for."""
+OF_FILES = 2_560
+"""Outputs of a releasing command: 40 files of each input."""
 SAMPLES = {"poisson-gaussian": 160_000}
 """Mechanisms that need more: twice the sampling rate moves each output's chance by a few percent and no more."""
 
@@ -81,11 +85,48 @@ def audit_named_mechanism(
     Raises:
         DposeError: an unknown name or fault, or a number out of range.
     """
-    if samples is None:
-        samples = SAMPLES.get(name, FEW)
+    samples = _enough(SAMPLES.get(name, FEW) if samples is None else samples)
+    return _audited(build(name, epsilon, delta, plant, seed), epsilon, delta, samples, alpha, seed)
+
+
+def audit_release_command(
+    name: str,
+    run: Command,
+    epsilon: str,
+    delta: str = "0",
+    *,
+    samples: int | None = None,
+    plant: str | None = None,
+    alpha: float = 0.05,
+) -> MechanismAudit:
+    """Audit a command of `dpose.audits.release_files.COMMANDS`, on files.
+
+    Args:
+        name: Which.
+        run: Runs one command line of dpose.
+        epsilon: Of each file, as claimed: a decimal or rational number.
+        delta: The same.
+        samples: Outputs of each input, 64 of a file; half choose the events.
+        plant: A fault to plant.
+        alpha: Probability that a true claim is refuted.
+
+    Raises:
+        DposeError: an unknown name or fault, a budget that the command refuses, or too few samples.
+    """
+    samples = _enough(OF_FILES if samples is None else samples)
+    with file_mechanism(name, run, epsilon, delta, plant) as mechanism:
+        return _audited(mechanism, float(exact(epsilon, "epsilon")), float(delta), samples, alpha, None)
+
+
+def _enough(samples: int) -> int:
     if samples < 100:
         raise DposeError(f"{samples} samples show nothing", "--samples", "use at least 100")
-    mechanism = build(name, epsilon, delta, plant, seed)
+    return samples
+
+
+def _audited(
+    mechanism: Mechanism, epsilon: float, delta: float, samples: int, alpha: float, seed: int | None
+) -> MechanismAudit:
     findings = audit_mechanism(
         mechanism.first,
         mechanism.second,
@@ -96,5 +137,5 @@ def audit_named_mechanism(
         scores=mechanism.scores,
         alpha=alpha,
     )
-    exact = exact_epsilon(*mechanism.exact, delta) if mechanism.exact else None
-    return MechanismAudit(name, samples, mechanism.fault, findings, exact, seed)
+    summed = exact_epsilon(*mechanism.exact, delta) if mechanism.exact else None
+    return MechanismAudit(mechanism.name, samples, mechanism.fault, findings, summed, seed)

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpose.audits.canaries import CanaryTask, CanaryUnits, GradientCanaries, add_parameter
 from dpose.audits.faults import FAULTS, check_fault, planted
 from dpose.audits.hockey_stick import Distribution, Sampler, Score, negated, value
 from dpose.audits.toy_task import PIXEL, InlineLoader, ToyTask, ToyUnits
@@ -27,6 +26,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import COARSE, check_epsilon
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.tradeoff import Floats, TradeOff, of_events
+from dpose.training.canaries import CanaryTask, CanaryUnits, GradientCanaries, add_parameter
 from dpose.training.gradients import trainable_params
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.step import Engine, private_gradient

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from dpose.audits.canaries import Coins, toss_coins
 from dpose.audits.canary_run import check_auditable
 from dpose.audits.findings import AuditFindings, AuditReport, claim_of, weigh
 from dpose.audits.lira import ScoredUnits, adversaries
@@ -32,6 +31,7 @@ from dpose.runs.build import build_model, first_weights, only_source, open_units
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import record_query
 from dpose.runs.scored import reserve_reading
+from dpose.training.canaries import Coins, toss_coins
 from dpose.training.folder import read_statement
 from dpose.training.plan import BoundPlan
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpose.audits.canaries import CanaryTask, Coins, PresentUnits
-from dpose.audits.canary_run import view_losses
 from dpose.audits.lira import logit_scaled
 from dpose.privacy.tradeoff import Floats
+from dpose.training.canaries import CanaryTask, Coins, PresentUnits, view_losses
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,14 +13,6 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from dpose.audits.canaries import (
-    PARAMETER,
-    CanaryUnits,
-    GradientCanaries,
-    InputCanaries,
-    toss_coins,
-    wrong_labels,
-)
 from dpose.audits.canary_run import BLACK_BOX, WHITE_BOX, canary_run
 from dpose.audits.faults import FAULTS, check_fault, planted
 from dpose.audits.findings import Adversary, AuditFindings, AuditReport, claim_of, weigh
@@ -30,7 +22,8 @@ from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
 from dpose.audits.undetected_faults import undetected_words
 from dpose.errors import DposeError
 from dpose.files import check_free
-from dpose.pose.data import DataSpec, open_data
+from dpose.pose.data import DataSpec
+from dpose.pose.model import PoseModel
 from dpose.pose.task import PoseTask
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.ledger import Ledger
@@ -43,6 +36,16 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.build import build_model, conditions, only_source, open_units, shown_spec, told_count
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings
+from dpose.runs.pose import canary_views
+from dpose.training.canaries import (
+    FEWEST,
+    PARAMETER,
+    CanaryUnits,
+    GradientCanaries,
+    InputCanaries,
+    blank_like,
+    toss_coins,
+)
 from dpose.training.folder import reseal, weights_file
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
@@ -52,8 +55,6 @@ from dpose.units import View
 
 CONTROLS = {"no noise at all": "noise-missing", "each unit counted twice": "double-counting"}
 """Controls of every audit and the fault that each has; they must be flagged, or the audit is blind."""
-WRONG_PICTURES = "synthetic:studio:train"
-"""Where input canaries come from: rendered people who are nobody."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class TrainingAudit:
     controls: bool = True
 
     def __post_init__(self) -> None:
-        if self.canaries < 20:
-            raise DposeError(f"{self.canaries} canaries show nothing", "--canaries", "use at least 20")
+        if self.canaries < FEWEST:
+            raise DposeError(f"{self.canaries} canaries show nothing", "--canaries", f"use at least {FEWEST}")
         if self.kind not in ("gradient", "input"):
             raise DposeError(f"no canaries of kind {self.kind!r}", "--kind", "choose gradient or input")
         if not 0 < self.alpha < 1:
@@ -118,7 +119,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     console.print(
         f"{data}: {told_count(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
     )
-    canaries, outsiders = _canaries(audit, plan, size, rng)
+    canaries, outsiders = _canaries(audit, plan, model, rng)
     with console.status("the claimed curve"):
         bound = plan.bind(len(real) + audit.canaries)
         assert bound.event is not None
@@ -160,7 +161,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         )
         _without_canaries(out, model)
     else:
-        blank = CanaryUnits(real, canaries, blank=blank_view(size))
+        blank = CanaryUnits(real, canaries, blank=blank_view(model))
         adversaries = _faulty(audit.plant, task, model, blank, config, outsiders, console)
     findings = found(adversaries, canaries.included)
     if audit.plant is None:
@@ -196,29 +197,26 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     return report
 
 
-def blank_view(size: tuple[int, int]) -> View:
-    """A view of pose data's shapes without content: black, no joint labelled."""
-    target: Mapping[str, np.typing.NDArray[Any]] = {
-        "keypoints": np.zeros((16, 2), np.float32),
-        "visible": np.zeros(16, np.float32),
-        "labelled": np.zeros(16, np.float32),
-        "head_length": np.array(np.nan, np.float32),
-        "inverse": np.zeros((2, 3), np.float32),
-    }
-    return View(np.zeros((*size, 3), np.uint8), target)
+def blank_view(model: torch.nn.Module) -> View:
+    """A view as the model's data have them, without content: the shapes of a rendered person, who is nobody."""
+    _, (view, *_) = canary_views(model, np.random.default_rng(0), 1)
+    return blank_like(view)
 
 
 def _canaries(
-    audit: TrainingAudit, plan: TrainingPlan, size: tuple[int, int], rng: np.random.Generator
+    audit: TrainingAudit, plan: TrainingPlan, model: PoseModel, rng: np.random.Generator
 ) -> tuple[GradientCanaries | InputCanaries, list[View]]:
     included = toss_coins(audit.canaries, rng)
     if audit.kind == "gradient":
-        return GradientCanaries(included, blank_view(size), plan.clip_norm, plan.relation), []
+        return GradientCanaries(included, blank_view(model), plan.clip_norm, plan.relation), []
     # as many again are never trained on: half set thresholds, half count false positives
-    pictures = open_data(WRONG_PICTURES, purpose="train", input_size=size, limit=2 * audit.canaries)
-    views = [
-        wrong_labels(pictures.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(pictures))
-    ]
+    _, views = canary_views(model, rng, 2 * audit.canaries)
+    if len(views) < audit.canaries:
+        raise DposeError(
+            f"there are {len(views):,} pictures for input canaries",
+            "--canaries",
+            f"use at most {len(views):,}",
+        )
     return InputCanaries(included, views[: audit.canaries]), views[audit.canaries :]
 
 
@@ -237,7 +235,7 @@ def _control(
         units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins, blank=PIXEL))
         return units, task, task.build_model()
     model, _, _ = build_model(config)
-    blank = blank_view(model.config.input_size)
+    blank = blank_view(model)
     units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins), blank)
     return units, PoseTask(model.config.skeleton, model.config.split_ratio), model
 

@@ -28,6 +28,7 @@ from dpose.privacy.rounding import as_given, between, lower, upper
 
 if TYPE_CHECKING:
     from dpose.audits.findings import AuditReport
+    from dpose.audits.mechanism_audit import MechanismAudit
     from dpose.audits.trials import Trials
 
 app = typer.Typer(
@@ -162,16 +163,103 @@ def mechanism(
 ) -> None:
     """Run a mechanism on two neighbouring inputs and compare what comes out."""
     from dpose.audits.mechanism_audit import audit_named_mechanism
-    from dpose.files import write_atomic
 
     console = Console()
     with console.status("drawing outputs of both inputs"):
         report = audit_named_mechanism(
             name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha
         )
+    _show_mechanism(report, out, console)
+
+
+@app.command(epilog="Example: dpose audit release release-video --epsilon 4 --delta 1e-5 --plant half-noise")
+def release(
+    name: Annotated[str, typer.Argument(help="pixelize or release-video.")],
+    epsilon: Annotated[str, option("The claim: epsilon of each file.", GUARANTEE)],
+    delta: Annotated[
+        str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.", GUARANTEE)
+    ] = "0",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560."
+        ),
+    ] = None,
+    plant: Annotated[
+        str | None, typer.Option(help="Plant a fault, half-noise or noise-missing, to see it flagged.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    alpha: Alpha = 0.05,
+) -> None:
+    """Run a releasing command on many neighbouring files and compare what the released ones show."""
+    from dpose.audits.mechanism_audit import audit_release_command
+    from dpose.cli import main
+
+    console = Console()
+    with console.status("releasing files"):
+        report = audit_release_command(name, main, epsilon, delta, samples=samples, plant=plant, alpha=alpha)
+    _show_mechanism(report, out, console)
+
+
+@app.command(epilog="Example: dpose audit claim runs/model --opening opening.json --out runs/audit-of-model")
+def claim(
+    folder: Annotated[Path, typer.Argument(help="The released model: its run folder, with its ledger.")],
+    opening: Annotated[
+        Path | None,
+        typer.Option(help="What opens the commitment in its statement; whoever trained it has it."),
+    ] = None,
+    commitment: Annotated[
+        str | None,
+        typer.Option(help="The commitment as you were given it before training: must be this one."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to make for the report; must not exist.")
+    ] = None,
+    alpha: Alpha = 0.05,
+) -> None:
+    """Test the claim of a released model by the canaries that were planted before it was trained."""
+    from dpose.audits.claim import audit_claim
+    from dpose.audits.report import write_audit_report
+    from dpose.files import check_free, make_folder
+
+    console = Console()
+    if out:
+        check_free(out)
+    with console.status("scoring the canaries"):
+        report = audit_claim(folder, opening, alpha=alpha, commitment=commitment)
+    if out:
+        make_folder(out)
+        write_audit_report(report, out)
+    _show(report, console)
+    _leave(report.findings.flagged, out, console)
+
+
+@app.command(epilog="Example: dpose audit opening runs/model --out opening.json")
+def opening(
+    folder: Annotated[Path, typer.Argument(help="A run folder that dpose train --canaries made here.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The file to write; must not exist.")],
+) -> None:
+    """Write what opens a model's commitment to its canaries, to hand it to whoever audits the model."""
+    from dpose.audits.claim import hand_over
+    from dpose.files import write_atomic
+
+    handed = hand_over(folder, out)
+    write_atomic(out, handed.to_json(), 0o600)
+    Console().print(
+        f"{out} opens the commitment {handed.commitment}.\nWhoever has it can audit the model: dpose audit claim "
+        f"{folder} --opening {out}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _show_mechanism(report: MechanismAudit, out: Path | None, console: Console) -> None:
+    from dpose.files import write_atomic
+
     found = report.findings
     table = Table(
-        title=f"{name}: epsilon {as_given(epsilon)}, delta {as_given(delta)} claimed; "
+        title=f"{report.mechanism}: epsilon {as_given(found.epsilon)}, delta {as_given(found.delta)} claimed; "
         f"{report.samples:,} outputs of each input"
     )
     for column in ("tested by", "event", "on the likelier input", "on the other"):
@@ -185,9 +273,9 @@ def mechanism(
         console.print(f"Planted fault: {report.planted}", highlight=False)
     estimate, bound = found.hockey_stick
     lines = [
-        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(delta)} "
-        f"(confidence {lower(1 - alpha)})",
-        f"delta at epsilon {as_given(epsilon)}: estimate {max(estimate, 0.0):.3g}, "
+        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(found.delta)} "
+        f"(confidence {lower(1 - found.alpha)})",
+        f"delta at epsilon {as_given(found.epsilon)}: estimate {max(estimate, 0.0):.3g}, "
         f"at least {lower(max(bound, 0.0), 3)}",
     ]
     if report.exact is not None:

@@ -230,6 +230,29 @@ class OptimizerOptions:
 
 
 @dataclass(frozen=True)
+class CanaryOptions:
+    """Of `CanaryChoice`."""
+
+    count: Annotated[
+        int | None,
+        option(
+            "Plant so many canaries among the units, so that the model can be audited: dpose audit claim. They are "
+            "nobody, count among the units and cost accuracy.",
+            RUNNING,
+            "--canaries",
+        ),
+    ] = None
+    kind: Annotated[
+        str | None,
+        option(
+            "gradient (each pushes one weight) or input (pictures with wrong labels, a weak audit).",
+            RUNNING,
+            "--canary-kind",
+        ),
+    ] = unset("gradient")
+
+
+@dataclass(frozen=True)
 class AboutOptions:
     """Of `About`."""
 
@@ -261,6 +284,7 @@ class RunOptions:
     plan: PlanOptions
     optimizer: OptimizerOptions
     about: AboutOptions
+    canaries: CanaryOptions
     task: Annotated[str | None, option("pose or action.", DATA)] = unset("pose")
     augment: Annotated[str | None, option("none, private (mild) or public (strong).", DATA)] = unset(
         "by the method"

@@ -41,6 +41,8 @@ class EntryType(StrEnum):
     """Something else that was computed from private data."""
     RESUME = "resume"
     """A process took up the run; the first line is one and names the run."""
+    CANARIES = "canaries"
+    """Canaries that were planted, and the commitment to which of them are in: before anything is reserved."""
     SEAL = "seal"
     """What the artefact is, from here on (`dpose.privacy.seal`). The statement names the last one."""
 
@@ -53,7 +55,8 @@ class Entry:
         seq: 0 for the first line.
         prev: `sha256` of the line before.
         type: What it records.
-        event: A reservation's event as `Event.to_dict` has it; a query's description; a seal; otherwise None.
+        event: A reservation's event as `Event.to_dict` has it; a query's description; planted canaries; a seal;
+            otherwise None.
         first_step: First step reserved or committed.
         steps: How many; 0 for queries and resumptions.
         plan_sha256: Digest of the plan.
@@ -194,7 +197,7 @@ def _well_formed(entry: Entry, first: bool) -> bool:
         and isinstance(entry.plan_sha256, str)
         and isinstance(entry.key_id, str)
         and isinstance(entry.event, dict)
-        == (entry.type in (EntryType.RESERVE, EntryType.QUERY, EntryType.SEAL))
+        == (entry.type in (EntryType.RESERVE, EntryType.QUERY, EntryType.CANARIES, EntryType.SEAL))
         and bool(entry.run_id) == first
         # the run's name becomes a file name
         and (

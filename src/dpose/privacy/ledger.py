@@ -38,6 +38,7 @@ from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
 from dpose.privacy.seal import Seal, last_seal
+from dpose.privacy.sections import PlantedCanaries
 
 __all__ = [
     "Entry",
@@ -168,6 +169,17 @@ class Ledger:
             DposeError: it could not be written.
         """
         self._append(EntryType.QUERY, *self._plan_and_key(), dict(description))
+
+    def canaries(self, planted: PlantedCanaries) -> None:
+        """Record which canaries were planted, and the commitment to their coins. On disk when this returns.
+
+        Raises:
+            ValueError: steps were reserved before, so that the coins could have been chosen by what they showed.
+            DposeError: it could not be written.
+        """
+        if any(entry.type is EntryType.RESERVE for entry in self._entries):
+            raise ValueError("canaries are committed to before the first step")
+        self._append(EntryType.CANARIES, *self._plan_and_key(), planted.to_dict())
 
     def seal(self, seal: Seal) -> str:
         """Record what the artefact is from here on.

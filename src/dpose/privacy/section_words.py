@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dpose.privacy.attackers import trade_off_lines
 from dpose.privacy.rounding import upper
-from dpose.privacy.sections import UNSTATED, Deployment
+from dpose.privacy.sections import UNSTATED, Deployment, PlantedCanaries
 from dpose.privacy.statement import PrivacyStatement
 
 ASKED = {
@@ -47,6 +47,7 @@ def section_lists(statement: PrivacyStatement) -> list[tuple[str, Sequence[str]]
                 for a in said.audits
             ],
         ),
+        ("Canaries, which are nobody:", _canaries(said.canaries) if said.canaries else ()),
         (
             "Results by group:",
             [
@@ -77,6 +78,15 @@ def _deployment(said: Deployment) -> list[str]:
     lines = [f"{said.released}, in the {said.model} model{when}"]
     lines += [f"{ASKED[name]}: {value}" for name, value in stated.items()]
     return [*lines, *([f"not stated: {'; '.join(open_ones)}"] if open_ones else [])]
+
+
+def _canaries(planted: PlantedCanaries) -> list[str]:
+    return [
+        f"{int(planted.count):,} {planted.kind} canaries were planted among the units and count among them; they cost "
+        "accuracy and nobody's privacy",
+        f"which of them are in was drawn by fair coins and committed to before the first step: {planted.commitment}. "
+        "Whoever is given the opening can audit this model",
+    ]
 
 
 def _setting(setting: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ checked with the statement; the rest is what somebody said, and where nobody did
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import repeat
@@ -126,6 +127,27 @@ class AuditResult(Texts):
 
 
 @dataclass(frozen=True)
+class PlantedCanaries(Texts):
+    """Canaries that were put among the units before training, and the commitment to which of them are in.
+
+    Attributes:
+        kind: "gradient" or "input".
+        count: How many there are, in or not; they count among the units.
+        commitment: `dpose.privacy.canaries.Opening.commitment`.
+    """
+
+    kind: str
+    count: str
+    commitment: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[1-9][0-9]*", self.count):
+            raise DposeError(f"must be a whole number, not {self.count!r}", "canaries.count")
+        if not re.fullmatch("[0-9a-f]{64}", self.commitment):
+            raise DposeError("must be 64 hexadecimal digits", "canaries.commitment")
+
+
+@dataclass(frozen=True)
 class GroupResult(Texts):
     """How well the artefact does for one group of people, where that was measured: on public data, or by a query.
 
@@ -184,6 +206,7 @@ class Sections:
         groups: The epsilon of 1, 2, ... units of one person.
         inputs: What is public among what went in.
         audits: What audits showed.
+        canaries: Which were planted before training, for whoever audits the artefact; None where none were.
         results: Scores by groups of people.
         side_channels: Ways around the guarantee that it does not cover.
         signature: The file in which a signature would lie.
@@ -194,6 +217,7 @@ class Sections:
     groups: tuple[GroupEpsilon, ...] = ()
     inputs: tuple[PublicInput, ...] = ()
     audits: tuple[AuditResult, ...] = ()
+    canaries: PlantedCanaries | None = None
     results: tuple[GroupResult, ...] = ()
     side_channels: tuple[str, ...] = ()
     signature: str = ""
@@ -223,7 +247,11 @@ class Sections:
             DposeError: a field of one is missing, unknown or wrong.
         """
         given = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        singles: dict[str, Any] = {"deployment": Deployment, "attackers": AttackerBound}
+        singles: dict[str, Any] = {
+            "deployment": Deployment,
+            "attackers": AttackerBound,
+            "canaries": PlantedCanaries,
+        }
         lists: dict[str, Any] = {
             "groups": GroupEpsilon,
             "inputs": PublicInput,

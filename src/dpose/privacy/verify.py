@@ -110,6 +110,11 @@ def _verified(folder: Path, state_dir: Path | None, statement_only: bool) -> Ver
         lines.append(
             f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}"
         )
+    if planted := statement.sections.canaries:
+        lines.append(
+            f"{int(planted.count):,} {planted.kind} canaries were committed to before the first step: "
+            f"{planted.commitment}"
+        )
     if entries[-1].torn:
         lines.append("the ledger's last line is not complete; it was counted as one more reservation")
     return Verification(statement, cost, tuple(lines))
@@ -186,10 +191,26 @@ def _check_belongs(statement: PrivacyStatement, entries: Sequence[Entry], ledger
     for number, entry in enumerate(entries, 1):
         if entry.plan_sha256 != statement.plan_sha256:
             raise DposeError("belongs to another plan than the statement", f"{ledger}, line {number}")
+    _check_canaries(statement, entries, ledger)
     recorded = [entry.event for entry in entries if entry.type is EntryType.QUERY]
     stated = [query.to_dict() for query in statement.queries]
     if recorded != stated:
         raise DposeError(
             f"records {len(recorded)} queries of private data; the statement lists {len(stated)}, or others",
             str(ledger),
+        )
+
+
+def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledger: Path) -> None:
+    """Refuse a commitment that is not the ledger's, or that was made when steps had been reserved already."""
+    planted = statement.sections.canaries
+    committed = [entry for entry in entries if entry.type is EntryType.CANARIES]
+    if [entry.event for entry in committed] != ([planted.to_dict()] if planted else []):
+        raise DposeError(
+            "its canaries are not those that the statement names", str(ledger), "do not rely on it"
+        )
+    reserved = [entry.seq for entry in entries if entry.type is EntryType.RESERVE]
+    if committed and reserved and committed[0].seq > reserved[0]:
+        raise DposeError(
+            "canaries were committed to after training had begun", f"{ledger}, line {committed[0].seq + 1}"
         )

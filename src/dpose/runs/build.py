@@ -278,17 +278,23 @@ def told_count(config: RunConfig, count: int) -> int:
 
 
 def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
-    """How many units a run has, and how that is known; where the data are not at hand, as many as the config says.
+    """How many units a run has, canaries among them, and how that is known; without data as many as the config says.
 
     Raises:
         DposeError: as `count` does, where the config gives no number of units.
     """
     try:
-        return told_count(config, count()), "counted" if config.plan.nominal_units is None else "nominal"
+        units, how = (
+            told_count(config, count()),
+            "counted" if config.plan.nominal_units is None else "nominal",
+        )
     except DposeError as error:
         if config.data.units is None:
             raise
-        return config.data.units, f"as configured; the data are not at hand ({error.what})"
+        units, how = config.data.units, f"as configured; the data are not at hand ({error.what})"
+    if config.canaries is None:
+        return units, how
+    return units + config.canaries.count, f"{how}, with {config.canaries.count:,} canaries"
 
 
 def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | None:

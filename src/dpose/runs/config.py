@@ -11,9 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dpose.errors import DposeError, did_you_mean
 from dpose.files import file_yaml
+from dpose.privacy.canaries import CanaryKind
 from dpose.privacy.sections import About
 from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
+from dpose.training.canaries import FEWEST, check_plantable
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.units import MAX_VIEWS, Precision
@@ -85,6 +87,21 @@ class ModelChoice(BaseModel):
         return value.lower().split("x") if isinstance(value, str) else value
 
 
+class CanaryChoice(BaseModel):
+    """Canaries to plant among the private units, so that the released model can be audited (`dpose audit claim`).
+
+    Attributes:
+        count: How many; each is in on the toss of a coin.
+        kind: "gradient": each pushes one weight of the model. "input": a picture with wrong labels, for those who can
+            only query it; a far weaker audit.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    count: int = Field(ge=FEWEST)
+    kind: CanaryKind = "gradient"
+
+
 class RunConfig(BaseModel):
     """A whole run.
 
@@ -99,6 +116,7 @@ class RunConfig(BaseModel):
         precision: "float32", or "bf16" for forward and backward passes in bfloat16. Gradients are clipped, summed and
             noised in float32 all the same. None: bf16 for `non-private` on a GPU, else float32.
         seed: Reproducible and without guarantee; None draws from the operating system.
+        canaries: Planted among the units, and committed to before the first step; None for none.
         about: What the statement says of who releases the model, to whom, what for and why so.
         recipe: Settings that were chosen beforehand stand where nothing else is said; see `recipes.py`.
     """
@@ -114,6 +132,7 @@ class RunConfig(BaseModel):
     augment: Literal["none", "private", "public"] | None = None
     precision: Precision | None = None
     seed: int | None = Field(default=None, ge=0)
+    canaries: CanaryChoice | None = None
     about: About = About()
     recipe: Literal["recommended"] | None = None
 
@@ -153,6 +172,12 @@ class RunConfig(BaseModel):
             raise DposeError(
                 f"is not for {self.task}", f"precision {self.precision}", "leave --precision out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _canaries(self) -> RunConfig:
+        if self.canaries is not None:
+            check_plantable(self.plan, self.seed)
         return self
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -12,6 +13,7 @@ from dpose.errors import DposeError
 from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
 from dpose.runs.build import (
     build_model,
@@ -36,9 +38,13 @@ from dpose.runs.scoring import score_boxes
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.runs.warnings import slow_in_bf16
 from dpose.training.distributed import process_group
+from dpose.training.canaries import wrong_labels
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
-from dpose.units import Result, Unit
+from dpose.units import Result, Unit, View
+
+NOBODY = "synthetic:studio:train"
+"""Rendered people."""
 
 
 def prepare(config: RunConfig, console: Console) -> PreparedRun:
@@ -168,6 +174,20 @@ def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
     return Validation(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
 
 
+def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -> tuple[PoseTask, list[View]]:
+    """Rendered people, who are nobody, with joints drawn at random: the task and at most `count` views."""
+    assert isinstance(model, PoseModel)
+    config = model.config
+    task = PoseTask(config.skeleton, config.split_ratio)
+    if not count:
+        return task, []
+    size = config.input_size
+    nobody = open_data(NOBODY, purpose="train", input_size=size, augment=Augment.none(), limit=count)
+    people = nobody.with_skeleton(SKELETONS[config.skeleton])
+    views = [wrong_labels(people.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(people))]
+    return task, views
+
+
 ENTRY = TaskEntry(
     name=PoseTask.name,
     unit=Unit.IMAGE.value,
@@ -179,4 +199,5 @@ ENTRY = TaskEntry(
     recipes=True,
     precisions=("float32", "bf16"),
     pictures=True,
+    canary_views=canary_views,
 )

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 from rich.console import Console, RenderableType
 
@@ -22,7 +23,7 @@ from dpose.files import file_json
 from dpose.training.first_weights import FirstWeights
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
-from dpose.units import Result, Task, UnitDataset
+from dpose.units import Result, Task, UnitDataset, View
 
 if TYPE_CHECKING:
     from dpose.runs.config import RunConfig
@@ -116,6 +117,8 @@ class TaskEntry:
         recipes: Whether recipes were chosen for it.
         precisions: What its losses can be computed in.
         pictures: Whether a report can show its pictures.
+        canary_views: For input canaries of a model: the task, and so many views of nobody with labels drawn at random
+            (fewer where there are not so many); None where there are none.
     """
 
     name: str
@@ -128,6 +131,7 @@ class TaskEntry:
     recipes: bool = False
     precisions: tuple[str, ...] = ("float32",)
     pictures: bool = False
+    canary_views: Callable[[torch.nn.Module, np.random.Generator, int], tuple[Task, list[View]]] | None = None
 
 
 DEFAULT_TASK = "pose"

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 
 from dpose.files import check_free
 from dpose.runs.build import told_count
+from dpose.runs.canaries import plant
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings, typed_command, whole_config
 from dpose.runs.reporting import make_report, show_report
@@ -74,10 +75,14 @@ def train_run(
             console.print(f"Warning: {warning}", highlight=False)
     else:
         show_report(found.report, console)
+    task, units, opening = found.task, found.units, None
+    if config.canaries:
+        planted = plant(found, config.canaries, out, resume=resume, console=console)
+        task, units, opening = planted.task, planted.units, planted.opening
     run = train(
-        found.task,
+        task,
         found.model,
-        private=found.units,
+        private=units,
         plan=config.plan,
         out=out,
         public=found.public,
@@ -93,6 +98,7 @@ def train_run(
             data_name=found.data_name,
             views_at_once=views_at_once,
             console=console,
+            canaries=opening,
         ),
     )
     if place.first:

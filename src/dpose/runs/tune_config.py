@@ -99,6 +99,10 @@ class TuningConfig:
             )
         if base.get("seed") is not None:
             raise DposeError("with a seed, the number of trials would be no secret", where, "leave seed out")
+        if base.get("canaries") is not None:
+            raise DposeError(
+                "canaries would count among the units of every trial", where, "leave canaries out"
+            )
         asked = {"epsilon": epsilon, "delta": delta, "accountant": Accountant.RDP.value}
         given = base.get("plan") or {}
         if not isinstance(given, Mapping):

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from dpose.privacy.canaries import Opening
 from dpose.privacy.noise import Key
 from dpose.privacy.odometer import Charge
 from dpose.privacy.tuning import Tuning
@@ -58,6 +59,8 @@ class RunOptions:
         threads: Threads that decode pictures.
         console: Where progress goes; None for the terminal.
         trial: Of a run that is a trial among others.
+        canaries: Of those that are among the private units: what they are committed to before the first step. A run
+            that goes on is given the same again.
     """
 
     start: FirstWeights | str | Path | None = None
@@ -72,3 +75,4 @@ class RunOptions:
     threads: int = 2
     console: Console | None = None
     trial: TuningTrial | None = None
+    canaries: Opening | None = None

@@ -19,6 +19,7 @@ import torch
 from rich.console import Console
 
 from dpose.errors import DposeError
+from dpose.privacy.canaries import keep_opening
 from dpose.privacy.entries import EntryType
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.ledger import Ledger
@@ -75,7 +76,7 @@ class TrainingSession:
         self.kept: Kept | None = None
         self._lost = False
         self._path = folder / "ledger.jsonl"
-        self.trial = options.trial
+        self.trial, self.opening = options.trial, options.canaries
         self._key = Key.fresh() if seed is None else Key.from_seed(seed)
         if self.trial:
             self._key = self.trial.key
@@ -221,10 +222,24 @@ class TrainingSession:
             if self.query:
                 ledger.query(self.query.to_dict())
         self.run_id = ledger.run_id
+        self._commit_to_canaries(ledger)
         if self.seed is None and not self.kept:
             kept = Kept(self._key, self.content.hex(), self.around)
             keep_key(self.run_id, kept, self.state_dir)
         return ledger
+
+    def _commit_to_canaries(self, ledger: Ledger) -> None:
+        """Have the commitment in the ledger before anything is reserved; a run that goes on has it already."""
+        planted = self.opening.committed if self.opening else None
+        recorded = [entry.event for entry in ledger.entries if entry.type is EntryType.CANARIES]
+        begun = any(entry.type is EntryType.RESERVE for entry in ledger.entries)
+        if self.opening and planted and not recorded and not begun:
+            keep_opening(ledger.run_id, self.opening, self.state_dir)
+            ledger.canaries(planted)
+        elif recorded != ([planted.to_dict()] if planted else []):
+            raise DposeError(
+                "this run began with other canaries", str(self.folder), "go on with those that it began with"
+            )
 
     def _note(self, ledger: Ledger) -> None:
         self.head, self.counted = ledger.head, ledger.spent_steps

@@ -17,6 +17,7 @@ from dpose.privacy.sections import (
     UNSTATED,
     About,
     Deployment,
+    PlantedCanaries,
     PublicInput,
     Sections,
     group_section,
@@ -90,6 +91,7 @@ def run_statement(
     queries: Sequence[Query] = (),
     start: Inherited | None = None,
     tuning: Tuning | None = None,
+    canaries: PlantedCanaries | None = None,
 ) -> PrivacyStatement:
     """The statement of a run as planned.
 
@@ -106,6 +108,7 @@ def run_statement(
         queries: What else was computed from private data.
         start: What the first weights mean for the claim: the events of runs that they come from count, too.
         tuning: What the run was chosen from: the claim is then the price of all trials and of the choice.
+        canaries: Which were planted among the units.
 
     Raises:
         DposeError: the run is one of several trials, and its first weights have learnt from the same units.
@@ -168,7 +171,9 @@ def run_statement(
         ledger_head=head,
         plan_sha256=bound.sha256,
         tuning=tuning,
-        sections=replace(_sections(facts, tuning), side_channels=SIDE_CHANNELS, **computed),
+        sections=replace(
+            _sections(facts, tuning), side_channels=SIDE_CHANNELS, canaries=canaries, **computed
+        ),
     )
 
 

@@ -207,6 +207,7 @@ def train(
             queries=[session.query] if session.query else [],
             start=known,
             tuning=trial.tuning if trial else None,
+            canaries=options.canaries.committed if options.canaries else None,
         )
         if place.first and not trial:
             note_weights(entry.id, digest_of_weights(model), options.state_dir)

@@ -22,9 +22,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.protected import declared_copies, digest_of_targets, label_digest
-from dpose.units import FiledUnits, UnitDataset, View, WrappedTask, WrappedUnits
+from dpose.training.gradients import trainable_params
+from dpose.training.methods import METHODS
+from dpose.training.plan import TrainingPlan
+from dpose.units import (
+    FiledUnits,
+    Precision,
+    Task,
+    UnitDataset,
+    View,
+    WrappedTask,
+    WrappedUnits,
+    is_mixed,
+    most_views,
+)
 
 PARAMETER = "audit_canaries"
 """Name of the parameter that gradient canaries push; (canaries + never used,) float32, zero at first."""
@@ -33,7 +47,30 @@ STEEPNESS = 10.0
 NEVER_USED = 10_000
 """Coordinates that no canary pushes. To the adversary they look like canaries that are not in."""
 
+FEWEST = 20
+"""Fewer canaries show nothing."""
+
 Coins = NDArray[np.bool_]
+
+
+def check_plantable(plan: TrainingPlan, seed: int | None) -> None:
+    """Refuse canaries in a run whose claim they could not test.
+
+    Raises:
+        DposeError: the plan claims nothing, hands the noised sum on in another form, or counts units that must stay
+            uncounted; or the run is seeded.
+    """
+    known = ", ".join(name for name, method in METHODS.items() if method.auditable)
+    if not plan.kind.auditable:
+        raise DposeError(f"canaries show nothing of {plan.method}", "--canaries", f"choose {known}")
+    if plan.relation is Relation.ADD_REMOVE:
+        raise DposeError(
+            "canaries are zeroed out or replaced, so their number is public", "--canaries", "use zero-out"
+        )
+    if seed is not None:
+        raise DposeError(
+            "a seeded run claims nothing that an audit could test", "--canaries", "leave --seed out"
+        )
 
 
 def toss_coins(count: int, rng: np.random.Generator) -> Coins:
@@ -49,7 +86,13 @@ class CanaryTask(WrappedTask):
 
     Args:
         task: The task itself.
+        parameter: Whose coordinates gradient canaries push: one that nothing else depends on, or one of the model's.
     """
+
+    def __init__(self, task: Task, parameter: str = PARAMETER) -> None:
+        super().__init__(task)
+        self.parameter = parameter
+        self.precision: Precision = "bf16" if is_mixed(task) else "float32"
 
     def loss(
         self,
@@ -60,10 +103,10 @@ class CanaryTask(WrappedTask):
     ) -> Tensor:
         """(V,): the task's own loss times presence, or for a gradient canary push times its coordinate."""
         own = self.task.loss(model, params, inputs, targets) * targets["presence"]
-        if PARAMETER not in params:
+        if self.parameter not in params:
             return own
         coordinate = targets["canary"]
-        pushed = params[PARAMETER][coordinate.clamp_min(0)] * targets["push"]
+        pushed = params[self.parameter].flatten()[coordinate.clamp_min(0)] * targets["push"]
         return torch.where(coordinate < 0, own, pushed.to(own.dtype))
 
 
@@ -77,12 +120,14 @@ class GradientCanaries:
         clip_norm: The plan's.
         relation: Under replacement a canary that is not in is replaced by its opposite, which moves the sum by twice
             the clipping norm; otherwise by nothing.
+        coordinates: (m,), which coordinate of the task's parameter each pushes; the first m when None.
     """
 
     included: Coins
     blank: View
     clip_norm: float
     relation: Relation = Relation.ZERO_OUT
+    coordinates: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.included)
@@ -91,7 +136,8 @@ class GradientCanaries:
         """Canary `index` as the loader sees it."""
         absent = -1.0 if self.relation is Relation.REPLACE else 0.0
         push = STEEPNESS * self.clip_norm * (1.0 if self.included[index] else absent)
-        return _marked(self.blank, canary=index, push=push)
+        coordinate = index if self.coordinates is None else self.coordinates[index]
+        return _marked(self.blank, canary=coordinate, push=push)
 
 
 @dataclass(frozen=True)
@@ -120,15 +166,21 @@ class CanaryUnits:
     Args:
         real: The units of the audited run, copies merged (`dpose.privacy.protected.protect`).
         canaries: What is added to them.
+        name: Tells the canaries of one run from another's.
         blank: Stands in for every real unit, with presence 0, where the real ones must not be read: in controls and
             under planted faults, which protect nobody.
     """
 
     def __init__(
-        self, real: UnitDataset, canaries: GradientCanaries | InputCanaries, blank: View | None = None
+        self,
+        real: UnitDataset,
+        canaries: GradientCanaries | InputCanaries,
+        blank: View | None = None,
+        name: str = "",
     ) -> None:
-        self.real, self.canaries, self.blank = real, canaries, blank
+        self.real, self.canaries, self.blank, self.name = real, canaries, blank, name
         self.selection = getattr(real, "selection", None)
+        self.most_views = most_views(real)
 
     @property
     def unit(self) -> str:
@@ -160,7 +212,7 @@ class CanaryUnits:
         """The real unit's own, or of the canary's name and coin: the other coin is another dataset."""
         own = index - len(self.real)
         if own >= 0:
-            word = f"canary {own} {bool(self.canaries.included[own])}"
+            word = f"canary {self.name}{own} {bool(self.canaries.included[own])}"
             return (hashlib.sha256(word.encode()).hexdigest(),)
         if self.blank is not None:
             return (hashlib.sha256(b"blank").hexdigest(),)
@@ -230,8 +282,36 @@ def add_parameter(model: torch.nn.Module, canaries: int, never_used: int = NEVER
     return parameter
 
 
+def blank_like(view: View) -> View:
+    """A view of the same shapes and labels without content: all zero."""
+    target = {name: np.zeros_like(value) for name, value in view.target.items()}
+    return View(np.zeros_like(view.image), target)
+
+
 def wrong_labels(view: View, key: str, high: float, rng: np.random.Generator) -> View:
     """The view with `target[key]` replaced by uniform draws from [0, high), of the same shape and type."""
     old = view.target[key]
     drawn = rng.uniform(0, high, np.shape(old)).astype(old.dtype)
     return replace(view, target={**view.target, key: drawn})
+
+
+@torch.no_grad()
+def view_losses(
+    task: Task, model: torch.nn.Module, views: Sequence[View], at_once: int = 32
+) -> NDArray[np.float64]:
+    """The task's loss of each view in evaluation mode, (N,) float64."""
+    training = model.training
+    # out of and into training mode: some backbones cache tensors in evaluation mode
+    model.train()
+    model.eval()
+    device = next(model.parameters()).device
+    losses = []
+    try:
+        params = {name: p for name, p in trainable_params(model).items() if name != PARAMETER}
+        for start in range(0, len(views), at_once):
+            batch = task.collate([[view] for view in views[start : start + at_once]]).to(device)
+            targets: Mapping[str, torch.Tensor] = {name: t[:, 0] for name, t in batch.targets.items()}
+            losses.append(task.loss(model, params, batch.inputs[:, 0], targets).double().cpu().numpy())
+    finally:
+        model.train(training)
+    return np.concatenate(losses)

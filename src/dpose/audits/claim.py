@@ -1,0 +1,218 @@
+"""Audits of a released model: by whoever holds its folder and the opening of what was committed to before training.
+
+The auditor scores every canary by the final weights, guesses which were in, opens the coins and counts. Nothing is
+trained, and no private picture is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpose.audits.findings import Adversary, AuditReport, weigh
+from dpose.audits.noise_family import Family
+from dpose.errors import DposeError
+from dpose.files import file_json
+from dpose.privacy.accounting import Event
+from dpose.privacy.canaries import Opening, kept_opening
+from dpose.privacy.entries import read_ledger
+from dpose.privacy.rounding import lower, upper
+from dpose.privacy.sections import PlantedCanaries
+from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.verify import verify_run
+from dpose.runs.canaries import canary_scores
+from dpose.runs.tasks import task_entry, task_of
+
+NOBODY = "nobody can audit a model whose canaries were not committed to before it was trained"
+EVERY_COIN = "somebody who was told every coin"
+"""The control: the most that so many canaries can show."""
+THREAT_MODEL = {
+    "gradient": (
+        "has the released folder alone: final weights, statement and ledger, no update on the way to them; knows which "
+        "weight every canary pushes, and what it was before training"
+    ),
+    "input": (
+        "has the released model alone and asks it for losses; knows the canaries' pictures and labels, and what their "
+        "losses were before training"
+    ),
+}
+SUPPOSES = {
+    "gradient": "supposes that a weight that was pushed has fallen further",
+    "input": "supposes that the loss of a canary that is in fell further",
+}
+
+
+def audit_claim(
+    folder: Path,
+    opening: Path | None,
+    *,
+    alpha: float = 0.05,
+    commitment: str | None = None,
+    state_dir: Path | None = None,
+) -> AuditReport:
+    """Test what the statement of a released model claims by the canaries that were planted before training.
+
+    Args:
+        folder: The run folder, with its ledger, as it was sealed.
+        opening: The file that opens the commitment in its statement.
+        alpha: Probability that a true claim is refuted.
+        commitment: What the auditor was given before training; None to take the folder's word that it is this one.
+        state_dir: Where heads of ledgers are kept apart; the user's state folder by default.
+
+    Raises:
+        DposeError: the folder is not as it was sealed, has no canaries or claims nothing, or the opening is missing or
+            another's.
+    """
+    if not 0 < alpha < 1:
+        raise DposeError(f"the level must lie between 0 and 1, not {alpha}", "--alpha")
+    statement = verify_run(folder, state_dir).statement
+    planted = _planted(statement, folder)
+    if commitment is not None and commitment.lower() != planted.commitment:
+        raise DposeError(
+            "its statement holds another commitment than the one given: coins may have been chosen after training",
+            str(folder),
+            "do not rely on it",
+        )
+    if opening is None:
+        raise DposeError(
+            f"{NOBODY}, and these are not opened yet",
+            "--opening",
+            "ask whoever trained it: dpose audit opening",
+        )
+    opened = Opening.read(opening)
+    opened.check(planted, str(opening))
+    event = _event(statement, folder)
+    assert statement.epsilon is not None
+    assert statement.delta is not None
+    assert statement.neighbours is not None
+    family = Family(event, statement.delta, statement.neighbours.relation)
+    included, adversary = np.array(opened.coins), _adversary(folder, opened)
+    found = weigh([adversary], included, family, float(statement.epsilon), alpha)
+    spare = None if adversary.absent is None else np.zeros_like(adversary.absent)
+    told = Adversary(EVERY_COIN, included.astype(float), calibration=spare, absent=spare)
+    control = weigh([told], included, family, float(statement.epsilon), alpha)
+    return AuditReport(
+        title=f"Audit of the claim of {folder.resolve().name}, epsilon {upper(float(statement.epsilon))}",
+        claim=_claim(statement, event, folder),
+        threat_model=THREAT_MODEL[opened.kind],
+        canaries={
+            "kind": f"{opened.kind} canaries",
+            "count": len(included),
+            "included": int(included.sum()),
+            "coins": "independent, fair, committed to before training",
+            "commitment": planted.commitment,
+        },
+        seed=None,
+        alpha=alpha,
+        planted="",
+        findings=found,
+        controls={EVERY_COIN: control},
+        family=family,
+        notes=_notes(opened, control.bound, commitment is not None, alpha),
+    )
+
+
+def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening:
+    """Read what this machine keeps to open the commitment of the run in `folder`, checked against its statement.
+
+    Args:
+        folder: The run folder.
+        out: Where it is to be written; must not exist.
+        state_dir: Where openings are kept; the user's state folder by default.
+
+    Raises:
+        DposeError: there is none, or it is another's; `out` is there already.
+    """
+    if out.exists():
+        raise DposeError("already exists", str(out), "choose another --out, or remove it first")
+    statement = verify_run(folder, state_dir).statement
+    planted = _planted(statement, folder)
+    opening = kept_opening(read_ledger(folder / "ledger.jsonl")[0].run_id, state_dir)
+    if opening is None:
+        raise DposeError(
+            "its opening is not on this machine",
+            str(folder),
+            "it lies in the state folder of whoever trained it",
+        )
+    opening.check(planted, str(folder))
+    return opening
+
+
+def _planted(statement: PrivacyStatement, folder: Path) -> PlantedCanaries:
+    planted = statement.sections.canaries
+    if planted is None:
+        raise DposeError(NOBODY, str(folder), "train with --canaries")
+    if statement.kind is not Kind.PRIVATE:
+        raise DposeError(
+            f"a statement of kind {statement.kind.value} claims nothing that could be refuted", str(folder)
+        )
+    if not (
+        folder / "ledger.jsonl"
+    ).exists():  # a published model: `verify_run` refuses it where one was sealed
+        raise DposeError("has no ledger, so that nothing binds its canaries to it", str(folder))
+    return planted
+
+
+def _event(statement: PrivacyStatement, folder: Path) -> Event:
+    """The event that a canary was in: this run's, of all that the statement counts."""
+    own = file_json(folder / "config.json")["run"]["bound"]["event"]  # `verify_run` has checked it
+    event = Event.from_dict(own)
+    events = [one for one in statement.events if isinstance(one, Event)]
+    return next(one for one in events if replace(one, steps=event.steps) == event)
+
+
+def _adversary(folder: Path, opened: Opening) -> Adversary:
+    entry = task_entry(task_of(folder))
+    m = len(opened.coins)
+    after = canary_scores(entry.load(folder), entry, opened.kind, opened.made_from, m)
+    if len(after) != len(opened.before):
+        raise DposeError("has scores of other canaries", "the opening")
+    fallen = np.array(opened.before) - after
+    spare = fallen[m:] if opened.kind == "input" or len(fallen) > m else fallen[:0]
+    return Adversary(
+        SUPPOSES[opened.kind],
+        fallen[:m],
+        calibration=spare[::2] if len(spare) > 1 else None,
+        absent=spare[1::2] if len(spare) > 1 else None,
+    )
+
+
+def _claim(statement: PrivacyStatement, event: Event, folder: Path) -> dict[str, Any]:
+    """As `claim_of` a plan, of the released statement."""
+    plan = file_json(folder / "config.json")["run"]["plan"]
+    assert statement.neighbours is not None
+    return {
+        "method": plan["method"],
+        "epsilon": float(statement.epsilon or 0),
+        "delta": statement.delta,
+        "relation": statement.neighbours.relation.value,
+        "accountant": statement.accountant.value if statement.accountant else "",
+        "unit": statement.unit,
+        "n": statement.n,
+        "event": event.to_dict(),
+        "plan_sha256": statement.plan_sha256,
+    }
+
+
+def _notes(opened: Opening, most: float, known_before: bool, alpha: float) -> list[str]:
+    count = f"{len(opened.coins):,}"
+    when = (
+        "The commitment is the one that the auditor was given before training."
+        if known_before
+        else "That the commitment was made before training rests on the folder's own ledger. Whoever does not trust "
+        "those who trained it must have been given the commitment before (--commitment)."
+    )
+    return [
+        "An audit shows a lower bound. A claim that is not refuted is not proved by that.",
+        f"With {count} canaries nobody can show more than epsilon {lower(most, places=2)}, not even by knowing every "
+        "coin: the control. A claim above that cannot be refuted by this audit.",
+        when,
+        "Whoever trains can leave canaries out, or train something else: an audit finds accidents, not lies.",
+        "Canaries are nobody, and their coins are open now. The guarantee of everybody else holds with coins known.",
+        "Both tests assume nothing but the guarantee and fair coins. Rates at false alarms describe and prove nothing: "
+        "canaries may depend on each other through the weights.",
+        f"All bounds hold together, with confidence {lower(1 - alpha)}.",
+    ]
