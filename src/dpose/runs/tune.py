@@ -444,12 +444,13 @@ def _write_default(
 
 
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
-    """Delete the key and everything that was not chosen; then the report."""
+    """Delete the key and everything that was not chosen; then the report; last what says that there is more to do."""
     names = names_of_run(state.id)
     commit([e.id for e in charges(state_dir) if e.id in names] or state.id, where=state_dir)
     forget_key(state.id, state_dir)
-    _clear(work)
+    _remove_trials(work)
     make_report(out, console=console)
+    _clear(work)
     statement = read_statement(out)
     assert statement is not None
     return TunedRun(out, statement)
