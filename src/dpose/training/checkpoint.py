@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, file_json, folder_beside, fsync_file, write_atomic
+from dpose.files import file_digest, file_json, folder_beside, write_atomic
 from dpose.training.subspace import Subspace
 
 KEEP = 2
@@ -111,7 +111,6 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
 def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write and return the file's hash. Not in one piece of memory: a subspace may take a gigabyte."""
     save_file({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, path)
-    fsync_file(path)
     return file_digest(path)
 
 
