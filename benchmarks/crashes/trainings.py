@@ -161,9 +161,9 @@ class Ranks(Training):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
-        ranks = {
+        ranks = dict(
             _forked(lambda rank=rank: self._rank(root, mark, rank, count, port)) for rank in range(count)
-        }
+        )
         left, ended = dict(ranks), dict[int, int]()
         until = math.inf
         while left:
@@ -178,8 +178,9 @@ class Ranks(Training):
                 for process in left:
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.005)
-        said = "".join(os.read(pipe, 1 << 16).decode() for _, pipe in ranks)
-        if any(ended.values()) and not any(code < 0 for code in ended.values()):
+        said = "".join(os.read(pipe, 1 << 16).decode() for pipe in ranks.values())
+        # a run that is finished is told by the first process, and ended by it for the others
+        if ended[next(iter(ranks))] and not any(code < 0 for code in ended.values()):
             raise RuntimeError(said)
 
     def _rank(self, root: Path, mark: Mark, rank: int, count: int, port: int) -> None:

@@ -87,7 +87,11 @@ class Tuning(Plain):
         if whole:
             for file in root.glob("said-*"):
                 # after a power cut lines are torn, and filled up with zeros
-                more = [t for t in _told(root, file.read_text()) if not any(s.startswith(t) for s in whole["said"])]
+                more = [
+                    t
+                    for t in _told(root, file.read_text())
+                    if not any(s.startswith(t) for s in whole["said"])
+                ]
                 assert not more, f"said besides: {more}"
         there = {path.name for path in root.iterdir()} - {"state", "marks"}
         odd = [n for n in there if n != "tuned" and not n.startswith(("said-", ".tuned."))]

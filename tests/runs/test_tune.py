@@ -231,7 +231,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "when", [1, 7, pytest.param(13, marks=pytest.mark.slow), "score", "publish", "report", "clear"]
+    "when", [1, 7, pytest.param(13, marks=pytest.mark.slow), "state", "score", "publish", "report", "clear"]
 )
 def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, monkeypatch, when):
     key = Key.fresh()
@@ -268,6 +268,8 @@ def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, mo
 
         if isinstance(kill, int):
             planted.setattr(loops.Loop, "_step", step)
+        elif kill == "state":
+            planted.setattr(tune._State, "write", killed)
         else:
             names = {"score": "noised_trial_score", "publish": "keep_places", "report": "make_report"}
             planted.setattr(tune, names.get(kill, "_clear"), killed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,8 @@ from dpose.audits.undetected_faults import undetected_words
 from dpose.errors import DposeError
 from dpose.files import check_free
 from dpose.pose.data import DataSpec, open_data
+from dpose.pose.data.vary import target_of
+from dpose.pose.skeletons import SKELETONS, Skeleton
 from dpose.pose.task import PoseTask
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.ledger import Ledger
@@ -118,7 +120,8 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     console.print(
         f"{data}: {told_count(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
     )
-    canaries, outsiders = _canaries(audit, plan, size, rng)
+    skeleton = SKELETONS[model.config.skeleton]
+    canaries, outsiders = _canaries(audit, plan, size, skeleton, rng)
     with console.status("the claimed curve"):
         bound = plan.bind(len(real) + audit.canaries)
         assert bound.event is not None
@@ -160,7 +163,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         )
         _without_canaries(out, model)
     else:
-        blank = CanaryUnits(real, canaries, blank=blank_view(size))
+        blank = CanaryUnits(real, canaries, blank=blank_view(size, skeleton))
         adversaries = _faulty(audit.plant, task, model, blank, config, outsiders, console)
     findings = found(adversaries, canaries.included)
     if audit.plant is None:
@@ -196,26 +199,28 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     return report
 
 
-def blank_view(size: tuple[int, int]) -> View:
-    """A view of pose data's shapes without content: black, no joint labelled."""
-    target: Mapping[str, np.typing.NDArray[Any]] = {
-        "keypoints": np.zeros((16, 2), np.float32),
-        "visible": np.zeros(16, np.float32),
-        "labelled": np.zeros(16, np.float32),
-        "head_length": np.array(np.nan, np.float32),
-        "inverse": np.zeros((2, 3), np.float32),
-    }
+def blank_view(size: tuple[int, int], skeleton: Skeleton) -> View:
+    """A view of the shapes that pose data of this skeleton have, without content: black, no joint labelled."""
+    joints, nowhere = len(skeleton), np.zeros((2, 3))
+    target = target_of(
+        np.zeros((joints, 2)), np.zeros(joints, bool), size, head_length=np.nan, area=np.nan, inverse=nowhere
+    )
     return View(np.zeros((*size, 3), np.uint8), target)
 
 
 def _canaries(
-    audit: TrainingAudit, plan: TrainingPlan, size: tuple[int, int], rng: np.random.Generator
+    audit: TrainingAudit,
+    plan: TrainingPlan,
+    size: tuple[int, int],
+    skeleton: Skeleton,
+    rng: np.random.Generator,
 ) -> tuple[GradientCanaries | InputCanaries, list[View]]:
     included = toss_coins(audit.canaries, rng)
     if audit.kind == "gradient":
-        return GradientCanaries(included, blank_view(size), plan.clip_norm, plan.relation), []
+        return GradientCanaries(included, blank_view(size, skeleton), plan.clip_norm, plan.relation), []
     # as many again are never trained on: half set thresholds, half count false positives
     pictures = open_data(WRONG_PICTURES, purpose="train", input_size=size, limit=2 * audit.canaries)
+    pictures = pictures.with_skeleton(skeleton)
     views = [
         wrong_labels(pictures.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(pictures))
     ]
@@ -237,7 +242,7 @@ def _control(
         units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins, blank=PIXEL))
         return units, task, task.build_model()
     model, _, _ = build_model(config)
-    blank = blank_view(model.config.input_size)
+    blank = blank_view(model.config.input_size, SKELETONS[model.config.skeleton])
     units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins), blank)
     return units, PoseTask(model.config.skeleton, model.config.split_ratio), model
 

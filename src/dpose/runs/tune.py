@@ -193,9 +193,10 @@ def tune_runs(
         known = origin_of_tuning(problem, entry, state_dir)
         entry = replace(entry, start=known.digest)
         console.print(_price(problem.tuning, config.delta), highlight=False)
+        # the key last: cut off between the two, it would be kept for a choice that nobody finds again
+        state.write(work)
         if kept is None:
             keep_key(state.id, Kept(key, problem.data, {}), state_dir)
-        state.write(work)
         # of the same names again where it goes on: no second charge
         reserve_all(problem.charges(entry), state_dir)
         with console.status(CHOOSING):
