@@ -32,6 +32,7 @@ from fuzzing.readers import RUN_PARTS, put_run
 from quick import texts_alone
 
 PORT = 8765
+READ = "all was read, and nothing is trained"
 
 
 def _of_run(*commands: list[str]) -> Callable[[], Reader]:
@@ -78,7 +79,7 @@ def _no_run(task: Any, model: Any, units: Any, *given: Any, **named: Any) -> Any
     """In the place of training and attack, which see no file: all units are read and put together once."""
     rng = np.random.default_rng(0)
     task.collate([units.load(index, rng) for index in range(len(units))])
-    raise DposeError("nothing was trained")
+    raise DposeError(READ)
 
 
 def _audit() -> Reader:
@@ -97,7 +98,12 @@ def _audit() -> Reader:
         with at_home(path.parent), pytest.MonkeyPatch.context() as patch:
             patch.setattr(Figure, "savefig", texts_alone)
             patch.setattr(training, "canary_run", _no_run)
-            return ran(["audit", "training", "--data", f"{kind}:data:val", *small, *claim])
+            try:
+                return ran(["audit", "training", "--data", f"{kind}:data:val", *small, *claim])
+            except DposeError as error:
+                if READ not in error.line():
+                    raise
+                return ""
 
     kinds = {".coco": samples.coco(), ".mpii": samples.mpii(), ".yolo": labels.YOLO_FILE}
     return Reader(kinds, {".coco": any_json, ".mpii": any_json, ".yolo": any_yaml}, read)
