@@ -3,15 +3,17 @@
     python benchmarks/crash.py --kills 1000 [--only training] [--out runs/crash.jsonl]
     python benchmarks/crash.py --power-cuts 300
 
-Small trainings, releases of folders and reservations in accounts (`crashes.stories`; some by several processes at once)
-are begun in processes of their own. With `--kills` these are killed with SIGKILL after a random time, again and again,
-and begun again until they end. With `--power-cuts` their system calls are recorded by strace; after some of these the
-disk is made as a power cut may leave it (`crashes.disk`), any part of what was not yet made durable lost, and the work
-goes on from there. Every other training loses its key on the way, as if it went on on another machine.
+Small trainings by one process and by two, choices of a setting, releases of folders by commands and by their workers,
+and reservations in accounts (`crashes.stories`) are begun in processes of their own. With `--kills` these are killed
+with SIGKILL after a random time, all or one of several alone, again and again, and begun again until they end. With
+`--power-cuts` their system calls are recorded by strace; after some of these the disk is made as a power cut may leave
+it (`crashes.disk`), any part of what was not yet made durable lost, and the work goes on from there. Every other
+training loses its key on the way, as if it went on on another machine.
 
 After every cut, each step that was begun, each reservation that was granted and each released file that could be seen
 must be counted, and no file that has its name may be half-written. Every work must end: a run with its key with the
-weights of the same run unbroken, to the last bit, and with as many steps counted as planned.
+weights of the same run unbroken, to the last bit, and with as many steps counted as planned; a choice with those of the
+same choice unbroken, for one price, having said and left nothing that tells how many trials there were.
 
 Results are appended to a file of JSON lines; a run that was stopped goes on after them. Exit code 1 where something did
 not hold. `--share` measures instead what ledger, log and checkpoints take of a step of `nano`.
@@ -53,18 +55,15 @@ def cut_off(how: str, wanted: int, seed: int, names: list[str], out: Path, conso
     out.parent.mkdir(parents=True, exist_ok=True)
     lines = map(json.loads, out.read_text().splitlines()) if out.exists() else iter(())
     found = [Outcome(**line["story"]) for line in lines if (line["how"], line["seed"]) == (how, seed)]
-    done = {(one.kind, one.number) for one in found}
     for name in names:
         measure(name)
     with out.open("a") as file, Progress(console=console) as bar:
         task = bar.add_task(how, total=wanted)
-        number = 0
         while (cuts := sum(one.cuts for one in found)) < wanted:
             bar.update(task, completed=cuts)
-            kind, which = names[number % len(names)], number // len(names)
-            number += 1
-            if (kind, which) in done:
-                continue
+            # as many of each kind, though the stories of some are longer
+            kind = min(names, key=lambda name: sum(one.cuts for one in found if one.kind == name))
+            which = sum(one.kind == kind for one in found)
             rng = random.Random(f"{seed}/{how}/{kind}/{which}")
             cut = killed if how == "kills" else power_cut
             found.append(cut(kind, which, rng, min(EACH[how], wanted - cuts)))

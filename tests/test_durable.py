@@ -46,6 +46,26 @@ def test_a_folder_is_durable_before_anything_is_written_into_it(tmp_path, synced
     assert len(synced) == 5
 
 
+def test_a_folder_is_durable_with_all_in_it_before_it_has_its_name(tmp_path, monkeypatch):
+    """Otherwise a power cut leaves a run folder of empty files, and what it was copied from is gone."""
+    done = []
+    for name in ("fsync_file", "fsync_folder"):
+        monkeypatch.setattr(files, name, lambda path, name=name: done.append((name, path)))
+    monkeypatch.setattr(files.os, "replace", lambda old, new: done.append(("replace", old)))
+    with files.folder_beside(tmp_path / "a") as folder:
+        (folder / "in").mkdir()
+        (folder / "x").write_text("x")
+        (folder / "in" / "y").write_text("y")
+    assert done == [
+        ("fsync_file", folder / "in" / "y"),
+        ("fsync_folder", folder / "in"),
+        ("fsync_file", folder / "x"),
+        ("fsync_folder", folder),
+        ("replace", folder),
+        ("fsync_folder", tmp_path),
+    ]
+
+
 def test_a_lock_is_durable_before_its_reservation(synced, monkeypatch):
     """Otherwise nobody could tell that a reservation's process has died, and it would seem to be at work for ever."""
     real, before = counting.reserve_after, []

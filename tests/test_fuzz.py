@@ -31,6 +31,7 @@ from dpose.release.archive import pack_archive, unpack
 from dpose.release.manifest import verify_manifest
 from dpose.runs.account import account_of
 from dpose.runs.config import read_yaml
+from dpose.runs.places import run_config
 from dpose.runs.tune_config import TuningConfig
 from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import updates_of
@@ -289,3 +290,10 @@ def test_an_account_whose_cells_are_no_tree(account, change):
     edited(change)
     with contextlib.suppress(DposeError):  # told as altered, or without use here; and it ends
         account_of(None, None, quiet, where=where)
+
+
+def test_a_runs_settings_that_are_none(tmp_path):
+    for values in ("x", ["x"], None):
+        (tmp_path / "config.json").write_text(json.dumps({"run": values}))
+        with pytest.raises(DposeError, match="holds no run"):
+            run_config(tmp_path)

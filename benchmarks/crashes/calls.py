@@ -192,6 +192,15 @@ class Replay:
             case "pwrite64" | "pwritev" | "pwritev2":
                 at = int(call.given[3 if call.name == "pwrite64" else 2 + (len(call.given) > 3)])
                 write(node, at, _bytes(call.given[1])[: call.result])
+            case "sendfile":
+                source = re.match(r"\d+<(.*)>", call.given[1])
+                origin = source and self.disk.find(_unescaped(source[1]).removeprefix(self.root))
+                begin = re.match(r"\[(\d+)\]", call.given[2])
+                if not origin or not begin:
+                    raise NotImplementedError(f"{call.name} of {call.given[1:3]}")
+                start = int(begin[1])
+                write(node, place, bytes(origin.content[start : start + call.result]))
+                self._places[opened] = (place + call.result, appends)
             case "ftruncate":
                 truncate(node, int(call.given[1]))
             case "lseek":

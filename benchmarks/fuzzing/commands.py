@@ -43,14 +43,14 @@ def _of(files: samples.Files, mutate: object, *commands: Callable[[str], list[st
     """Commands that take one file, by what they are given for its name."""
 
     def read(path: Path) -> str:
-        with _at_home(path.parent):
+        with at_home(path.parent):
             return ran(*(command(path.name) for command in commands))
 
     return Reader(files, mutate, read)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
-def _at_home(folder: Path) -> object:  # type: ignore[misc]
+def at_home(folder: Path) -> object:  # type: ignore[misc]
     """In this folder, with a state folder in it."""
     os.environ["XDG_STATE_HOME"] = str(folder / "home")
     before = Path.cwd()
@@ -131,7 +131,7 @@ def _run_folder() -> Reader:
         os.rename(folder.parent / "state", folder.parent / "home-state")
         (folder.parent / "home").mkdir()
         os.rename(folder.parent / "home-state", folder.parent / "home" / "dpose")
-        with _at_home(folder.parent):
+        with at_home(folder.parent):
             return ran(["verify", "run"], ["statement", "show", "run"], ["statement", "check", "run"])
 
     made = samples.run()
@@ -175,7 +175,7 @@ def _evaluate() -> Reader:
     people = labels.READERS["predictions"]().files
 
     def read(path: Path) -> str:
-        with _at_home(path.parent):
+        with at_home(path.parent):
             if path.suffix == ".coco":
                 labels.put_coco(path.parent / "data", samples.coco())
                 return ran(["evaluate", "--predictions", path.name, "--data", "coco:data:val"])
@@ -192,7 +192,7 @@ def _evaluate() -> Reader:
 def _detections() -> Reader:
     def read(path: Path) -> str:
         labels.put_coco(path.parent / "data", samples.coco())
-        with _at_home(path.parent):
+        with at_home(path.parent):
             return ran(["predict", NANO, "data/val2017", "--detections", path.name, "--out", "o"])
 
     return Reader({".json": labels.DETECTIONS}, any_json, read)
@@ -210,7 +210,7 @@ def _check() -> Reader:
             labels.put_mpii(root, own, labels.mpii_boxes())
         else:
             labels.put_yolo(root, own)
-        with _at_home(path.parent):
+        with at_home(path.parent):
             return ran(["data", "check", f"{kind}:data", "--out", "sheet.png"])
 
     return Reader(kinds, {".coco": any_json, ".mpii": any_json, ".yolo": any_yaml}, read)
@@ -224,7 +224,7 @@ def _account() -> Reader:
             path.parent / "home" / "dpose", {name: data for name, data in made.items() if "seen" not in name}
         )
         path.rename(path.parent / "home" / "dpose" / next(name for name in made if name.endswith(".sqlite")))
-        with _at_home(path.parent):
+        with at_home(path.parent):
             return ran(["account", "show"], ["account", "show", "--html", "page.html"])
 
     return Reader({".sqlite": next(d for n, d in made.items() if n.endswith(".sqlite"))}, any_sqlite, read)
@@ -236,7 +236,7 @@ def _list() -> Reader:
     def read(path: Path) -> str:
         samples.put(path.parent / "out", {name: made[name] for name in ("a.png", "a.jpg")})
         path.rename(path.parent / "out" / "corpus.jsonl")
-        with _at_home(path.parent):
+        with at_home(path.parent):
             return ran(["verify", "out"])
 
     return Reader({".jsonl": made["corpus.jsonl"]}, any_jsonl, read)

@@ -114,30 +114,36 @@ def any_yaml(data: bytes, rng: random.Random) -> bytes:
     return yaml.safe_dump(found).encode("utf-8", "surrogatepass")
 
 
+def _line_edited(lines: list[bytes], at: int, rng: random.Random) -> None:
+    """A line of JSON left out, doubled or edited."""
+    match rng.randrange(4):
+        case 0:
+            del lines[at]
+        case 1:
+            lines.insert(rng.randrange(len(lines)), lines[at])
+        case _:
+            lines[at] = any_json(lines[at].strip(), rng).replace(b"\n", b" ") + b"\n"
+
+
 def any_ledger(data: bytes, rng: random.Random) -> bytes:
     """Lines edited and sealed again, so that what lies behind the hashes is reached too."""
     lines = data.splitlines(keepends=True)
-    at = rng.randrange(len(lines))
-    match rng.randrange(5):
-        case 0:
-            return any_bytes(data, rng)
-        case 1:
-            del lines[at]
-        case 2:
-            lines.insert(rng.randrange(len(lines)), lines[at])
-        case 3:
-            lines[at] = any_json(lines[at].strip(), rng) + b"\n"
-        case _:
-            before = GENESIS
-            for k, line in enumerate(lines):
-                values = json.loads(line)
-                values = tree(values, rng) if k == at else values
-                try:
-                    values = {**values, "prev": before, "type": EntryType(values["type"])}
-                    entry = Entry(**{"run_id": "", **values}).sealed()
-                    lines[k], before = entry.line(), entry.sha256
-                except (TypeError, ValueError, KeyError, AttributeError):
-                    lines[k] = json.dumps(values, default=str).encode() + b"\n"
+    at, choice = rng.randrange(len(lines)), rng.randrange(5)
+    if choice == 0:
+        return any_bytes(data, rng)
+    if choice < 4:
+        _line_edited(lines, at, rng)
+        return b"".join(lines)
+    before = GENESIS
+    for k, line in enumerate(lines):
+        values = json.loads(line)
+        values = tree(values, rng) if k == at else values
+        try:
+            values = {**values, "prev": before, "type": EntryType(values["type"])}
+            entry = Entry(**{"run_id": "", **values}).sealed()
+            lines[k], before = entry.line(), entry.sha256
+        except (TypeError, ValueError, KeyError, AttributeError):
+            lines[k] = json.dumps(values, default=str).encode() + b"\n"
     return b"".join(lines)
 
 
@@ -173,15 +179,9 @@ def any_jsonl(data: bytes, rng: random.Random) -> bytes:
     """Lines of JSON left out, doubled or edited; an `end` line made to fit again, half of the times."""
     lines = data.splitlines(keepends=True)
     at = rng.randrange(len(lines))
-    match rng.randrange(5):
-        case 0:
-            return any_bytes(data, rng)
-        case 1:
-            del lines[at]
-        case 2:
-            lines.insert(rng.randrange(len(lines)), lines[at])
-        case _:
-            lines[at] = any_json(lines[at].strip(), rng).replace(b"\n", b" ") + b"\n"
+    if rng.randrange(5) == 0:
+        return any_bytes(data, rng)
+    _line_edited(lines, at, rng)
     if rng.random() < 0.5 and lines and b'"end"' in lines[-1]:
         digest = hashlib.sha256(b"".join(lines[:-1])).hexdigest()
         lines[-1] = json.dumps({"type": "end", "sha256": digest}).encode() + b"\n"

@@ -141,10 +141,10 @@ RUN_PARTS = {
 }
 
 
-def put_run(path: Path) -> Path:
+def put_run(path: Path, run: Callable[[], samples.Files] = samples.run) -> Path:
     """A sealed run beside a mutant of one of its files, which takes that file's place; its folder."""
     suffix = path.name.removeprefix("input")
-    samples.put(path.parent, samples.run())
+    samples.put(path.parent, run())
     path.rename(path.parent / RUN_PARTS[suffix][0])
     return path.parent / "run"
 

@@ -12,12 +12,14 @@ from typing import Any
 import cv2
 import numpy as np
 import onnx
+import pytest
 import scipy.io
 from rich.console import Console
 
 from clips import write as write_clip
 from dots import Dots, DotsTask, train
 from dpose.media.images import encode_image
+from dpose.pose.data import synthetic
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import marks_of
@@ -26,6 +28,8 @@ from dpose.privacy.signing import new_key, sign
 from dpose.privacy.statement import Kind, Neighbours, PrivacyStatement
 from dpose.release.archive import pack_archive
 from dpose.release.manifest import Manifest
+from dpose.runs.config import RunConfig
+from dpose.runs.train import train_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from public_doors import pixelize, release_video
@@ -131,6 +135,21 @@ def run() -> Files:
         sign(file, PrivacyStatement.from_json(file.read_text()), place / "key")
         assert public.exists()
         return contents(place)
+
+
+@functools.cache
+def pose_run() -> Files:
+    """The same of `dpose train` on four rendered people, which a report can be written of."""
+    values = {
+        "data": {"private": "synthetic:ward", "limit": 4, "watch": "synthetic:studio"},
+        "plan": {"epsilon": 8.0, "delta": 1e-3, "steps": 2, "expected_batch_size": 2, "accountant": "rdp"},
+    }
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        place = Path(folder)
+        patch.setenv("XDG_STATE_HOME", str(place))
+        patch.setattr(synthetic, "SPLITS", {"train": 8, "val": 4, "test": 4, "public": 4})
+        train_run(RunConfig.from_dict(values, "fuzz"), place / "run", Console(quiet=True))
+        return {name.replace("dpose/", "state/"): data for name, data in contents(place).items()}
 
 
 @functools.cache

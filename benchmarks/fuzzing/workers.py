@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from fuzzing import commands, hostile, labels, readers
+from fuzzing import commands, hostile, labels, readers, studies
 from fuzzing.reader import Reader
 from fuzzing.samples import pictures
 
@@ -33,6 +33,7 @@ EACH = 250
 """Inputs after which a worker makes room for a fresh one."""
 READERS: Mapping[str, Callable[[], Reader]] = {
     **readers.READERS, **labels.READERS, **hostile.READERS, **commands.READERS,
+    **studies.READERS,
 }  # fmt: skip
 NOT_TO_BE_OPENED = {"/etc/passwd", "/dev/zero", "/dev/random"}
 

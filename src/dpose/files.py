@@ -375,6 +375,8 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
 def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
     """A new folder that becomes `path` when the block ends well, and vanishes when it does not.
 
+    All that was written into it is durable before it has its name: what has one is whole, after a power cut too.
+
     Args:
         path: Does not exist.
         mode: Who may look into it in the end; until then its owner alone.
@@ -391,6 +393,10 @@ def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
         raise explain_os_error(error, path) from error
     try:
         yield temporary
+        for place, _, names in os.walk(temporary, topdown=False):
+            for name in names:
+                fsync_file(Path(place, name))
+            fsync_folder(Path(place))
         os.chmod(temporary, mode)
         os.replace(temporary, path)
         fsync_folder(path.parent)

@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli import main
+from dpose.media.images import write_image
 from dpose.pose.folder import load_model
 from dpose.training.canaries import PARAMETER
 from small_nano import small_nano  # noqa: F401
@@ -42,6 +44,21 @@ def test_a_true_run_is_not_refuted_and_is_a_run_like_any_other(capsys, tmp_path)
     (reached,) = statement["audits"]
     assert 0 <= float(reached["epsilon"]) <= float(statement["epsilon"])
     assert reached["confidence"] == "0.95"
+
+
+@pytest.mark.parametrize("kind", ["gradient", "input"])
+def test_data_with_joints_of_their_own_are_audited(capsys, tmp_path, kind):
+    """Canaries have the joints that the data have: others ended the run after it was charged."""
+    for name, content in {
+        "data.yaml": "train: images\nnames: ['person']\nkpt_shape: [3, 3]\nflip_idx: [1, 0, 2]\n",
+        "labels/a.txt": "0 0.5 0.5 0.4 0.6 0.4 0.3 2 0.6 0.3 1 0 0 0\n",
+    }.items():
+        (tmp_path / "labels").mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    write_image(tmp_path / "images" / "a.png", np.zeros((40, 30, 3), np.uint8))
+    asked = ["audit", "training", "--data", f"yolo:{tmp_path}", "--epsilon", "2", "--delta", "1e-3", *SMALL]
+    assert main([*asked, "--kind", kind, "--no-controls", "--out", "out"]) == 0
+    assert "not refuted" in capsys.readouterr().out
 
 
 def test_a_planted_fault_is_flagged_and_the_controls_stand_beside_it(capsys, tmp_path):

@@ -46,6 +46,17 @@ def test_a_table_and_what_stands_in_its_folder(capsys, tmp_path):
     assert "other settings (photos)" in told[0]
 
 
+def test_a_cell_that_was_edited_is_told_in_one_line(capsys, tmp_path):
+    asked = ["reproduce", "002/table5", "--data", "mot:seq", "--limit", "1", "--out", "t"]
+    assert main(asked) == 0
+    cell, *_ = (tmp_path / "t" / "cells").iterdir()
+    cell.write_text(cell.read_text().replace('"median": ', '"median": null, "was": '))
+    capsys.readouterr()
+    assert main(asked) == 2
+    (told,) = capsys.readouterr().err.strip().splitlines()
+    assert "holds a result that cannot be shown" in told
+
+
 def test_a_failed_cell_is_told_and_exits_with_1(capsys, tmp_path):
     cv2.imwrite("seq/img1/000001.png", np.zeros((15, 150), np.uint8))
     cv2.imwrite("seq/img1/000002.png", np.zeros((15, 150), np.uint8))

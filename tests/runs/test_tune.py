@@ -231,7 +231,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "when", [1, 7, pytest.param(13, marks=pytest.mark.slow), "score", "publish", "clear"]
+    "when", [1, 7, pytest.param(13, marks=pytest.mark.slow), "state", "score", "publish", "report", "clear"]
 )
 def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, monkeypatch, when):
     key = Key.fresh()
@@ -251,6 +251,7 @@ def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, mo
         assert [entry.state for entry in charges()] == [State.COMMITTED] * 2
         assert not list((home / "dpose" / "tuning").rglob("trial-*"))
         assert verify_run(out).statement.tuning
+        assert (out / "report.html").is_file()
         return (out / "model.safetensors").read_bytes()
 
     def plant(planted, kill):
@@ -267,9 +268,11 @@ def test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost(tmp_path, mo
 
         if isinstance(kill, int):
             planted.setattr(loops.Loop, "_step", step)
+        elif kill == "state":
+            planted.setattr(tune._State, "write", killed)
         else:
-            name = {"score": "noised_trial_score", "publish": "keep_places", "clear": "_clear"}[kill]
-            planted.setattr(tune, name, killed)
+            names = {"score": "noised_trial_score", "publish": "keep_places", "report": "make_report"}
+            planted.setattr(tune, names.get(kill, "_clear"), killed)
 
     whole = weights(tmp_path / "a", tmp_path / "one" / "tuned", None)
     assert weights(tmp_path / "b", tmp_path / "two" / "tuned", when) == whole

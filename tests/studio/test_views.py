@@ -54,6 +54,17 @@ def test_a_plans_mistakes_are_told(ask, change, said):
     assert said in found
 
 
+def test_a_curve_of_no_relation_is_told(ask):
+    found = ask("curve", sigma="2", steps="50", rate="0.1", delta="1e-5", relation="near")
+    assert "relation: must be one of" in found
+
+
+def test_half_a_pair_of_surrogates_is_told(client):
+    found = client.post("/api/run", content=b'{"run": "0/\\ud800"}')
+    assert found.status_code == 400
+    assert "error" in found.json()
+
+
 def run_in(folder, name="a"):
     run = folder / name
     run.mkdir(parents=True)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from dpose.errors import DposeError
+from dpose.training import checkpoint
 from dpose.training.checkpoint import (
     Checkpoint,
     apply_checkpoint,
@@ -59,6 +60,18 @@ def test_only_the_last_two_are_kept_in_numeric_order(tmp_path):
     for step in (8, 9, 10, 100):
         save_checkpoint(tmp_path, checkpoint_of(*state, step=step))
     assert [p.name for p in checkpoints(tmp_path)] == ["step-10", "step-100"]
+
+
+def test_what_is_removed_stays_removed_after_a_power_cut(tmp_path, monkeypatch):
+    """Otherwise it is there again in the folder of a run that was sealed without it."""
+    state, synced = trained(), []
+    for step in (8, 9):
+        save_checkpoint(tmp_path, checkpoint_of(*state, step=step))
+    monkeypatch.setattr(
+        checkpoint, "fsync_folder", lambda folder: synced.append(sorted(p.name for p in folder.iterdir()))
+    )
+    save_checkpoint(tmp_path, checkpoint_of(*state, step=10))
+    assert synced == [["step-10", "step-9"]]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "not json"])

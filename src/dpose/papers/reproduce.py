@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dpose.engines import engine
 from dpose.errors import DposeError
-from dpose.papers.cells import check_claim, claim_folder, read_cells, run_cells
+from dpose.papers.cells import CELLS, check_claim, claim_folder, read_cells, run_cells
 from dpose.papers.engines import run_on_engine
 from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request, Values
 from dpose.papers.output import write_results
@@ -90,7 +91,7 @@ def _results(
             failed.get(outcome.cell.key, outcome) if outcome.status != "done" else outcome
             for outcome in read_cells(folder, bound.cells)
         ]
-        with console.status("drawing"):
+        with console.status("drawing"), _as_written(folder):
             findings = bound.show(outcomes)
             written = write_results(folder, experiment, settings, outcomes, findings)
         for table in findings.tables:
@@ -103,6 +104,20 @@ def _results(
                 f"[bold red]failed[/]: {outcome.cell.key}: {outcome.error}", highlight=False, soft_wrap=True
             )
     return outcomes
+
+
+@contextmanager
+def _as_written(folder: Path) -> Iterator[None]:
+    """Cells are files, which anybody may edit: what they hold then is nobody's result."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DposeError(
+            f"holds a result that cannot be shown ({said})",
+            str(folder / CELLS),
+            "delete what was changed there, and run again",
+        ) from error
 
 
 def _run(

@@ -90,10 +90,9 @@ def _config_of(folder: Path, settings: Mapping[str, Any]) -> RunConfig:
 
 def _settings(folder: Path) -> dict[str, Any]:
     try:
-        values = file_json(folder / "config.json")["run"]
+        return dict(file_json(folder / "config.json")["run"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DposeError("holds no run", str(folder), "give a folder that `dpose train` made") from error
-    return dict(values)
 
 
 def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:

@@ -37,8 +37,8 @@ from dpose.runs.reporting import WATCHED
 from dpose.runs.scoring import score_boxes
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.runs.warnings import slow_in_bf16
-from dpose.training.distributed import process_group
 from dpose.training.canaries import wrong_labels
+from dpose.training.distributed import process_group
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import Result, Unit, View

@@ -193,9 +193,10 @@ def tune_runs(
         known = origin_of_tuning(problem, entry, state_dir)
         entry = replace(entry, start=known.digest)
         console.print(_price(problem.tuning, config.delta), highlight=False)
+        # the key last: cut off between the two, it would be kept for a choice that nobody finds again
+        state.write(work)
         if kept is None:
             keep_key(state.id, Kept(key, problem.data, {}), state_dir)
-        state.write(work)
         # of the same names again where it goes on: no second charge
         reserve_all(problem.charges(entry), state_dir)
         with console.status(CHOOSING):
@@ -444,12 +445,13 @@ def _write_default(
 
 
 def _finish(out: Path, state: _State, work: Path, state_dir: Path | None, console: Console) -> TunedRun:
-    """Delete the key and everything that was not chosen; then the report."""
+    """Delete the key and everything that was not chosen; then the report; last what says that there is more to do."""
     names = names_of_run(state.id)
     commit([e.id for e in charges(state_dir) if e.id in names] or state.id, where=state_dir)
     forget_key(state.id, state_dir)
-    _clear(work)
+    _remove_trials(work)
     make_report(out, console=console)
+    _clear(work)
     statement = read_statement(out)
     assert statement is not None
     return TunedRun(out, statement)

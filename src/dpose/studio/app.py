@@ -291,14 +291,14 @@ def make_app(studio: Studio) -> ASGIApp:
     def call(function: Callable[[Studio, Body], dict[str, Any]]) -> Any:
         async def called(request: Request) -> Response:
             body = await _json(request)
-            return JSONResponse(await run_in_threadpool(function, studio, body))
+            return _Answer(await run_in_threadpool(function, studio, body))
 
         return called
 
     async def upload(request: Request) -> Response:
         path = await studio.files.receive(request.query_params.get("name", ""), request.stream())
         opened = await run_in_threadpool(studio.files.open, path, path.parent)
-        return JSONResponse(opened.told())
+        return _Answer(opened.told())
 
     async def file(request: Request) -> Response:
         opened, name = studio.files.get(request.path_params["file"]), request.path_params["name"]
@@ -327,12 +327,12 @@ def make_app(studio: Studio) -> ASGIApp:
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, DposeError)
-        return JSONResponse({"error": error.line()}, 400)
+        return _Answer({"error": error.line()}, 400)
 
     async def broken(request: Request, error: Exception) -> Response:
         # what a program's fault says may hold a path or a value: its kind is enough to report it by
         said = f"this is a fault of dpose ({type(error).__name__}); nothing was released by this request"
-        return JSONResponse({"error": said}, 500)
+        return _Answer({"error": said}, 500)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -352,6 +352,13 @@ def make_app(studio: Studio) -> ASGIApp:
         routes=routes, lifespan=life, exception_handlers={DposeError: failed, Exception: broken}
     )
     return Guard(inner, studio.door)
+
+
+class _Answer(JSONResponse):
+    """JSON in ASCII: half pairs of surrogates, in a file's name or what a page has sent, are told as they are."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False).encode()
 
 
 async def _json(request: Request) -> Body:

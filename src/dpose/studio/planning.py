@@ -90,8 +90,11 @@ def noise_curve(body: Mapping[str, Any]) -> dict[str, Any]:
     """
     sigma, steps = _positive(body, "sigma"), _positive(body, "steps", whole=True)
     rate, delta = _positive(body, "rate"), _positive(body, "delta")
-    relation = Relation(str(body.get("relation", Relation.ZERO_OUT.value)))
-    return {"points": [list(point) for point in _noise_curve(sigma, steps, rate, delta, relation)]}
+    relation = str(body.get("relation", Relation.ZERO_OUT.value))
+    if relation not in tuple(Relation):
+        raise DposeError(f"must be one of {', '.join(Relation)}, not {relation!r}", "relation")
+    points = _noise_curve(sigma, steps, rate, delta, Relation(relation))
+    return {"points": [list(point) for point in points]}
 
 
 def private_methods() -> list[str]:

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.files import file_digest, file_json, folder_beside, fsync_file, write_atomic
+from dpose.files import file_digest, file_json, folder_beside, fsync_folder, write_atomic
 from dpose.training.subspace import Subspace
 
 KEEP = 2
@@ -103,15 +103,17 @@ def save_checkpoint(run: Path, checkpoint: Checkpoint) -> Path:
                 folder / SUBSPACE, subspace.basis
             )
         write_atomic(folder / "state.json", json.dumps({**described, "sha256": digests}, indent=1))
-    for old in before[: 1 - KEEP]:
-        shutil.rmtree(old, ignore_errors=True)
+    old = before[: 1 - KEEP]
+    for one in old:
+        shutil.rmtree(one, ignore_errors=True)
+    if old:  # one that a power cut brought back would stand in the folder of a run that was sealed without it
+        fsync_folder(target.parent)
     return target
 
 
 def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
     """Write and return the file's hash. Not in one piece of memory: a subspace may take a gigabyte."""
     save_file({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, path)
-    fsync_file(path)
     return file_digest(path)
 
 
