@@ -39,6 +39,7 @@ class Dataset:
         conditions: For a split whose content depends on private data, what a guarantee that builds on it takes as
             given.
         public_roots: The `roots` that show nobody who needs protection.
+        public_splits: The `splits` that show nobody who needs protection.
         rendered: Whether everybody in it is rendered: nobody real, whether or not they stand for private people.
     """
 
@@ -52,6 +53,7 @@ class Dataset:
     within: Mapping[str, str] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
     public_roots: tuple[str, ...] = ()
+    public_splits: tuple[str, ...] = ("public",)
     rendered: bool = False
 
     @property
@@ -193,8 +195,8 @@ class Spec:
 
     @property
     def public(self) -> bool:
-        """Whether nobody in it needs protection: a split called public, or a root that shows nobody."""
-        return self.split == "public" or self.root in self.dataset.public_roots
+        """Whether nobody in it needs protection: a split that is public, or a root that shows nobody."""
+        return self.split in self.dataset.public_splits or self.root in self.dataset.public_roots
 
     @property
     def harmless(self) -> bool:

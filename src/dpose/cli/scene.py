@@ -20,17 +20,18 @@ def scene() -> None:
 def sheet(
     out: Annotated[Path, typer.Option(help="The picture to write: .png or .jpg.")],
     look: Annotated[str, typer.Option(help="studio (public) or ward (private).")] = "ward",
-    split: Annotated[str, typer.Option(help="train, val, test, public or large.")] = "val",
+    split: Annotated[str, typer.Option(help="train, val, test, public, large or aids.")] = "val",
     count: Annotated[int, typer.Option(min=1, max=400, help="How many people.")] = 24,
     columns: Annotated[int, typer.Option(min=1, max=40, help="Pictures in a row.")] = 8,
     skeleton: Annotated[bool, typer.Option(help="Draw the true skeletons.")] = True,
 ) -> None:
     """Draw a contact sheet: the first pictures of a split, with their skeletons."""
     from dpose.media.images import write_image
-    from dpose.scene import contact_sheet, render_person, scene_seed
+    from dpose.scene import contact_sheet, render_person, scene_of
 
     console = Console()
     with console.status("rendering"):
-        scenes = [render_person(look, scene_seed(look, split, index)) for index in range(count)]
+        chosen = [scene_of(look, split, index) for index in range(count)]
+        scenes = [render_person(look, one.seed, action=one.action, aid=one.aid) for one in chosen]
         write_image(out, contact_sheet(scenes, columns=min(columns, count), skeleton=skeleton))
     console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)

@@ -1,5 +1,6 @@
 """Procedural pictures of people with exact labels: two looks, still and moving, no downloads."""
 
+from dpose.scene.aids import AIDS, SceneChoice, scene_of
 from dpose.scene.films import FILM_ACTIONS, FILM_FRAMES, FILM_SIZE, FILM_SPLITS, film, film_labels
 from dpose.scene.looks import LOOKS
 from dpose.scene.motion import ACTIONS
@@ -10,6 +11,7 @@ from dpose.scene.stage import identity_of
 
 __all__ = [
     "ACTIONS",
+    "AIDS",
     "FILM_ACTIONS",
     "FILM_FRAMES",
     "FILM_SIZE",
@@ -17,11 +19,13 @@ __all__ = [
     "LOOKS",
     "SPLITS",
     "Scene",
+    "SceneChoice",
     "clip",
     "contact_sheet",
     "film",
     "film_labels",
     "identity_of",
     "render_person",
+    "scene_of",
     "scene_seed",
 ]

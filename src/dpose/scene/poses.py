@@ -51,6 +51,7 @@ SEAT = pose(
     spine_flex=6,
     ankle=2,
 )
+LEAN = pose(STAND, shoulder_flex=22, elbow=24, spine_flex=6, shoulder_abd=14)
 SUPINE = pose(STAND, pitch=-90, shoulder_abd=16, hip_abd=8, elbow=20, neck_flex=14, ankle=-22)
 CROUCH = pose(
     STAND, pitch=22, hip_flex=112, knee=132, ankle=22, hip_abd=18, spine_flex=18, shoulder_flex=55, elbow=60

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.scene.aids import check_aid
 from dpose.scene.bedding import COLUMNS, ROWS, add_blanket
 from dpose.scene.jit import scene_kernel
 from dpose.scene.looks import look_index
@@ -43,6 +44,7 @@ class Scene:
         attributes: What a witness would say; the same in every picture of this identity and look.
         action: What the person does.
         frame: Which frame of it.
+        aid: One of `AIDS`, or None.
     """
 
     image: NDArray[np.uint8]
@@ -54,6 +56,7 @@ class Scene:
     attributes: dict[str, str]
     action: str
     frame: int
+    aid: str | None = None
 
 
 def _surfaces(stage: SceneStage, joints: Floats, frames: Floats) -> Mesh:
@@ -133,11 +136,19 @@ def _visible(
 
 
 def _check(
-    look: str, seed: int, size: tuple[int, int], identity: int | None, action: str | None, frame: int
+    look: str,
+    seed: int,
+    size: tuple[int, int],
+    identity: int | None,
+    action: str | None,
+    frame: int,
+    aid: str | None = None,
 ) -> None:
     look_index(look)
     if action is not None:
         action_named(action)
+    if aid is not None:
+        check_aid(aid, action_named(action).support if action else "drawn action")
     if seed < 0:
         raise DposeError(f"negative seed {seed}", "seed", "use 0 or more")
     if len(size) != 2 or not all(16 <= n <= 2048 for n in size):
@@ -155,6 +166,7 @@ def render_person(
     identity: int | None = None,
     action: str | None = None,
     frame: int = 0,
+    aid: str | None = None,
 ) -> Scene:
     """Render one person; the same arguments give the same picture.
 
@@ -165,12 +177,14 @@ def render_person(
         identity: Who it is, >= 0; by default one of the people the seed's split may show.
         action: One of `ACTIONS`, from its beginning; by default the seed draws one, and a moment of it.
         frame: Frames since then, twelve a second. Everything but the person stands still.
+        aid: One of `AIDS`, for an action of those who use it; all else stays as it is without.
 
     Raises:
-        DposeError: unknown look or action, a negative number, or a size outside 16 to 2048.
+        DposeError: unknown look, action or aid, a negative number, or a size outside 16 to 2048.
     """
-    _check(look, seed, size, identity, action, frame)
-    return _draw(build_stage(look, seed, size, identity, action), size, seed, frame)
+    _check(look, seed, size, identity, action, frame, aid)
+    scene = _draw(build_stage(look, seed, size, identity, action, aid), size, seed, frame)
+    return replace(scene, aid=aid)
 
 
 def clip(

@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from dpose.errors import DposeError
 from dpose.scene.looks import LOOKS, look_index
 
-SPLITS: dict[str, int] = {"train": 8000, "val": 1000, "test": 1000, "public": 200, "large": 32000}
-"""Number of pictures in each split of a synthetic look. `large` is more of what `train` is, with the same people."""
+SPLITS: dict[str, int] = {
+    "train": 8000,
+    "val": 1000,
+    "test": 1000,
+    "public": 200,
+    "large": 32000,
+    "aids": 1000,
+}
+"""Number of pictures in each split of a synthetic look. `large` is more of what `train` is, with the same people;
+`aids` shows people of `public` with and without what helps them to walk (`dpose.scene.aids`)."""
 
 IDENTITIES: dict[str, range] = {
     "train": range(0, 1400),
@@ -19,7 +27,10 @@ IDENTITIES: dict[str, range] = {
 """Who may appear in the pictures: no person is in two of these groups."""
 
 _ORDER = tuple(IDENTITIES)
-_PLACES = {name: (name, 0) for name in IDENTITIES} | {"large": ("train", SPLITS["train"])}
+_PLACES = {name: (name, 0) for name in IDENTITIES} | {
+    "large": ("train", SPLITS["train"]),
+    "aids": ("public", SPLITS["public"]),
+}
 _LOOK_STRIDE = 1 << 20
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.scene.aids import add_aid
 from dpose.scene.background import draw_room, furnish_palette
 from dpose.scene.bedding import Blanket
 from dpose.scene.body import Body, body_of
@@ -84,7 +85,12 @@ def _drawn_identity(draws: Draws, seed: int) -> int:
 
 
 def build_stage(
-    look: str, seed: int, size: tuple[int, int], identity: int | None, action: str | None
+    look: str,
+    seed: int,
+    size: tuple[int, int],
+    identity: int | None,
+    action: str | None,
+    aid: str | None = None,
 ) -> SceneStage:
     """Draw everything that a scene's arguments decide; see `render.render` for them."""
     number = look_index(look)
@@ -115,13 +121,18 @@ def build_stage(
     middle = 0.5 * (joints.min(axis=0) + joints.max(axis=0))
     if motion.support == "seat":
         seated = _seated(body, motion)
-        add_chair(
-            things, draws, seated[JOINT["pelvis"]], motion.heading, float(seated[JOINT["pelvis"], 1]) - 0.115
-        )
+        top = float(seated[JOINT["pelvis"], 1]) - 0.115
+        # drawn in any case: with an aid all else stays as it is without
+        add_chair(Things() if aid else things, draws, seated[JOINT["pelvis"]], motion.heading, top)
+        if aid:
+            add_aid(things, aid, seated, motion.heading, top)
     elif motion.support == "bed":
         blanket = _bed(things, draws, look, body, motion, joints)
-    elif draws.chance(0.22 if look == "ward" else 0.07):
-        add_occluder(things, draws, look)
+    else:
+        if aid:
+            add_aid(things, aid, posed(body, motion, 0.0, 0.0)[0], motion.heading, 0.0)
+        if draws.chance(0.22 if look == "ward" else 0.07):
+            add_occluder(things, draws, look)
     return SceneStage(
         body,
         motion,

@@ -14,10 +14,11 @@ def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
         split: One of the scene's splits.
         size: (height, width) to render at.
     """
-    from dpose.scene import SPLITS, render_person, scene_seed
+    from dpose.scene import SPLITS, render_person, scene_of
 
     def read(index: int) -> Photo:
-        scene = render_person(look, scene_seed(look, split, index), size)
+        chosen = scene_of(look, split, index)
+        scene = render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
         hashes = (pixel_hash(scene.image),)
         return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes, scene.image)
 
