@@ -4,23 +4,23 @@ import pytest
 from dpose.errors import DposeError
 from dpose.pose.data import open_data
 from dpose.runs.group_scores import attributes_of
-from dpose.scene import AIDS, SPLITS, render_person, scene_of
+from dpose.scene import AIDS, SPLITS, choose_scene, render_person
 from dpose.scene.stage import build_stage
 
 
 def shown(index, look="ward", size=(64, 48)):
-    chosen = scene_of(look, "aids", index)
+    chosen = choose_scene(look, "aids", index)
     return render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
 
 
 def test_one_scene_is_shown_with_every_aid_and_without():
-    chosen = [scene_of("ward", "aids", index) for index in range(10)]
+    chosen = [choose_scene("ward", "aids", index) for index in range(10)]
     words = ["none, standing", "crutches", "walking frame", "none, seated", "wheelchair"]
     assert [one.words for one in chosen] == 2 * words
     assert {one.aid for one in chosen} == {None, *AIDS}
     assert [one.seed for one in chosen] == 5 * [chosen[0].seed] + 5 * [chosen[5].seed]
-    others = {scene_of("ward", "public", index).seed for index in range(SPLITS["public"])}
-    assert not others & {scene_of("ward", "aids", index).seed for index in range(SPLITS["aids"])}
+    others = {choose_scene("ward", "public", index).seed for index in range(SPLITS["public"])}
+    assert not others & {choose_scene("ward", "aids", index).seed for index in range(SPLITS["aids"])}
 
 
 @pytest.mark.parametrize("scene", range(6))
@@ -30,7 +30,7 @@ def test_an_aid_changes_nothing_but_what_it_hides(scene, without, aided):
     plain = shown(5 * scene + without)
     for index in aided:
         with_aid = shown(5 * scene + index)
-        assert with_aid.aid == scene_of("ward", "aids", index).aid
+        assert with_aid.aid == choose_scene("ward", "aids", index).aid
         assert with_aid.identity == plain.identity
         np.testing.assert_array_equal(with_aid.keypoints, plain.keypoints)
         changed = np.abs(with_aid.image.astype(int) - plain.image).max(axis=2) > 40
@@ -55,7 +55,7 @@ def test_aids_stand_on_the_floor_about_the_person(aid):
 def test_groups_tell_aids_apart(tmp_path):
     units = open_data("synthetic:ward:aids", purpose="test", input_size=(32, 24), limit=None)
     found = [attributes_of(units, index) for index in range(5)]
-    assert [one["aid"] for one in found] == [scene_of("ward", "aids", index).words for index in range(5)]
+    assert [one["aid"] for one in found] == [choose_scene("ward", "aids", index).words for index in range(5)]
     assert len({one["skin"] for one in found}) == 1
     others = open_data("synthetic:ward:public", purpose="test", input_size=(32, 24), limit=None)
     assert "aid" not in attributes_of(others, 0)

@@ -27,11 +27,11 @@ def sheet(
 ) -> None:
     """Draw a contact sheet: the first pictures of a split, with their skeletons."""
     from dpose.media.images import write_image
-    from dpose.scene import contact_sheet, render_person, scene_of
+    from dpose.scene import choose_scene, contact_sheet, render_person
 
     console = Console()
     with console.status("rendering"):
-        chosen = [scene_of(look, split, index) for index in range(count)]
+        chosen = [choose_scene(look, split, index) for index in range(count)]
         scenes = [render_person(look, one.seed, action=one.action, aid=one.aid) for one in chosen]
         write_image(out, contact_sheet(scenes, columns=min(columns, count), skeleton=skeleton))
     console.print(f"Drawn into {out}", highlight=False, soft_wrap=True)

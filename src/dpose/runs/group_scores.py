@@ -150,7 +150,7 @@ def _groups(units: UnitDataset) -> Iterator[tuple[str, NDArray[np.bool_]]]:
 
 def attributes_of(units: UnitDataset, index: int) -> dict[str, str]:
     """Which groups a unit is in, by attribute: a function of that unit alone."""
-    from dpose.scene import identity_of, scene_of
+    from dpose.scene import choose_scene, identity_of
     from dpose.scene.body import body_of
     from dpose.scene.stage import wears_gown
 
@@ -166,7 +166,7 @@ def attributes_of(units: UnitDataset, index: int) -> dict[str, str]:
     rendered = re.match(r"(studio|ward)-(\w+)-(\d{5})", units.unit_id(index))
     if rendered:
         look, split, number = rendered.groups()
-        scene = scene_of(look, split, int(number))
+        scene = choose_scene(look, split, int(number))
         who = identity_of(look, scene.seed)
         attributes = body_of(who, wears_gown(look, who)).attributes
         found |= {key: attributes[key] for key in SAID}

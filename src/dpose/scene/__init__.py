@@ -1,6 +1,6 @@
 """Procedural pictures of people with exact labels: two looks, still and moving, no downloads."""
 
-from dpose.scene.aids import AIDS, SceneChoice, scene_of
+from dpose.scene.aids import AIDS, SceneChoice, choose_scene
 from dpose.scene.films import FILM_ACTIONS, FILM_FRAMES, FILM_SIZE, FILM_SPLITS, film, film_labels
 from dpose.scene.looks import LOOKS
 from dpose.scene.motion import ACTIONS
@@ -20,12 +20,12 @@ __all__ = [
     "SPLITS",
     "Scene",
     "SceneChoice",
+    "choose_scene",
     "clip",
     "contact_sheet",
     "film",
     "film_labels",
     "identity_of",
     "render_person",
-    "scene_of",
     "scene_seed",
 ]

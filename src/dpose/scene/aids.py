@@ -58,7 +58,7 @@ _SHOWN = (
 """In the split `aids`: what follows each other of one scene."""
 
 
-def scene_of(look: str, split: str, index: int) -> SceneChoice:
+def choose_scene(look: str, split: str, index: int) -> SceneChoice:
     """The scene of picture `index` of a split.
 
     Raises:

@@ -122,7 +122,12 @@ _ACTIONS: dict[str, Action] = {
     "throw": Action(((0.0, STAND), (0.42, WIND_UP), (0.72, RELEASE), (1.0, STAND)), 1.6),
     "lunge": Action(((0.0, STAND), (0.5, LUNGE), (1.0, STAND)), 1.5, cyclic=True),
     "dance": Action(((0.0, DANCE_A), (0.5, mirror(DANCE_A)), (1.0, DANCE_A)), 1.2, cyclic=True, noise=12),
-    "lean": Action(((0.0, LEAN), (0.5, pose(LEAN, neck_twist=14, spine_side=4, spine_flex=10)), (1.0, LEAN)), 3.0, True, noise=3.0),
+    "lean": Action(
+        ((0.0, LEAN), (0.5, pose(LEAN, neck_twist=14, spine_side=4, spine_flex=10)), (1.0, LEAN)),
+        3.0,
+        True,
+        noise=3.0,
+    ),
     "kneel": _still(KNEEL),
     "crawl": Action(((0.0, CRAWL), (0.5, mirror(CRAWL)), (1.0, CRAWL)), 1.2, cyclic=True),
     "sit": _still(SEAT, "seat"),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.units import DEFAULT_CACHE_BYTES, Person, Picture, PoseUnits, UnitKind
-from dpose.scene import SPLITS, identity_of, render_person, scene_of
+from dpose.scene import SPLITS, choose_scene, identity_of, render_person
 
 HEAD_SHARE = 0.6
 """MPII's head length as a share of the head box's diagonal."""
@@ -43,7 +43,7 @@ def open_synthetic(
             f"{look}-{split}-{index:05d}",
             1,
             partial(_read, look, split, index, input_size),
-            f"rendered-{identity_of(look, scene_of(look, split, index).seed)}",
+            f"rendered-{identity_of(look, choose_scene(look, split, index).seed)}",
         )
         for index in range(SPLITS[split])
     ]
@@ -64,7 +64,7 @@ def open_synthetic(
 def _read(
     look: str, split: str, index: int, size: tuple[int, int]
 ) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-    chosen = scene_of(look, split, index)
+    chosen = choose_scene(look, split, index)
     scene = render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
     x0, y0, x1, y1 = (float(v) for v in scene.head_box)
     person = Person(

@@ -14,10 +14,10 @@ def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
         split: One of the scene's splits.
         size: (height, width) to render at.
     """
-    from dpose.scene import SPLITS, render_person, scene_of
+    from dpose.scene import SPLITS, choose_scene, render_person
 
     def read(index: int) -> Photo:
-        chosen = scene_of(look, split, index)
+        chosen = choose_scene(look, split, index)
         scene = render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
         hashes = (pixel_hash(scene.image),)
         return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes, scene.image)
