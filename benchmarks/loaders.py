@@ -2,14 +2,21 @@
 
     python benchmarks/loaders.py                       # 640 x 480 JPEG files that it makes, one person in each
     python benchmarks/loaders.py --data coco:/data/coco:val --limit 500
+    python benchmarks/loaders.py --step lspet:/data/lspet:public synthetic:studio   # does a training wait for pictures?
 
 Bare decoding is OpenCV's, of files that the system has in memory. The loader does what training does: it reads and
 checks the file, decodes it, crops every person with strong augmentation, and makes batches. It is measured with no
 cache, with the cache on disk that is on by default, and with the pictures in memory. Rounds alternate between the ways,
 so that a machine that slows down slows all; ratios are of the medians.
+
+With `--step` the loader stands beside the private step that it feeds (`nano`, strategy `light`, 128x96): pictures a
+second of the loader alone, the first time (read or rendered, with one thread) and then with one and two threads, of the
+step alone, and of both together as a training has them, with the share of that time that the step waited. Wall time.
 """
 
 from __future__ import annotations
+
+import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's threads wait)
 
 import argparse
 import contextlib
@@ -19,23 +26,28 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import cv2
 import numpy as np
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from dpose.media.images import read_image
-from dpose.pose.data import Augment, DataSpec, PoseUnits, open_labels
+from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data, open_labels
 from dpose.pose.data.coco import units_of
+from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.skeletons import COCO
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
+from dpose.training.gradients import clipped_sum, trainable_params
 from dpose.training.loader import Loader
+from dpose.units import UnitBatch
 
 SIZE, AT_ONCE = (256, 192), 32
+STEP_SIZE = (128, 96)
 
 
 def made(folder: Path, count: int) -> DataSpec:
@@ -78,6 +90,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", help="coco:ROOT[:SPLIT] or humanart:ROOT[:SPLIT]")
+    parser.add_argument(
+        "--step", nargs="*", metavar="SPEC", help="beside a private step; made files, and these data"
+    )
     parser.add_argument("--limit", type=int, default=200, help="pictures")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
@@ -85,12 +100,63 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         os.environ["XDG_CACHE_HOME"] = str(Path(name) / "cache")
         (Path(name) / "made").mkdir()
+        if arguments.step is not None:
+            show_waiting([made(Path(name) / "made", arguments.limit), *arguments.step], arguments.limit)
+            return
         spec = (
             DataSpec.parse(arguments.data).for_purpose("evaluate")
             if arguments.data
             else made(Path(name) / "made", arguments.limit)
         )
         measure(spec, arguments.limit, arguments.rounds)
+
+
+def show_waiting(specs: Sequence[DataSpec | str], limit: int) -> None:
+    table = Table(title=f"Pictures a second at {STEP_SIZE[0]}x{STEP_SIZE[1]}, private step of nano, light")
+    for column in ("data", "first time", "threads", "loader alone", "step alone", "together", "step waits"):
+        table.add_column(column, justify="left" if column == "data" else "right")
+    for spec in specs:
+        units = open_data(spec, input_size=STEP_SIZE, augment=Augment.public(), limit=limit)
+        task = PoseTask(units.skeleton.name)
+        model = fold_batchnorm(task.build_model(PoseConfig("nano", STEP_SIZE, skeleton=units.skeleton.name)))
+        apply_strategy(model, "light")
+        model.train()
+        params = trainable_params(model)
+
+        def step(batch: UnitBatch, task: PoseTask = task, model: torch.nn.Module = model) -> None:
+            clipped_sum(task, model, params, batch, 1.0)  # noqa: B023
+
+        first, _, batches = passed(task, units, 1, lambda _: None)
+        step(batches[0])
+        began = time.perf_counter()
+        for batch in batches:
+            step(batch)
+        alone = len(units) / (time.perf_counter() - began)
+        name = "made JPEG files of 640x480" if isinstance(spec, DataSpec) else DataSpec.parse(spec).shown
+        for threads in (1, 2):
+            loads, _, _ = passed(task, units, threads, lambda _: None)
+            both, waited, _ = passed(task, units, threads, step)
+            numbers = (first, loads, alone, both)
+            told = [f"{number:.0f}" for number in numbers]
+            table.add_row(name, told[0], str(threads), *told[1:], f"{waited:.1%}")
+    console = Console(width=100)
+    console.print(table)
+    told = f"OpenCV {cv2.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads of torch"
+    console.print(f"{told}, at most {limit:,} pictures, seed 0", highlight=False)
+
+
+def passed(
+    task: PoseTask, units: PoseUnits, threads: int, use: Callable[[UnitBatch], None]
+) -> tuple[float, float, list[UnitBatch]]:
+    """All units once through `use`: pictures a second, the share of the time that it waited, and the batches."""
+    batches = []
+    with contextlib.closing(Loader(task, units, AesNoise(Key.from_seed(0)), threads)) as loader:
+        began = time.perf_counter()
+        for batch in loader.micro_batches(range(len(units)), 0, AT_ONCE):
+            use(batch)
+            batches.append(batch)
+        seconds = time.perf_counter() - began
+    return len(units) / seconds, loader.waited / seconds, batches
 
 
 def measure(spec: DataSpec, limit: int, rounds: int) -> None:

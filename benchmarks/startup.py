@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from dpose.media.video import VideoInfo, open_writer, settle
+from dpose.media.video import VideoInfo
+from dpose.media.video_writer import open_writer, settle
 
 BEFORE = "83468e2"
 ROOT = Path(__file__).parents[1]

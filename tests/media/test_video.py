@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.media.video import VideoReader, open_writer, probe, read_frames, settle
+from dpose.media.video import VideoReader, probe, read_frames
+from dpose.media.video_writer import open_writer, settle
 
 STAMPS = [0, 3, 4, 9, 10, 11, 20]  # uneven on purpose
 

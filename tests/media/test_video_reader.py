@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.media.video import VideoReader, video_file
+from dpose.media.video import VideoReader
+from dpose.media.video_writer import video_file
 from videos import info_for
 
 RATE, BASE = Fraction(25), Fraction(1, 12800)

@@ -36,7 +36,7 @@ ODOMETER = (
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
     "release/test_api.py",
-    "release/test_operators.py",
+    "release/test_cells.py",
     "release/test_boxes.py",
     "release/test_repeated.py",
     "mutants/test_release.py",
@@ -166,20 +166,18 @@ GUARDED = {
         ),
     ),
     "release/grid.py": Guarded(
-        ("release/test_projections.py", "release/test_operators.py"),
+        ("release/test_projections.py", "release/test_cells.py"),
         ("largest_fill", "count_lengths", "products", "squares_of"),
     ),
-    "release/operators.py": Guarded(
-        ("release/test_operators.py", "release/test_boxes.py"),
+    "release/cells.py": Guarded(
+        ("release/test_cells.py", "release/test_boxes.py"),
         ("BlockSums.sensitivity", "RegionSums.sensitivity", "_fill", "_sides"),
     ),
     "release/boxes.py": Guarded(
         ("release/test_boxes.py",),
         ("MovingBox.timed", "MovingBox.neighbours", "most_frames", "most_overlap", "most_weight"),
     ),
-    "release/kernels.py": Guarded(
-        ("test_jit.py", "release/test_operators.py"), ("block_sums", "_sum_blocks")
-    ),
+    "release/kernels.py": Guarded(("test_jit.py", "release/test_cells.py"), ("block_sums", "_sum_blocks")),
     "release/api.py": Guarded(
         (*CLIPS, "release/test_api.py", "release/test_files.py"),
         ("pixelize", "release_array", "release_video", "release_file", "bind"),

@@ -11,7 +11,8 @@ from dpose.media.images import encode_image, write_image
 from dpose.pose.ap import KeypointAP
 from dpose.pose.crops import transform_points
 from dpose.pose.data import DataSpec
-from dpose.pose.data.coco import clipped, open_coco, read_coco
+from dpose.pose.data.coco import open_coco, read_coco
+from dpose.pose.data.coco_labels import clipped
 from dpose.pose.data.humanart import open_humanart, read_humanart
 from dpose.pose.evaluate import keypoint_ap, label_boxes
 from dpose.pose.model import PoseConfig, PoseModel

@@ -18,18 +18,15 @@ from scipy.stats import norm
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
 from dpose.privacy.accounting import (
-    MAX_SIGMA,
-    MIN_SIGMA,
     Accountant,
     Event,
     Relation,
-    check_delta,
-    check_epsilon,
     epsilon,
     epsilon_curve,
     merge,
     noise_multiplier,
 )
+from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 
 NAMES = privacy_accountant.NeighboringRelation
 LIBRARY = {

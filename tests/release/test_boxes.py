@@ -26,6 +26,7 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.api import as_regions, bind, bind_video
 from dpose.release.boxes import MovingBox, most_frames, most_overlap, most_weight
+from dpose.release.cells import BlockSums, RegionSums
 from dpose.release.choosing import choose_grid, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
@@ -34,7 +35,7 @@ from dpose.release.counting import losses, told_pixels
 from dpose.release.explain import explain_release
 from dpose.release.grid import Shape, even_edges
 from dpose.release.linear import LinearPlan
-from dpose.release.operators import BlockSums, RegionSums, make_operator
+from dpose.release.operators import make_operator
 from dpose.release.recompute import compare, expected
 from dpose.release.statements import release_statement
 

@@ -36,10 +36,10 @@ from dpose.privacy.odometer import (
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release import counting, files, originals
 from dpose.release.api import bind
+from dpose.release.cells import BlockSums
 from dpose.release.config import ReleaseConfig
 from dpose.release.counting import losses, pixel_cost, release_charge, reserved_release, together
 from dpose.release.grid import Shape
-from dpose.release.operators import BlockSums
 from dpose.release.verify import verify_release
 
 RNG = np.random.default_rng(0)

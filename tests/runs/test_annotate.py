@@ -9,7 +9,8 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
-from dpose.media.video import VideoReader, probe, video_file
+from dpose.media.video import VideoReader, probe
+from dpose.media.video_writer import video_file
 from dpose.pose.boxes import FixedBox, LabelledBoxes, whole_picture
 from dpose.pose.data import open_labels
 from dpose.pose.evaluate import score_results

@@ -23,8 +23,9 @@ from dpose.audits.hockey_stick import Distribution, Sampler, Score, negated, val
 from dpose.audits.toy_task import PIXEL, InlineLoader, ToyTask, ToyUnits
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.errors import DposeError
-from dpose.privacy.accounting import COARSE, check_epsilon
+from dpose.privacy.accounting import COARSE
 from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.ranges import check_epsilon
 from dpose.privacy.tradeoff import Floats, TradeOff, of_events
 from dpose.training.canaries import CanaryTask, CanaryUnits, GradientCanaries, add_parameter
 from dpose.training.gradients import trainable_params

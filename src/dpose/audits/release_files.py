@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 from dpose.audits.mechanisms import Mechanism
 from dpose.errors import DposeError
 from dpose.media.images import encode_image, read_pixels
-from dpose.media.video import VideoInfo, open_writer, probe, read_frames, settle
+from dpose.media.video import VideoInfo, probe, read_frames
+from dpose.media.video_writer import open_writer, settle
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent
 from dpose.privacy.gaussian import discrete_mu
 from dpose.privacy.tradeoff import Floats, TradeOff, gaussian

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.coco import CocoSet
+from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.data.detections import Box, read_detections
 from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.evaluate import label_boxes

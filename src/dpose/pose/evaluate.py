@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
-from dpose.pose.data.coco import CocoSet
+from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.data.detections import Box
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.mpii import MpiiSet

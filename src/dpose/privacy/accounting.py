@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -22,11 +21,18 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
-from dpose.privacy.rounding import as_given, lower
+from dpose.privacy.ranges import (
+    MAX_SIGMA,
+    MIN_SIGMA,
+    check_delta,
+    check_epsilon,
+    check_rate,
+    check_sigma,
+    check_steps,
+    parse_decimal,
+)
+from dpose.privacy.rounding import as_given
 
-MIN_SIGMA = 0.2
-"""Below this the accountants get slow, and one unsampled step alone costs an epsilon above 25."""
-MAX_SIGMA = 1e6
 MAX_BUDGET = 100.0
 """No noise is calibrated for a larger epsilon: it would protect nobody."""
 MAX_EPSILON = 200.0
@@ -348,78 +354,6 @@ def _curve(
         neighboring_relation=library_relation(relation),
     )
     return tuple(float(single.self_compose(k).get_epsilon_for_delta(delta)) if k else 0.0 for k in points)
-
-
-def check_epsilon(value: float) -> None:
-    """Refuse an epsilon that is not a positive, finite number.
-
-    Raises:
-        DposeError: it is not.
-    """
-    if not (math.isfinite(value) and value > 0):
-        raise DposeError(f"epsilon must be a positive number, not {value}")
-
-
-def check_delta(value: float, n: int | None = None) -> None:
-    """Refuse a delta outside (0, 1), or not below 1/n.
-
-    Raises:
-        DposeError: it is.
-    """
-    if not 0 < value < 1:
-        raise DposeError(f"delta must lie between 0 and 1, not {value}")
-    if n is not None and value >= 1 / n:
-        raise DposeError(
-            f"delta above 1/n: {as_given(value)} for {n} units would allow publishing one unit whole",
-            fix=f"choose a delta well below {lower(1 / n, 2)}",
-        )
-
-
-def check_rate(value: float) -> None:
-    """Refuse a sampling rate outside (0, 1].
-
-    Raises:
-        DposeError: it is.
-    """
-    if not 0 < value <= 1:
-        raise DposeError(f"the sampling rate must lie in (0, 1], not {value}")
-
-
-def check_steps(value: int) -> None:
-    """Refuse a number of steps that is not an integer >= 1.
-
-    Raises:
-        DposeError: it is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise DposeError(f"steps must be a whole number of at least 1, not {value!r}")
-
-
-def check_sigma(value: float) -> None:
-    """Refuse a noise multiplier outside [MIN_SIGMA, MAX_SIGMA].
-
-    Raises:
-        DposeError: it is.
-    """
-    if not MIN_SIGMA <= value <= MAX_SIGMA:
-        raise DposeError(
-            f"the noise multiplier must lie between {as_given(MIN_SIGMA)} and {as_given(MAX_SIGMA)}, not {value}",
-            fix="a smaller one protects nobody, a larger one leaves nothing to learn",
-        )
-
-
-def parse_decimal(text: Any, where: str) -> float:
-    """The number that a decimal string names.
-
-    Raises:
-        DposeError: `text` is not a finite decimal number in a string.
-    """
-    if not isinstance(text, str) or not re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text):
-        raise DposeError(f"must be a decimal number in a string, not {text!r}", where)
-    value = float(text)
-    if not math.isfinite(value):
-        raise DposeError(f"is too large: {text}", where)
-    return value
 
 
 def _check_accountant(delta: float, relation: Relation, accountant: Accountant) -> None:

@@ -22,8 +22,8 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import check_delta, check_steps
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu
+from dpose.privacy.ranges import check_delta, check_steps
 from dpose.privacy.rounding import as_given
 
 MAX_DIGITS = 400

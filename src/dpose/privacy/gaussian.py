@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import check_delta, check_epsilon
+from dpose.privacy.ranges import check_delta, check_epsilon
 from dpose.privacy.rounding import as_given, lower
 
 SMOOTHING = 4

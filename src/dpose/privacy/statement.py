@@ -21,15 +21,7 @@ from importlib import metadata
 from typing import Any, TypeAlias
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import (
-    Accountant,
-    Event,
-    check_delta,
-    check_epsilon,
-    epsilon,
-    merge,
-    parse_decimal,
-)
+from dpose.privacy.accounting import Accountant, Event, epsilon, merge
 from dpose.privacy.exact import (
     EXACT_TYPES,
     ExactEvent,
@@ -48,6 +40,7 @@ from dpose.privacy.group_privacy import MOST
 from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.queries import Query
+from dpose.privacy.ranges import check_delta, check_epsilon, parse_decimal
 from dpose.privacy.rounding import not_below, upper
 from dpose.privacy.sections import About, Deployment, GroupEpsilon, Sections
 from dpose.privacy.tuning import Tuning, check_choosable

@@ -10,9 +10,10 @@ from fractions import Fraction
 from typing import TypedDict
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation, check_delta
+from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import parse_exact
 from dpose.privacy.neighbours import BOX, Neighbours
+from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given
 from dpose.release import projections
 from dpose.release.boxes import FORM, MovingBox

@@ -12,7 +12,8 @@ from typing import overload
 
 from dpose.errors import DposeError
 from dpose.media.images import IMAGE_SUFFIXES
-from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoInfo, probe
+from dpose.media.video import VIDEO_SUFFIXES, VideoInfo, probe
+from dpose.media.video_writer import WRITABLE
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.release.embed import sidecar_of
 from dpose.release.names import first_number, numbered

@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation, check_delta
+from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import MAX_SCALE
 from dpose.privacy.exact import ExactEvent, GaussianEvent, LaplaceEvent, ReleaseAccountant, pure_epsilon
 from dpose.privacy.gaussian import discrete_epsilon, discrete_mu, least_variance
 from dpose.privacy.neighbours import BOX, Neighbours
 from dpose.privacy.noise import NoiseSource, Purpose
+from dpose.privacy.ranges import check_delta
 from dpose.release.choosing import choose_grid
 from dpose.release.colour import Colour, settle_colour
 from dpose.release.colour_planes import make_planes

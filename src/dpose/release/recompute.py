@@ -20,12 +20,13 @@ from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
 from dpose.privacy.neighbours import BOX
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
+from dpose.release.cells import Mask
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
 from dpose.release.config import CELLS, Regions, ReleaseConfig, as_box
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
-from dpose.release.operators import ONE_FRAME, OPERATORS, Mask
+from dpose.release.operators import ONE_FRAME, OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.planes import CHANNELS
 from dpose.release.regions import PrivateRegions, PublicRegions

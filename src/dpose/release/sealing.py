@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.privacy.seal import Seal, open_seal, sealed_alone
 from dpose.privacy.statement import PrivacyStatement
+from dpose.release.cells import Mask, RegionSums
 from dpose.release.linear import ReleasedValues
-from dpose.release.operators import Mask, RegionSums
 from dpose.release.released import SIZES, ReleasedSums, Shown
 
 SUMS, PIXELS, FILE = "released values", "pixels", "file"

@@ -26,11 +26,11 @@ from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.privacy.wording import protected_words
 from dpose.release.archive import unpack
+from dpose.release.cells import RegionSums
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
 from dpose.release.objects import LATER
 from dpose.release.once import GIVEN
-from dpose.release.operators import RegionSums
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
 from dpose.release.recount import ask_account, check_count

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_digest, same_file_check
-from dpose.media.video import WRITABLE, VideoInfo, open_writer, read_frames, settle
+from dpose.media.video import VideoInfo, read_frames
+from dpose.media.video_writer import WRITABLE, open_writer, settle
 from dpose.privacy.sections import NOT_SAID, About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.config import ReleaseConfig

@@ -19,7 +19,8 @@ from rich.progress import Progress
 from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
-from dpose.media.video import VIDEO_SUFFIXES, WRITABLE, VideoReader, video_file
+from dpose.media.video import VIDEO_SUFFIXES, VideoReader
+from dpose.media.video_writer import WRITABLE, video_file
 from dpose.pose.boxes import Boxes
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.detections import Box

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Relation, check_delta
+from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, ReleaseAccountant, exact_text
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, NoiseSource
@@ -35,6 +35,7 @@ from dpose.privacy.noised_ratio import (
 )
 from dpose.privacy.odometer import committing
 from dpose.privacy.protected import Protected
+from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given, between, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.evaluate import record_score

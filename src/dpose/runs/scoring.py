@@ -11,7 +11,8 @@ from rich.progress import Progress
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
 from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
-from dpose.pose.data.coco import CocoSet, report_lines
+from dpose.pose.data.coco import report_lines
+from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.data.units import PoseUnits

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, check_delta
+from dpose.privacy.accounting import Event
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import (
     TUNING,
@@ -27,6 +27,7 @@ from dpose.privacy.odometer import (
     names_of_run,
 )
 from dpose.privacy.protected import protect, unit_of
+from dpose.privacy.ranges import check_delta
 from dpose.privacy.rounding import as_given, upper
 from dpose.privacy.sides import Sides, split_sides
 from dpose.privacy.trial_law import TrialLaw

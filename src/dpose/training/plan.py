@@ -16,18 +16,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import (
-    FLOATING,
-    ROUNDED,
-    Accountant,
-    Event,
-    Relation,
-    check_delta,
-    check_epsilon,
-    epsilon,
-    noise_multiplier,
-)
+from dpose.privacy.accounting import FLOATING, ROUNDED, Accountant, Event, Relation, epsilon, noise_multiplier
 from dpose.privacy.entries import plan_digest
+from dpose.privacy.ranges import check_delta, check_epsilon
 from dpose.privacy.rounding import as_given, upper
 from dpose.training.methods import METHODS, Method, SubspaceConfig, sensitivity
 from dpose.training.public_view import PublicView

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dpose.papers.pixelization.segmenting import Segmenter
 from dpose.privacy.noise import AesNoise, Key
 from dpose.release.api import bind
+from dpose.release.cells import RegionSums
 from dpose.release.config import Regions, ReleaseConfig
 from dpose.release.grid import Shape
-from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.published_pixelization import PaperPlan, multiplier

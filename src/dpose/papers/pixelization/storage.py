@@ -23,8 +23,8 @@ from dpose.papers.pixelization.data import (
 )
 from dpose.papers.pixelization.measure import Point, release_photo
 from dpose.release.archive import pack_archive
+from dpose.release.cells import RegionSums
 from dpose.release.embed import PNG_LEVEL, stamped_picture
-from dpose.release.operators import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.release.regions import mirrored
 from dpose.release.released import Shown

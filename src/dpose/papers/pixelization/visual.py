@@ -22,7 +22,7 @@ from dpose.papers.pixelization.data import (
 from dpose.papers.pixelization.measure import MECHANISMS, Point, measure, painted, release_photo
 from dpose.papers.pixelization.points import PointsOnPhotos
 from dpose.papers.pixelization.segmenting import Segmenter, open_segmenter
-from dpose.release.operators import RegionSums
+from dpose.release.cells import RegionSums
 from dpose.release.photos.photo import Photo
 from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpose.pose.data.augment import Augment
-from dpose.pose.data.coco import CocoSet, parse_coco, units_of
+from dpose.pose.data.coco import units_of
+from dpose.pose.data.coco_labels import CocoSet, parse_coco
 from dpose.pose.data.files import PictureFinder, find_annotations
 from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import COCO

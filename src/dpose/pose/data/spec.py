@@ -15,6 +15,7 @@ from dpose.data_spec import Dataset, Purpose, Spec
 from dpose.errors import DposeError
 from dpose.pose.data import coco, humanart, lspet, mpii, yolo
 from dpose.pose.data.augment import Augment
+from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.data.concat import ConcatUnits
 from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import COCO, MPII, SKELETONS, Skeleton
@@ -47,7 +48,7 @@ class PoseDataset(Dataset):
     preset: str = "5m"
     choosing: tuple[str, str] | tuple[()] = ()
     label_file: Callable[..., tuple[Path, str]] | None = None
-    labels: Callable[..., coco.CocoSet | mpii.MpiiSet] | None = None
+    labels: Callable[..., CocoSet | mpii.MpiiSet] | None = None
     oks: bool = False
 
 
@@ -61,7 +62,7 @@ def _open_look(look: str, split: str, **how: object) -> PoseUnits:
 def _labelled(
     open: Callable[..., PoseUnits],
     label_file: Callable[..., tuple[Path, str]],
-    labels: Callable[..., coco.CocoSet | mpii.MpiiSet],
+    labels: Callable[..., CocoSet | mpii.MpiiSet],
     *,
     oks: bool,
     own_skeleton: Callable[..., Skeleton] | None = None,
@@ -260,7 +261,7 @@ def open_several(
 
 def open_labels(
     spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures: bool = True
-) -> coco.CocoSet | mpii.MpiiSet | None:
+) -> CocoSet | mpii.MpiiSet | None:
     """The labels of data as they stand, for scores by a measure of their own and for boxes; None where they have none.
 
     Args:

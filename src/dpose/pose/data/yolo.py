@@ -32,7 +32,8 @@ from dpose.files import file_text, file_yaml, write_atomic
 from dpose.media.images import IMAGE_SUFFIXES, shown_size
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import picture_cache
-from dpose.pose.data.coco import CocoImage, CocoPerson, CocoSet, units_of
+from dpose.pose.data.coco import units_of
+from dpose.pose.data.coco_labels import CocoImage, CocoPerson, CocoSet
 from dpose.pose.data.problems import Problems
 from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import COCO, Skeleton, skeleton_of

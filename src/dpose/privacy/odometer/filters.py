@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event
 from dpose.privacy.odometer.cells import cells_within, chains_of, known_set, register_set, sets_of
 from dpose.privacy.odometer.composition import (
     APPROXIMATE_SHARE,
@@ -28,6 +27,7 @@ from dpose.privacy.odometer.composition import (
     renyi_cost,
 )
 from dpose.privacy.odometer.compositions import Compositions
+from dpose.privacy.odometer.fitting import Cost, fitting_words
 from dpose.privacy.odometer.history import (
     History,
     KeptBudget,
@@ -40,32 +40,22 @@ from dpose.privacy.odometer.history import (
 from dpose.privacy.odometer.journal import Transaction
 from dpose.privacy.odometer.records import (
     EVALUATION,
-    PIXEL,
     SHOWN,
     Asked,
     Budget,
     Charge,
-    ChargedEvent,
     Marks,
-    PureLoss,
-    ZcdpLoss,
     restated,
     unbounded,
 )
 from dpose.privacy.odometer.store import Where, opened
 from dpose.privacy.odometer.subjects import owner_hash
-from dpose.privacy.rounding import as_given, lower, upper
+from dpose.privacy.rounding import as_given, upper
 
 SLACK = 1e-9
 """Room for rounding, relative: of an epsilon or a divergence that is computed twice."""
 LEVELS = (50, 80, 100)
 """Per cent of a budget at which its owner is told."""
-
-EXAMPLES = 3
-"""Of what would fit: so many, of the newest kinds."""
-
-Cost = tuple[float, float]
-"""Renyi divergence at the budget's order, and the probability that it does not hold."""
 
 
 @dataclass(frozen=True)
@@ -357,7 +347,7 @@ def _admit(
                 f"{limit} would be passed: {_spent_text(budget, share)} is spent, with this run {after_text} (what "
                 f"holds for runs chosen after seeing results: Renyi divergence of order {order:.4g})",
                 budget.data,
-                _what_fits(budget, share.cost, [taken]) or "see dpose account",
+                fitting_words(budget, share.cost, [taken]) or "see dpose account",
             )
         ahead.append((both, (*share.charges, taken)))
     _write_bound(account, kept.name, kept.set_id, _highest(budget, ahead))
@@ -457,48 +447,7 @@ def what_fits(state: BudgetState, like: Sequence[Charge]) -> str:
     """
     if state.unbounded or state.closed:
         return ""
-    return _what_fits(state.budget, (state.spent, 0.0), like)
-
-
-def _what_fits(budget: Budget, spent: Cost, like: Sequence[Charge]) -> str:
-    order, cap = order_of_budget(budget.epsilon, budget.delta)
-    left = max(0.0, cap - spent[0])
-    said = [
-        words
-        for charge in like
-        for event in charge.events
-        if (words := _fitting(budget.asked, left, order, charge, event))
-    ]
-    if not said:
-        return ""
-    rest = lower(max(0.0, budget.epsilon - filter_epsilon(spent, budget.epsilon, budget.delta)), 3)
-    return f"at epsilon {rest} left: {', or '.join(list(dict.fromkeys(said))[-EXAMPLES:])}"
-
-
-def _fitting(asked: Asked, left: float, order: float, charge: Charge, event: ChargedEvent) -> str:
-    """How much of an event's kind fits into a Renyi divergence; "" where nothing does."""
-    if unbounded(charge, asked.unit):
-        return ""
-    if isinstance(event, Event):
-        one = renyi_cost([replace(event, steps=1)], order, replaces=asked.replaces)[0]
-        steps = min(int(left / one), 10**9) if one else 10**9
-        batch = f"of {round(event.q * charge.units):,}" if charge.units else ""
-        size = batch or f"at sampling rate {as_given(float(f'{event.q:.3g}'))}"
-        return f"{steps:,} steps {size} at sigma {lower(event.sigma, 3)}" if steps else ""
-    if charge.unit != PIXEL or not isinstance(event, PureLoss | ZcdpLoss):
-        return ""
-    (wide,) = restated(replace(charge, events=(event,)), asked)
-    if isinstance(event, PureLoss) and isinstance(wide, PureLoss) and event.epsilon:
-        grown = wide.epsilon / event.epsilon
-        room = max(left, math.sqrt(2 * left / order)) / grown
-        what = f"at {lower(room, 2)}"
-    elif isinstance(event, ZcdpLoss) and isinstance(wide, ZcdpLoss) and event.rho:
-        room = left / order / (wide.rho / event.rho)
-        what = f"at rho {lower(room, 2)} of zCDP"
-    else:
-        return ""
-    pixels = f" for {event.pixels} pixels" if event.pixels else ""
-    return f"one release of each {charge.within} {what}{pixels}" if room >= 1e-6 else ""
+    return fitting_words(state.budget, (state.spent, 0.0), like)
 
 
 def _read_bound(account: Transaction, kept: KeptBudget) -> Cost:

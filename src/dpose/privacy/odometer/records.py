@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Event, Relation, parse_decimal
+from dpose.privacy.accounting import Event, Relation
+from dpose.privacy.ranges import parse_decimal
 
 if TYPE_CHECKING:
     from dpose.privacy.odometer.store import Where

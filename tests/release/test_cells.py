@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpose.privacy.accounting import Relation
 from dpose.privacy.neighbours import Neighbours
-from dpose.release.operators import BlockSums, RegionSums
+from dpose.release.cells import BlockSums, RegionSums
 
 
 @st.composite
