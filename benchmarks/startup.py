@@ -87,8 +87,9 @@ class Source:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of its commands: its source, and state and cache of its own."""
+        """Of its commands: its source, state and cache of its own, and its bytecode, as an installed package has it."""
         there = {f"XDG_{kind}_HOME": str(self.folder / kind.lower()) for kind in ("CACHE", "STATE", "DATA")}
+        there |= {"PYTHONPYCACHEPREFIX": str(self.folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
         return {**os.environ, **there, "PYTHONPATH": str(self.source), "OMP_NUM_THREADS": "1"}
 
     def run(self, name: str, arguments: tuple[str, ...], *, count: bool = False) -> None:
