@@ -15,6 +15,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.pretraining import _stage, public_stage, stage_data
 from dpose.runs.recipes import RECOMMENDED, filled_in
 from dpose.runs.train import explain_task, train_task
+from dpose.scene import SceneChoice
 from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}
@@ -118,9 +119,8 @@ def test_public_data_of_the_users_own_are_taken_and_copies_of_private_pictures_r
     config = RunConfig.from_dict(
         {**GIVEN, "data": {"private": "synthetic:ward", "public": "synthetic:ward:val"}}
     )
-    monkeypatch.setattr(
-        synthetic, "scene_seed", lambda look, split, index: index
-    )  # splits that share their pictures
+    # splits that share their pictures
+    monkeypatch.setattr(synthetic, "choose_scene", lambda look, split, index: SceneChoice(index))
     with pytest.raises(DposeError, match="is a picture of"):
         public_stage(config, tmp_path / "best", quiet(), "")
     assert not (tmp_path / "best-public").exists()
