@@ -7,6 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import dpose.runs.annotate as annotate_module
 from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
 from dpose.media.video import VideoReader, probe
@@ -14,6 +15,7 @@ from dpose.media.video_writer import video_file
 from dpose.pose.boxes import FixedBox, LabelledBoxes, whole_picture
 from dpose.pose.data import open_labels
 from dpose.pose.evaluate import score_results
+from dpose.pose.export import OnnxModel
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.runs.annotate import annotate, find_files, names_several
 from quick import quick  # noqa: F401
@@ -159,3 +161,29 @@ class TestVideo:
         done = run(model, [tmp_path / "a.mkv"], tmp_path / "b.mp4", FixedBox((1, 1, 30, 40)))
         assert 0 < done.frames < 40
         assert done.lines()[1].startswith(f"not whole: {tmp_path / 'a.mkv'}: {done.frames}")
+
+
+@pytest.mark.slow
+def test_a_long_video_is_predicted_by_onnx_runtime_where_it_is_installed(model, tmp_path, monkeypatch):
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name)
+    source = clip(tmp_path / "clip.mp4")
+    by_torch = run(model, [source], tmp_path / "torch").document
+    asked, real = [], OnnxModel.forward
+    monkeypatch.setattr(
+        OnnxModel, "forward", lambda self, crops: asked.append(len(crops)) or real(self, crops)
+    )
+    monkeypatch.setattr(annotate_module, "MANY_FRAMES", 4)
+    by_onnx = run(model, [source], tmp_path / "onnx").document
+    assert sum(asked) == 4
+    for a, b in zip(by_torch["annotations"], by_onnx["annotations"], strict=True):
+        np.testing.assert_allclose(a["keypoints"], b["keypoints"], atol=2e-3)
+
+
+def test_a_long_video_is_predicted_by_torch_where_the_export_is_another_model(model, tmp_path, monkeypatch):
+    def differs(*_):
+        raise DposeError("finds a joint elsewhere")
+
+    monkeypatch.setattr("dpose.pose.export._onnx_bytes", differs)
+    monkeypatch.setattr(annotate_module, "MANY_FRAMES", 4)
+    assert run(model, [clip(tmp_path / "clip.mp4")], tmp_path / "out").frames == 4

@@ -120,7 +120,7 @@ class ClusterOptions:
                 ("train", "--resume", str(folder), *_places(config)),
                 folder / "config.json",
             )
-        resumed = f"dpose train --resume {folder}"
+        resumed = f"dpose train --resume {folder} --engine slurm"
         return self._followed(folder, resumed, console)
 
     def tune(self, config: Path, out: Path, arguments: Sequence[str], console: Console) -> int:
@@ -208,6 +208,7 @@ class ClusterOptions:
                     note,
                     log / "exit",
                     tell=lambda: shown.update(f"{progress()}; Ctrl-C leaves it running"),
+                    go_on=go_on,
                 )
         except KeyboardInterrupt:
             console.print(f"Left running; a run that stands still goes on with {go_on}", highlight=False)

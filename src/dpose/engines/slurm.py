@@ -181,7 +181,13 @@ def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def wait_for(note: JobNote, told: Path, refresh: float = 1.0, tell: Callable[[], None] = lambda: None) -> int:
+def wait_for(
+    note: JobNote,
+    told: Path,
+    refresh: float = 1.0,
+    tell: Callable[[], None] = lambda: None,
+    go_on: str = "the same command",
+) -> int:
     """Wait for a job's end, however often it is requeued.
 
     Args:
@@ -189,6 +195,7 @@ def wait_for(note: JobNote, told: Path, refresh: float = 1.0, tell: Callable[[],
         told: Its `CommandJob.told`.
         refresh: Seconds between looks.
         tell: Called at each look.
+        go_on: What goes on with a job that ended without a word.
 
     Returns:
         What its command exited with.
@@ -201,7 +208,7 @@ def wait_for(note: JobNote, told: Path, refresh: float = 1.0, tell: Callable[[],
         time.sleep(refresh)
     if told.exists():
         return exit_code(told)
-    raise DposeError(f"job {note.id} ended before its command did", note.log, "submit it again: it goes on")
+    raise DposeError(f"job {note.id} ended before its command did", note.log, f"go on with {go_on}")
 
 
 def is_over(note: JobNote, told: Path) -> bool:

@@ -26,6 +26,7 @@ from dpose.pose.crops import whole_frame
 from dpose.pose.data.detections import Box
 from dpose.pose.data.problems import count_problems
 from dpose.pose.data.yolo import write_yolo
+from dpose.pose.export import run_by_onnx
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
 from dpose.pose.predict import Pose, draw_prediction, for_prediction, predict_frames
@@ -37,6 +38,8 @@ ANIMATED = (*VIDEO_SUFFIXES, ".gif")
 """What is drawn frame by frame."""
 FRAMES, MOST_BYTES = 16, 256 << 20
 """Frames of a video that are predicted at once, and the memory that they may take."""
+MANY_FRAMES = 5000
+"""Of a video with so many ONNX Runtime predicts, where it is installed: below, an export takes longer than it gains."""
 
 
 @dataclass
@@ -211,6 +214,7 @@ class _Work:
         self.model = cast(PoseModel, on_device(for_prediction(model)))
         self.skeleton, self.boxes = skeleton, boxes
         self.flip_test, self.threshold = flip_test, threshold
+        self._exported: PoseModel | None = None
         self._taken: set[int] = set()
         self._next = 1
         category = {
@@ -236,6 +240,13 @@ class _Work:
                 _Frame(number, image, {"frame": number, "time": float(time)}, time)
                 for number, (image, time) in itertools.islice(numbered, at_once)
             ]:
+                if (
+                    info.frames >= MANY_FRAMES
+                    and self._exported is None
+                    and self.model.mean.device.type == "cpu"
+                ):
+                    self._exported = run_by_onnx(self.model, [frame.image for frame in frames]) or self.model
+                    self.model = self._exported
                 for frame, drawn in zip(frames, self._drawn(path, frames), strict=True):
                     writer.add(drawn, round(frame.time / info.time_base))
                 shown(frames[-1].number + 1, info.frames)
