@@ -97,6 +97,17 @@ def test_the_claim_stands_beside_the_bound_and_the_controls_beside_the_run(page)
     assert all("At 0.1% false alarms" in svg.get("aria-label") for svg in charts)
 
 
+def test_an_audit_whose_controls_pass_says_that_it_sees_nothing(page):
+    assert "sees nothing" not in page(report()).words()
+    assert (
+        "sees nothing" not in page(report(controls={"no noise": found(True, 7.5), "twice": found()})).words()
+    )
+    assert "sees nothing" not in page(report(controls={})).words()
+    shown = page(report(controls={"no noise": found(), "twice": found()})).words()
+    assert "This audit sees nothing" in shown
+    assert "That is no proof" not in shown
+
+
 def test_a_refuted_claim_is_flagged_at_the_top(page):
     shown = page(report(findings=found(True, 9.0), planted="no noise")).words()
     assert "Flagged: the claim is refuted" in shown

@@ -171,6 +171,13 @@ def _point(point: OperatingPoint) -> dict[str, Any]:
     return {"target_fpr": point.target, "tpr": _trials(point.true), "fpr": _trials(point.false)}
 
 
+BLIND = (
+    "This audit sees nothing: not one of its controls was flagged, and they leak on purpose. That the run was not "
+    "flagged means nothing."
+)
+"""What a report says in place of a verdict."""
+
+
 @dataclass(frozen=True)
 class AuditReport:
     """An audit of a training run.
@@ -203,6 +210,11 @@ class AuditReport:
     notes: Sequence[str] = ()
     unseen: str = ""
     code: Mapping[str, str] = field(default_factory=lambda: code_version())
+
+    @property
+    def blind(self) -> bool:
+        """Whether not one control is flagged, which all leak: then silence about the run means nothing."""
+        return bool(self.controls) and not any(control.flagged for control in self.controls.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

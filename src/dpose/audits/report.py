@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from dpose.audits.findings import AuditFindings, AuditReport
+from dpose.audits.findings import BLIND, AuditFindings, AuditReport
 from dpose.audits.trials import OperatingPoint, Trials
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.privacy.rounding import between, lower, upper
@@ -93,6 +93,8 @@ def _verdict(report: AuditReport) -> Group:
         else "That is no proof: an audit bounds epsilon from below, and a lower bound below the claim leaves the claim "
         "standing and nothing more."
     )
+    if report.blind and not found.flagged:
+        said = BLIND
     return Group(
         (
             Text(("Flagged: the claim is refuted" if found.flagged else "Not refuted",), "eyebrow"),

@@ -328,6 +328,10 @@ def _show(report: AuditReport, console: Console) -> None:
             f"epsilon {upper(report.claim['epsilon'])} is [bold]not refuted[/]; that is no proof",
             highlight=False,
         )
+        if report.blind:
+            from dpose.audits.findings import BLIND
+
+            console.print(f"[yellow]{BLIND}[/]", highlight=False)
 
 
 def _share(trials: Trials) -> str:
