@@ -13,6 +13,7 @@ from rich.console import Console
 
 from archives import npy, rebuilt
 from dpose.action.folder import load_action_model
+from dpose.attacks.adversary import onnx_embedder
 from dpose.errors import LONGEST, DposeError
 from dpose.pose.data.coco import read_coco
 from dpose.pose.data.detections import read_detections
@@ -30,11 +31,12 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.manifest import verify_manifest
 from dpose.runs.account import account_of
-from dpose.runs.config import read_yaml
+from dpose.runs.config import RunConfig, read_yaml
 from dpose.runs.places import run_config
 from dpose.runs.tune_config import TuningConfig
 from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import updates_of
+from dpose.training.plan import TrainingPlan
 from public_doors import pixelize
 from stored import charged, run_charge
 
@@ -297,3 +299,39 @@ def test_a_runs_settings_that_are_none(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps({"run": values}))
         with pytest.raises(DposeError, match="holds no run"):
             run_config(tmp_path)
+
+
+@pytest.mark.parametrize("value", [10**400, float("nan"), float("inf"), 0])
+def test_a_batch_of_no_size(value):
+    with pytest.raises(DposeError, match="expected_batch_size must be positive"):
+        TrainingPlan(epsilon=4.0, delta=1e-5, epochs=2, expected_batch_size=value)
+
+
+def test_a_recipe_that_is_a_list():
+    with pytest.raises(DposeError, match="recipe"):
+        RunConfig.from_dict({"recipe": ["recommended"], "data": {"private": "synthetic:ward"}})
+
+
+def test_a_model_with_more_bins_than_there_are_numbers(tmp_path):
+    config = PoseConfig("nano").to_dict() | {"split_ratio": 2**60}
+    (tmp_path / "config.json").write_text(json.dumps({"task": "pose", "model": config}))
+    with pytest.raises(DposeError, match=r"config\.json"):
+        load_model(tmp_path)
+
+
+def test_a_folder_whose_name_no_file_system_can_hold(tmp_path):
+    (tmp_path / "data.yaml").write_text(f"train: {'a' * 70_000}\nnames: [person]\nkpt_shape: [1, 3]\n")
+    with pytest.raises(DposeError, match="aaaa"):
+        read_yolo(tmp_path, "train")
+
+
+def test_an_embedder_of_pictures_that_nobody_has(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 2**40, 4])
+    made = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 3, 2**40, 4])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "x", [given], [made])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "x.onnx")
+    with pytest.raises(DposeError, match="at most 4096 a side"):
+        onnx_embedder(str(tmp_path / "x.onnx"))

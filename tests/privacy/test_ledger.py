@@ -340,9 +340,10 @@ def test_the_head_kept_apart_is_private_and_current(run, state):
     file = state / "heads" / f"{entries[0].run_id}.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text())["sha256"] == entries[-1].sha256
-    file.write_text("{}")
-    with pytest.raises(DposeError, match="cannot be read"):
-        verify_run(run, state)
+    for content in ("{}", '{"seq": 1e999, "sha256": ""}'):
+        file.write_text(content)
+        with pytest.raises(DposeError, match="cannot be read"):
+            verify_run(run, state)
 
 
 def test_the_users_state_folder_is_the_default(tmp_path):

@@ -33,6 +33,10 @@ TEACHING = "teaching"
 Arrays = Mapping[str, NDArray[Any]]
 
 
+MOST_SIDE = 4096
+"""An embedder's input is no larger, pixels."""
+
+
 @dataclass(frozen=True)
 class AttackerEffort:
     """What the attacker puts into it.
@@ -215,6 +219,10 @@ def onnx_embedder(text: str) -> Embedder:
     if others or len(entry.shape) != 4:
         raise DposeError("must take pictures, (1, 3, H, W)", file)
     height, width = (side if isinstance(side, int) else 112 for side in entry.shape[2:])
+    if not (0 < height <= MOST_SIDE and 0 < width <= MOST_SIDE):
+        raise DposeError(
+            f"takes pictures of {width} x {height} pixels", file, f"use at most {MOST_SIDE} a side"
+        )
 
     def embed(album: PersonPictures) -> Floats:
         vectors = []

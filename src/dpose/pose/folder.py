@@ -90,7 +90,11 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
             missing, unknown or of another shape.
     """
     folder = Path(folder)
-    model = PoseModel(_read_config(folder / CONFIG))
+    config = _read_config(folder / CONFIG)
+    try:
+        model = PoseModel(config)
+    except (TypeError, ValueError, OverflowError, RuntimeError, MemoryError) as error:
+        raise DposeError("describes no model that can be made", str(folder / CONFIG)) from error
     path = folder / WEIGHTS
     tensors = read_tensors(path)
     wanted = model.state_dict()

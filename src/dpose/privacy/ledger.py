@@ -359,7 +359,7 @@ def _check_head_apart(path: Path, whole: Sequence[Entry], state_dir: Path | None
         seq, sha256 = int(kept["seq"]), str(kept["sha256"])
     except FileNotFoundError:
         return  # a run from another machine
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise DposeError("the head kept for this ledger cannot be read", str(file)) from error
     # the ledger may be ahead by the line after which a process died, never behind
     if seq >= len(whole):

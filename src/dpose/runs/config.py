@@ -140,7 +140,8 @@ class RunConfig(BaseModel):
     @classmethod
     def _recipe(cls, values: Any) -> Any:
         """What the recipe says, where nothing else is said."""
-        recipe = RECIPES.get(values.get("recipe") or "") if isinstance(values, dict) else None
+        asked = values.get("recipe") if isinstance(values, dict) else None
+        recipe = RECIPES.get(asked) if isinstance(asked, str) else None
         if recipe is None:
             return values
         task = _task(values)

@@ -12,6 +12,7 @@ that is accounted for is the event that runs.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -306,8 +307,9 @@ class BoundPlan:
 
 
 def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise DposeError(f"{name} must be positive, not {value:g}")
+    # compared as they are: a whole number may be too large for a float
+    if not 0 < value <= sys.float_info.max:
+        raise DposeError(f"{name} must be positive, and a number that a float holds")
 
 
 def _choice(kind: Any, value: Any, name: str) -> Any:

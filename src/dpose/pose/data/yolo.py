@@ -20,6 +20,7 @@ boxes stand for the segmentation that labels of this kind lack.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -233,7 +234,7 @@ def _pictures(settings: Mapping[str, Any], split: str, path: Path) -> list[Path]
     for place in given if isinstance(given, list) else [given]:
         # Roboflow writes "../train/images" for what lies beside data.yaml
         tried = [root / name for root in roots for name in (str(place), str(place).removeprefix("../"))]
-        found = next((t for t in tried if t.exists()), None)
+        found = next((t for t in tried if os.path.exists(t)), None)  # a name may be too long to look for
         if found is None:
             raise DposeError("no such file or folder", str(tried[0]), f"{split} in {path.name} names it")
         if found.is_dir():
