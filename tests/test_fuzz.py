@@ -309,7 +309,13 @@ def test_a_batch_of_no_size(value):
 
 def test_a_recipe_that_is_a_list():
     with pytest.raises(DposeError, match="recipe"):
-        RunConfig.from_dict({"recipe": ["recommended"], "data": {"private": "synthetic:ward"}})
+        RunConfig.from_dict(
+            {
+                "recipe": ["recommended"],
+                "data": {"private": "synthetic:ward"},
+                "plan": {"epsilon": 1.0, "delta": 1e-5},
+            }
+        )
 
 
 def test_a_model_with_more_bins_than_there_are_numbers(tmp_path):
