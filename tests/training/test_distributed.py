@@ -28,7 +28,7 @@ from dots import Dots, DotsTask, train
 from rich.console import Console
 import dpose.training.gradient as updates
 from dpose.errors import DposeError
-from dpose.training import loop as loops
+from dpose.training import loop as loops, session as sessions
 from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -46,6 +46,8 @@ def gradient(*given):
         os.kill(os.getpid(), signal.SIGTERM)
     return real(*given)
 updates.private_gradient = gradient
+if dies == "end":
+    sessions.forget_key = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
 private = method != "non-private"
 plan = TrainingPlan(
     method, epsilon=8.0 if private else None, delta=1e-4 if private else None, steps=12, expected_batch_size=60,
@@ -160,6 +162,18 @@ def test_a_process_that_dies_ends_the_run_and_it_goes_on_alone(tmp_path):
     assert "changed: the number of processes" in " ".join(done.stdout.split())
     assert len({entry.key_id for entry in read_ledger(out / "ledger.jsonl")}) == 2
     verify_run(out, tmp_path / "state")
+
+
+def test_a_run_cut_off_while_it_was_being_ended_is_ended_by_both(tmp_path):
+    """The first process alone knows of the key that is still kept; the other took the run for finished."""
+    out = tmp_path / "run"
+    assert start(out, 2, seed="", dies="end").returncode != 0
+    assert (out / "model.safetensors").exists()
+    done = start(out, 2, seed="", resume="yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    verify_run(out, tmp_path / "state")
+    again = start(out, 2, seed="", resume="yes")
+    assert "this run is finished" in again.stdout
 
 
 def test_a_request_to_one_process_stops_all_at_the_same_step(tmp_path):

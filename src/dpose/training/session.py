@@ -83,7 +83,9 @@ class TrainingSession:
         if ranks.first and bound.event and self._path.exists():
             self._look_back()
         whole = self.saved is not None and self.saved.step == bound.steps
-        if whole and (folder / "model.safetensors").exists() and not self.kept:
+        finished = whole and (folder / "model.safetensors").exists() and not self.kept
+        # the first process alone knows of a key that is kept still, with which the run is to be ended
+        if ranks.highest(int(finished and ranks.first)):
             raise DposeError("this run is finished", str(folder), "to train further: a new run with --init")
 
     def _look_back(self) -> None:
