@@ -4,7 +4,7 @@ import base64
 import json
 from pathlib import Path
 
-from dpose.privacy.odometer.records import event_to_dict
+from dpose.privacy.odometer.losses import event_to_dict
 
 TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start")
 

@@ -10,7 +10,6 @@ import shutil
 import signal
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from crashes.calls import MARKS, Replay, record
 from crashes.disk import Disk
 from crashes.stories import KINDS
-from crashes.story import Story
+from crashes.story import Story, end_telling
 
 PATIENCE = 120.0
 """Seconds that work may take which nobody cuts off."""
@@ -62,13 +61,7 @@ def in_a_process(
         sink = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(sink, stream)
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:
-            os.write(told, traceback.format_exc()[-4000:].encode())
-        os._exit(code)
+        end_telling(work, told)
     os.close(told)
     with contextlib.suppress(OSError):  # whoever is first makes the group, so that it can be killed at once
         os.setpgid(child, child)

@@ -7,9 +7,11 @@ was marked, and what could be seen, is counted; nothing is half-written. `over` 
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 Mark = Callable[[str], None]
 
@@ -61,3 +63,14 @@ class Plain:
 
     def keep(self, root: Path) -> None:
         """Nothing."""
+
+
+def end_telling(work: Callable[[], None], told: int) -> NoReturn:
+    """Do what a forked process is for and end it; what it raises goes into the pipe `told`."""
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:
+        os.write(told, traceback.format_exc()[-4000:].encode())
+    os._exit(code)

@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -18,7 +17,7 @@ from typing import ClassVar
 import pytest
 from rich.console import Console
 
-from crashes.story import Mark, Plain
+from crashes.story import Mark, Plain, end_telling
 from dots import Dots, DotsTask
 from dpose.errors import DposeError
 from dpose.privacy.ledger import read_ledger, spent
@@ -204,10 +203,4 @@ def _forked(work: Callable[[], None]) -> tuple[int, int]:
     if child:
         os.close(told)
         return child, out
-    code = 1
-    try:
-        work()
-        code = 0
-    except BaseException:
-        os.write(told, traceback.format_exc()[-4000:].encode())
-    os._exit(code)
+    end_telling(work, told)

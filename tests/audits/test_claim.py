@@ -19,6 +19,7 @@ from dpose.privacy.verify import verify_run
 from dpose.runs.tasks import task_entry
 from dpose.training.canaries import CanaryTask
 from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_params
+from refusals import refused
 from small_nano import small_nano  # noqa: F401
 
 COUNT = 60
@@ -49,14 +50,6 @@ def altered(models, tmp_path, name="true"):
     copy = tmp_path / name
     shutil.copytree(models / name, copy)
     return copy
-
-
-def refused(capsys, arguments, *words):
-    capsys.readouterr()
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    for word in words:
-        assert word in line
 
 
 def test_a_true_claim_stands_and_the_control_says_what_could_be_shown(models, tmp_path, capsys):

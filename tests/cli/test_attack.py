@@ -8,6 +8,7 @@ import pytest
 from dpose.attacks import reid as reid_module
 from dpose.cli import main
 from quick import quick  # noqa: F401
+from refusals import refused
 
 SMALL = [
     "--data",
@@ -28,14 +29,6 @@ FILES = {"index.html", "results.json", "results.md", "pictures.png"}
 def _local(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "140")
-
-
-def refused(capsys, arguments, *words):
-    capsys.readouterr()
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    for word in words:
-        assert word in line
 
 
 def results(name):

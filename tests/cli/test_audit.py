@@ -11,6 +11,7 @@ from dpose.cli import main
 from dpose.media.images import write_image
 from dpose.pose.folder import load_model
 from dpose.training.canaries import PARAMETER
+from refusals import refused
 from small_nano import small_nano  # noqa: F401
 
 TRAINING = ["audit", "training", "--data", "synthetic:ward", "--epsilon", "2", "--delta", "1e-3"]
@@ -22,14 +23,6 @@ def _small_and_local(monkeypatch, tmp_path):
     monkeypatch.setattr(synthetic_module, "SPLITS", {"train": 40, "val": 8, "test": 8, "public": 4})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-
-
-def refused(capsys, arguments, *words):
-    capsys.readouterr()
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    for word in words:
-        assert word in line
 
 
 def test_a_true_run_is_not_refuted_and_is_a_run_like_any_other(capsys, tmp_path):

@@ -492,7 +492,7 @@ NAMED = (
     ),
     Named(
         "group privacy of zCDP that grows with k and not with its square",
-        "privacy/odometer/records.py",
+        "privacy/odometer/losses.py",
         (Edit("ZcdpLoss.restated", "k * k * r", "k * r"),),
     ),
     Named(

@@ -8,7 +8,7 @@ from dpose.privacy.odometer import Charge, charges, marks_of
 from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
 from dpose.privacy.odometer.history import Charges, charge_to_dict, history
 from dpose.privacy.odometer.journal import JournalRow
-from dpose.privacy.odometer.records import PureLoss
+from dpose.privacy.odometer.losses import PureLoss
 from dpose.privacy.odometer.reservations import charge
 from dpose.privacy.odometer.store import opened
 

@@ -23,6 +23,7 @@ from dpose.privacy.odometer.filters import (
     set_budget,
     what_fits,
 )
+from dpose.privacy.odometer.losses import ApproximateLoss, ChargedEvent, PureLoss, RenyiLoss, ZcdpLoss
 from dpose.privacy.odometer.questions import (
     Spent,
     charges,
@@ -47,16 +48,11 @@ from dpose.privacy.odometer.records import (
     STRENGTH,
     TUNING,
     UNKNOWN,
-    ApproximateLoss,
     Asked,
     Budget,
     Charge,
-    ChargedEvent,
     Marks,
-    PureLoss,
-    RenyiLoss,
     State,
-    ZcdpLoss,
     marks_of,
     names_of_run,
     unbounded,

@@ -18,18 +18,8 @@ from functools import lru_cache
 
 from dpose.privacy.accounting import MAX_EPSILON, Event, Relation, epsilon, merge, rdp_at
 from dpose.privacy.exact import zcdp_epsilon
-from dpose.privacy.odometer.records import (
-    EVALUATION,
-    PIXEL,
-    ApproximateLoss,
-    Asked,
-    Charge,
-    ChargedEvent,
-    PureLoss,
-    RenyiLoss,
-    ZcdpLoss,
-    restated,
-)
+from dpose.privacy.odometer.losses import ApproximateLoss, ChargedEvent, PureLoss, RenyiLoss, ZcdpLoss
+from dpose.privacy.odometer.records import EVALUATION, PIXEL, Asked, Charge, restated
 
 ORDERS = tuple(
     [1 + 2 ** (k / 4) for k in range(-12, 13)] + [float(round(2 ** (k / 4))) for k in range(13, 57)]

@@ -8,17 +8,8 @@ from dataclasses import replace
 
 from dpose.privacy.accounting import Event
 from dpose.privacy.odometer.composition import filter_epsilon, order_of_budget, renyi_cost
-from dpose.privacy.odometer.records import (
-    PIXEL,
-    Asked,
-    Budget,
-    Charge,
-    ChargedEvent,
-    PureLoss,
-    ZcdpLoss,
-    restated,
-    unbounded,
-)
+from dpose.privacy.odometer.losses import ChargedEvent, PureLoss, ZcdpLoss
+from dpose.privacy.odometer.records import PIXEL, Asked, Budget, Charge, restated, unbounded
 from dpose.privacy.rounding import as_given, lower
 
 EXAMPLES = 3

@@ -10,16 +10,8 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.odometer.growing import GrowingMapping, likeness, packed, unpacked
 from dpose.privacy.odometer.journal import JournalRow, Transaction
-from dpose.privacy.odometer.records import (
-    Budget,
-    Charge,
-    Marks,
-    State,
-    Stored,
-    event_from_dict,
-    event_to_dict,
-    marks_of,
-)
+from dpose.privacy.odometer.losses import event_from_dict, event_to_dict
+from dpose.privacy.odometer.records import Budget, Charge, Marks, State, Stored, marks_of
 from dpose.privacy.odometer.store import ACCEPTED, Where
 
 NOBODY: Marks = marks_of(())
