@@ -80,7 +80,7 @@ def test_many_pages_of_the_journal_are_read_as_one(tmp_path, monkeypatch):
         charge(a_charge(f"c{number % 5}", str(number)), tmp_path)
     expected = {entry.id: entry.stored.sets for entry in charges(tmp_path)}
     with opened(tmp_path).transaction(write=False) as account:
-        account.store.known = None
+        account.known = None
         again = history(account)
     assert again.seq == 8
     assert {name: entry.stored.sets for name, entry in again.charges.items()} == expected

@@ -391,6 +391,23 @@ def test_the_charges_of_a_picture_are_found_without_looking_at_the_others(where)
     assert len(theirs) == Looked.count < len(known.charges)
 
 
+def test_a_view_is_of_one_moment_whatever_other_threads_read_meanwhile(where):
+    charge(entry(0, HERE), where)
+    with opened(where).transaction(write=False) as view:
+        assert view.head.seq == 1  # from here on it sees what was there now
+
+        def another() -> None:
+            charge(entry(1, HERE), where)
+            assert len(charges(where)) == 2
+
+        thread = threading.Thread(target=another)
+        thread.start()
+        thread.join()
+        assert history(view).seq == 1
+        assert len(history(view).charges) == 1
+    assert len(charges(where)) == 2
+
+
 def test_all_are_reserved_or_none(where):
     set_budget(Budget(1.0, 1e-5, "ward", HERE, "pixel", pixels=16), where)
     with pytest.raises(DposeError, match="would be passed"):

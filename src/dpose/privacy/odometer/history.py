@@ -146,7 +146,7 @@ def history(account: Transaction) -> History:
     Raises:
         DposeError: the journal is not as it was written.
     """
-    known = account.store.known
+    known = account.known
     before = known if isinstance(known, History) else History()
     if before.seq:
         found = account.rows("SELECT mac FROM journal WHERE seq = :seq", seq=before.seq)
@@ -172,6 +172,7 @@ def history(account: Transaction) -> History:
     if last is None:
         return before
     made = History(last.seq, last.mac, charges.read(), budgets, accepted, before.by_set.with_all(by_set))
+    account.known = made
     if not account.appended:  # what is not committed yet may never be
         account.store.known = made
     return made

@@ -56,6 +56,8 @@ class Transaction:
         """Whether it has added to the journal: what it has read is then not yet certain to stay."""
         self.last: HighWater | None = None
         """The journal's last row, once it was asked for."""
+        self.known = store.known
+        """What this process had read of the journal before this began: what other threads read since is not in view."""
         self._connection = connection
 
     def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
