@@ -24,7 +24,7 @@ from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig
 from dpose.privacy.entries import GENESIS, Entry, EntryType
 from dpose.privacy.ledger import read_ledger
-from dpose.privacy.odometer import high_water
+from dpose.privacy.odometer import charges, commit, high_water
 from dpose.privacy.odometer.questions import groups
 from dpose.privacy.odometer.store import close_connections, opened
 from dpose.privacy.statement import Kind, PrivacyStatement
@@ -215,6 +215,12 @@ def account(tmp_path):
     return tmp_path, edited
 
 
+def sqlite_dump(where):
+    (file,) = where.glob("*.sqlite")
+    with contextlib.closing(sqlite3.connect(file)) as base:
+        return list(base.iterdump())
+
+
 @pytest.mark.parametrize("change", ["DELETE FROM meets", "UPDATE meets SET other = 'x'"])
 def test_an_account_whose_sets_meet_no_more(account, change):
     where, edited = account
@@ -222,6 +228,42 @@ def test_an_account_whose_sets_meet_no_more(account, change):
     edited(change)
     with pytest.raises(DposeError, match="altered"):
         groups(where)
+
+
+@pytest.mark.parametrize("value", ["'[[['", "'x'", "NULL", "9e999", "x'ff'", "-1"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE meta SET value = {} WHERE name = 'head'",
+        "UPDATE meta SET value = {} WHERE name = 'schema'",
+        "UPDATE journal SET seq = {} WHERE seq = 2",
+        "UPDATE journal SET seq = {} WHERE seq = 1",
+        "UPDATE journal SET mac = {} WHERE seq = 1",
+        "UPDATE journal SET body = {} WHERE seq = 2",
+    ],
+)
+def test_an_account_with_anything_in_the_place_of_numbers_and_texts(account, change, value):
+    where, edited = account
+    before = sqlite_dump(where)
+    try:
+        edited(change.format(value))
+    except sqlite3.IntegrityError:
+        assert sqlite_dump(where) == before
+        return
+    with pytest.raises(DposeError):
+        charges(where)
+    with pytest.raises(DposeError):
+        commit(run_charge(1).id, where=where)
+
+
+def test_an_account_whose_tables_have_names_that_are_no_text(account):
+    where, _ = account
+    (file,) = where.glob("*.sqlite")
+    content = file.read_bytes()
+    assert b"CREATE TABLE meta" in content
+    file.write_bytes(content.replace(b"CREATE TABLE meta", b"CREATE TABLE \xff\xffta"))
+    with pytest.raises(DposeError, match="altered|cannot be used"):
+        charges(where)
 
 
 def test_how_far_an_account_was_seen(tmp_path):
@@ -235,7 +277,8 @@ def test_how_far_an_account_was_seen(tmp_path):
     for part in (b"", whole[:-1], whole[:20], bytes(len(whole))):
         file.write_bytes(part)
         assert high_water.seen(tmp_path, "a") == high_water.HighWater()
-    for wrong in (DEEP.encode() + b"}", b"[}", b'{"seq": []}'):
+    numbers = (b'{"seq": 1e999}', b'{"seq": %d}' % 2**63, b'{"seq": -1}')
+    for wrong in (DEEP.encode() + b"}", b"[}", b'{"seq": []}', *numbers):
         file.write_bytes(wrong)
         with pytest.raises(DposeError, match="cannot be read"):
             high_water.seen(tmp_path, "a")

@@ -36,6 +36,8 @@ GRACE = 5.0
 """Seconds that the other processes of a run have where one has failed."""
 FEWER = "fewer"
 """Where it is said that a run goes on with one process."""
+LOST = "lost"
+"""Where it is said that its key was taken away: it may then end before its last step, to keep its epsilon."""
 METHODS = ("dp-sgd", "pdp-sgd", "fdp-sgd", "fpdp-sgd")
 
 
@@ -126,7 +128,7 @@ class Training(Plain):
         verify_run(root / "run", root / "state")
         keys = {mark.split()[0] for mark in marks}
         # killed before its key was kept, it goes on under another one
-        if keys == {AesNoise(Key.kept(self.secret)).key_id}:
+        if keys == {AesNoise(Key.kept(self.secret)).key_id} and not (root / LOST).exists():
             counted = sum(event.steps for event in spent(read_ledger(root / "run" / "ledger.jsonl")))
             assert counted == self.steps, f"{counted} steps are counted of {self.steps}"
             found = (root / "run" / "model.safetensors").read_bytes()
@@ -136,6 +138,7 @@ class Training(Plain):
         """After the second kill its key is lost."""
         if self.loses and cuts == 2:
             shutil.rmtree(root / "state" / "keys", ignore_errors=True)
+            (root / LOST).touch()
 
     def keep(self, root: Path) -> None:
         """Its weights."""

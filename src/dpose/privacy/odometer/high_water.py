@@ -25,6 +25,8 @@ from dpose.errors import DposeError
 from dpose.files import file_bytes, private_folder
 
 FOLDER = "accounts-seen"
+LARGEST_NUMBER = 2**63 - 1
+"""Of a row: what a database can compare with."""
 
 
 class SetBackError(DposeError):
@@ -55,10 +57,13 @@ def seen(folder: Path, account: str) -> HighWater:
         content = file_bytes(file).rstrip(b"\0")
         # not whole: power was cut before it was on the disk
         values = json.loads(content if content.endswith(b"}") else b"{}")
-        return HighWater(int(values.get("seq", 0)), str(values.get("mac", "")))
+        found = HighWater(int(values.get("seq", 0)), str(values.get("mac", "")))
+        if not 0 <= found.seq <= LARGEST_NUMBER:
+            raise ValueError("there is no such row")
+        return found
     except FileNotFoundError:
         return HighWater()
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, OverflowError, AttributeError, TypeError, RecursionError) as error:
         raise DposeError(
             f"how far the account was seen cannot be read ({error})",
             str(file),

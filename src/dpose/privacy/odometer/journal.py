@@ -100,11 +100,11 @@ class Transaction:
         """
         if self.last is None:
             meta = dict(self.rows("SELECT name, value FROM meta WHERE name IN ('head', 'schema')"))
-            self.store.check_schema(int(meta["schema"]))
-            seq, _, mac = meta.get("head", "0 ").partition(" ")
-            found = HighWater(int(seq), mac)
+            self.store.check_schema(self.store.number_in(meta.get("schema")))
+            seq, _, mac = str(meta.get("head", "0 ")).partition(" ")
+            found = HighWater(self.store.number_in(seq), mac)
             rows = self.rows("SELECT seq, mac FROM journal ORDER BY seq DESC LIMIT 1")
-            if found != (HighWater(int(rows[0][0]), rows[0][1]) if rows else HighWater()):
+            if found != (HighWater(*rows[0]) if rows else HighWater()):
                 raise self.store.altered("rows are missing at the end of its journal, or were added")
             before = self.store.seen if self.before is None else self.before
             if before.seq > found.seq:
@@ -145,11 +145,10 @@ class Transaction:
             last=last,
             page=PAGE,
         ):
-            for seq, kind, name, body, own in found:
-                if seq != last + 1 or own != self.key.mac("journal", mac, str(seq), kind, name, body):
-                    raise self.store.altered(f"row {seq} of its journal is not as it was written")
-                last, mac = seq, own
-                yield JournalRow(seq, kind, name, json.loads(body), own)
+            for values in found:
+                row = self._row(values, mac, last + 1)
+                last, mac = row.seq, row.mac
+                yield row
         if last != head:
             raise self.store.altered("rows of its journal are missing")
 
@@ -165,9 +164,15 @@ class Transaction:
         )
         if not found:
             return None
-        seq, kind, _, body, own = found[0]
+        seq = self.store.number_in(found[0][0])
         before = self.rows("SELECT mac FROM journal WHERE seq = :seq", seq=seq - 1)
-        mac = before[0][0] if before else ""
-        if own != self.key.mac("journal", mac, str(seq), kind, name, body):
-            raise self.store.altered(f"row {seq} of its journal is not as it was written")
+        return self._row(found[0], str(before[0][0]) if before else "", seq)
+
+    def _row(self, values: tuple[Any, ...], before: str, expected: int) -> JournalRow:
+        """Row number `expected`, from what stands there and the MAC of the row before it."""
+        seq, kind, name, body, own = values
+        # a column of SQLite holds whatever was put there
+        texts = all(isinstance(value, str) for value in values[1:])
+        if seq != expected or not texts or own != self.key.mac("journal", before, str(seq), kind, name, body):
+            raise self.store.altered(f"row {expected} of its journal is not as it was written")
         return JournalRow(seq, kind, name, json.loads(body), own)

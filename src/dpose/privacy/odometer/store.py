@@ -16,6 +16,7 @@ import contextlib
 import errno
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +25,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, make_folder, private_folder
 from dpose.privacy.keys import state_folder
-from dpose.privacy.odometer.high_water import HighWater, SetBackError, any_seen, note_seen, seen
+from dpose.privacy.odometer.high_water import (
+    LARGEST_NUMBER,
+    HighWater,
+    SetBackError,
+    any_seen,
+    note_seen,
+    seen,
+)
 from dpose.privacy.odometer.journal import Transaction
 from dpose.privacy.odometer.subjects import FILE, AccountKey, account_key
 
@@ -92,6 +100,20 @@ class Store:
             "bring back a copy of it from before; what was spent since cannot be told",
         )
 
+    def number_in(self, value: Any) -> int:
+        """A number of a row or a schema that the account holds.
+
+        Raises:
+            DposeError: it is none.
+        """
+        try:
+            found = int(value)
+        except (TypeError, ValueError, OverflowError):  # the last for infinity
+            found = -1
+        if not 0 <= found <= LARGEST_NUMBER:
+            raise self.altered("there is no number where one was written")
+        return found
+
     @property
     def seen(self) -> HighWater:
         """What this machine has seen of it."""
@@ -110,8 +132,10 @@ class Store:
         """Refuse an account of a newer dpose.
 
         Raises:
-            DposeError: it is of one.
+            DposeError: it is of one, or says that it is of none.
         """
+        if version < 1:
+            raise self.altered("it is of no schema that there was")
         if version > SCHEMA:
             raise DposeError(
                 f"the account is of a newer dpose (schema {version}, this one knows {SCHEMA})",
@@ -256,7 +280,7 @@ class Store:
         found = connection.exec_driver_sql("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         if found is None:
             raise self.altered("it does not say of which schema it is")
-        return int(found[0])
+        return self.number_in(found[0])
 
     def _closed_to_others(self) -> None:
         """The file is there, and its owner's alone, before anything is written to it."""
@@ -391,6 +415,9 @@ def _engine(url: str, process: int) -> Engine:
     def _settled(connection: Any, _: Any) -> None:
         # full: what was reserved is on the disk before anything is computed, power cut or not
         for pragma in ("journal_mode = WAL", "synchronous = FULL"):
-            connection.execute(f"PRAGMA {pragma}").close()
+            try:
+                connection.execute(f"PRAGMA {pragma}").close()
+            except UnicodeDecodeError as error:  # SQLite's own message, with what it has found, is no text
+                raise sqlite3.DatabaseError("malformed: what it says of its tables is no text") from error
 
     return engine
