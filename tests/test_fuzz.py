@@ -262,7 +262,7 @@ def test_an_account_whose_tables_have_names_that_are_no_text(account):
     content = file.read_bytes()
     assert b"CREATE TABLE meta" in content
     file.write_bytes(content.replace(b"CREATE TABLE meta", b"CREATE TABLE \xff\xffta"))
-    with pytest.raises(DposeError, match="altered|cannot be used"):
+    with pytest.raises(DposeError, match=r"altered|cannot be used"):
         charges(where)
 
 
