@@ -68,7 +68,9 @@ class Linear:
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """See `Layer`."""
-        return F.linear(x, weight, bias), ()
+        output = F.linear(x.flatten(0, -2), weight, bias)
+        # no view of it: what follows may write into the output in place
+        return torch.ops.aten._unsafe_view(output, [*x.shape[:-1], len(weight)]), ()
 
     def backward(
         self, x: Tensor, weight: Tensor, saved: tuple[Tensor, ...], gradient: Tensor, wanted: bool
