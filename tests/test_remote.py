@@ -121,6 +121,44 @@ def test_what_is_there_is_never_replaced(bucket, tmp_path):
     assert store.cat_file(f"{name}/a.png") == b"mine"
 
 
+def test_a_list_takes_the_place_of_its_own_beginning_alone(bucket, tmp_path):
+    store, name = bucket
+    mine, url = tmp_path / "corpus.jsonl", f"s3://{name}/corpus.jsonl"
+    mine.write_bytes(b"one\n")
+    put_new(mine, url)
+    mine.write_bytes(b"one\ntwo\n")
+    put_new(mine, url)
+    assert store.cat_file(f"{name}/corpus.jsonl") == b"one\ntwo\n"
+    for other in (b"one\nTWO\nthree\n", b"one\n", b""):
+        mine.write_bytes(other)
+        with pytest.raises(DposeError, match="another object is there"):
+            put_new(mine, url)
+    assert store.cat_file(f"{name}/corpus.jsonl") == b"one\ntwo\n"
+
+
+def test_a_corpus_whose_command_failed_is_gone_on_with_by_the_same_command(bucket, capsys):
+    store, name = bucket
+    photos = Path("photos")
+    photos.mkdir()
+    for number in range(2):
+        (photos / f"{number}.png").write_bytes(picture(60 + 90 * number))
+    (photos / "2.png").write_bytes(b"no picture yet")
+    command = ["pixelize", "photos", "--epsilon", "2", "--block", "8", "--out", f"s3://{name}/out"]
+    command += ["--engine", "local", "--workers", "1"]
+    assert main(command) == 1, "one failed, the others are done"
+    assert main(["verify", f"s3://{name}/out"]) == 0
+    assert "1 that failed" in capsys.readouterr().out
+    before = {f: store.cat_file(f) for f in store.find(f"{name}/out")}
+    (photos / "2.png").write_bytes(picture(200))
+    assert main(command) == 0
+    after = {f: store.cat_file(f) for f in store.find(f"{name}/out")}
+    listed = f"{name}/out/corpus.jsonl"
+    assert after[listed].startswith(before.pop(listed))
+    assert before.items() <= after.items() and len(after) == len(before) + 3
+    assert main(["verify", f"s3://{name}/out"]) == 0
+    assert "3 files, all as they were released" in " ".join(capsys.readouterr().out.split())
+
+
 def test_what_was_put_is_known(bucket, tmp_path, monkeypatch):
     _, name = bucket
     (tmp_path / "made").mkdir()

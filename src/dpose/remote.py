@@ -2,7 +2,8 @@
 
 What is read is copied into a folder of the user's state, which nobody else may enter, and removed in the end. What is
 written is made there, whole, and then put into the store under a name that nothing has: with S3's `If-None-Match: *`,
-and what other stores have for it. A store shows an object once it is complete, so nothing there is ever half-written.
+and what other stores have for it. A store shows an object once it is complete, so nothing there is ever half-written. Only
+lists are replaced, by what they have grown to.
 What was put is written down beside it; an interrupted command that is given again puts the rest.
 
 Credentials come from the environment alone, as each store's own client reads them, and are told to nobody.
@@ -23,6 +24,7 @@ from dpose.files import file_digest, file_text, fsync_file, private_folder
 # a Path has one slash where its URL had two
 _URL = re.compile(r"(s3|gs|az|file):/{1,2}(.*)", re.DOTALL)
 _PUT = ".put"
+_LIST = ".jsonl"
 
 
 def url_of(place: str | Path) -> str | None:
@@ -155,6 +157,9 @@ def put_all(path: Path, url: str, but: Collection[str] = ()) -> int:
 def put_new(file: Path, url: str) -> None:
     """Put a file where nothing is; that it is there already, to the last bit, is as good.
 
+    A list (`.jsonl`) only grows. One that is there takes the place of its own beginning: of a command that was cut short
+    or in which a file failed, and that was given again.
+
     Raises:
         DposeError: another object is there, or the store refuses.
     """
@@ -165,11 +170,14 @@ def put_new(file: Path, url: str) -> None:
         except Exception as error:
             # an answer may be lost after the object was made: it is looked at before anything is said
             try:
-                there = hashlib.sha256(store.cat_file(name)).hexdigest()
+                there = store.cat_file(name)
             except Exception:
                 raise error from None
-            if there != file_digest(file):
+            if hashlib.sha256(there).hexdigest() == file_digest(file):
+                return
+            if file.suffix != _LIST or not file.read_bytes().startswith(there):
                 raise DposeError("another object is there", url, "choose another --out") from None
+            store.put_file(str(file), name)
 
 
 def check_nothing_at(url: str) -> None:
