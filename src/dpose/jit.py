@@ -1,6 +1,9 @@
 """How every numba kernel is compiled: at its first call, cached on disk, without the interpreter's lock.
 
 numba itself is imported at the first call of any kernel: it takes a quarter of a second that most commands do not need.
+It keeps what it compiles in the folder that `NUMBA_CACHE_DIR` names, else beside the source, else, where that cannot be
+written, in the user's cache folder. What is kept is named by processor and features, so machines may share a folder.
+Where none can be written, kernels are compiled in each process, and only for work that is worth it (`without_numba`).
 """
 
 from __future__ import annotations
