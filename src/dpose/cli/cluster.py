@@ -33,7 +33,7 @@ class JobOptions:
         list[str] | None,
         option(
             "KEY=VALUE, by submitit's names: timeout_min, nodes, tasks_per_node, gpus_per_node, mem_gb, "
-            "signal_delay_s, slurm_account, ... As often as needed.",
+            "slurm_signal_delay_s, slurm_account, ... As often as needed.",
             CLUSTER,
         ),
     ] = None

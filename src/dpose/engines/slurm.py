@@ -122,7 +122,7 @@ def submit(job: CommandJob, folder: Path, partition: str, settings: Mapping[str,
         folder: Where submitit writes the job's log; made, for its owner alone.
         partition: Of the cluster; "local" runs it here.
         settings: Other settings by submitit's names: timeout_min, nodes, tasks_per_node, gpus_per_node, mem_gb,
-            signal_delay_s, slurm_account, ...
+            slurm_signal_delay_s, slurm_account, ...
 
     Returns:
         submitit's job.
