@@ -464,3 +464,15 @@ def test_a_log_to_compare_whose_values_are_of_the_wrong_kind(change, tmp_path):
         assert "result" not in change  # told in a line by who calls it
     else:
         assert "result" in change
+
+
+def test_a_picture_wider_than_any_number(tmp_path):
+    (tmp_path / "train2017").mkdir()
+    (tmp_path / "train2017" / "1.png").write_bytes(encode_image(np.zeros((24, 32, 3), np.uint8), ".png"))
+    picture = {"id": 1, "file_name": "1.png", "width": 10**400, "height": 24}
+    person = {"image_id": 1, "category_id": 1, "keypoints": [3, 4, 2] * 17, "bbox": [1, 1, 9, 9], "id": 1}
+    (tmp_path / "a.json").write_text(
+        json.dumps({"images": [picture], "annotations": [person], "categories": []})
+    )
+    with pytest.raises(DposeError, match="no width and height"):
+        read_coco(tmp_path, "train", "a.json")
