@@ -117,6 +117,26 @@ def test_the_words_say_which_noise_it_was(full):
     assert "noise was drawn" not in PrivacyStatement(Kind.NONE, "image").paragraph()
 
 
+def test_the_words_say_who_loses_most(full):
+    def told(*results):
+        return replace(full, sections=Sections(results=tuple(results))).paragraph()
+
+    everybody = GroupResult("everybody", "983", "found, %", "26.8", "24.6")
+    upright = GroupResult("posture: upright", "312", "found, %", "39.0", "36.5")
+    small = GroupResult("size: small", "251", "found, %", "26.5", "24.5")
+    words = "* the largest loss of any group: 2.5 points, posture: upright; everybody: 2.2"
+    assert words in told(everybody, small, upright)
+    for results in ([everybody], [small, upright], [everybody, replace(small, before="")]):
+        assert "largest loss" not in told(*results)
+    assert "largest loss" not in told(everybody, replace(small, before="much"))
+
+
+def test_a_training_protects_units_and_nothing_else(full):
+    for scope in ("picture", "clip", "anything"):
+        with pytest.raises(DposeError, match=r"neighbours\.scope: is none of a training"):
+            edited(full, neighbours={"relation": "zero-out", "m": 1, "scope": scope})
+
+
 def test_nothing_is_made_up():
     said = About().to_dict()
     assert {said.pop("curator"), *said.values()} == {"unknown", UNSTATED}

@@ -20,6 +20,8 @@ from dpose.privacy.json_fields import list_of, object_with, text_of, texts_of
 from dpose.privacy.ranges import parse_decimal
 
 UNSTATED = "not stated"
+EVERYBODY = "everybody"
+"""The group of all units, in results by group."""
 SIGNATURE = "privacy.json.sig"
 """The file beside a statement that holds its signature, where somebody signed it (`dpose.privacy.signing`)."""
 S = TypeVar("S", bound="Texts")
