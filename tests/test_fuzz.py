@@ -5,6 +5,7 @@ import io
 import json
 import sqlite3
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +15,15 @@ from rich.console import Console
 from archives import npy, rebuilt
 from dpose.action.folder import load_action_model
 from dpose.attacks.adversary import onnx_embedder
+from dpose.cli import main
 from dpose.errors import LONGEST, DposeError
+from dpose.media.images import encode_image
 from dpose.pose.data.coco import read_coco
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.yolo import read_yolo
+from dpose.pose.evaluate import score_results
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig
 from dpose.privacy.entries import GENESIS, Entry, EntryType
@@ -27,10 +31,13 @@ from dpose.privacy.ledger import read_ledger
 from dpose.privacy.odometer import charges, commit, high_water
 from dpose.privacy.odometer.questions import groups
 from dpose.privacy.odometer.store import close_connections, opened
+from dpose.privacy.sections import AuditResult, PlantedCanaries, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.archive import pack_archive, unpack
-from dpose.release.manifest import verify_manifest
+from dpose.release.manifest import Manifest, verify_manifest
+from dpose.release.names import known_names
 from dpose.runs.account import account_of
+from dpose.runs.compare import _with_scores, comparison_table
 from dpose.runs.config import RunConfig, read_yaml
 from dpose.runs.places import run_config
 from dpose.runs.tune_config import TuningConfig
@@ -384,3 +391,88 @@ def test_an_embedder_of_pictures_that_nobody_has(tmp_path):
     onnx.save(model, tmp_path / "x.onnx")
     with pytest.raises(DposeError, match="at most 4096 a side"):
         onnx_embedder(str(tmp_path / "x.onnx"))
+
+
+def test_names_that_are_no_text_are_shown_escaped(tmp_path, monkeypatch):
+    """Where standard output takes nothing but UTF-8: a list of released files, and files called by any bytes."""
+    said = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(said, "utf-8", errors="strict", write_through=True))
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    Path("in/\udcff.png").write_bytes(encode_image(np.zeros((24, 32, 3), np.uint8), ".png"))
+    released = ["--epsilon", "1", "--block", "8", "--public", "--out", "out"]
+    assert main(["pixelize", "in", *released]) == 0
+    assert "in/\\udcff.png -> out/000001.png" in said.getvalue().decode()
+    assert known_names(Path("out")) == {"000001": str(tmp_path.resolve() / "in/\udcff.png")}
+    with Manifest(Path("out")) as listed:
+        listed.failed(Path("out/\udcff.png"))
+        listed.end()
+    assert main(["verify", "out"]) == 0
+
+
+def test_what_is_said_on_the_command_line_is_text(tmp_path, capsys):
+    (tmp_path / "a.png").write_bytes(encode_image(np.zeros((24, 32, 3), np.uint8), ".png"))
+    given = ["--epsilon", "1", "--block", "8", "--public", "--out", str(tmp_path / "b.png")]
+    assert main(["pixelize", str(tmp_path / "a.png"), *given, "--curator", "Ward \udcff"]) == 2
+    assert capsys.readouterr().err == "dpose: curator: is no text in UTF-8; write it with letters\n"
+    assert not (tmp_path / "b.png").exists()
+    for kind in (AuditResult, PlantedCanaries, PublicInput):
+        with pytest.raises(DposeError, match="is no text"):
+            kind("\ud800", "1", "0.5")
+
+
+def test_a_list_of_released_files_whose_claims_are_no_numbers(tmp_path):
+    statement = PrivacyStatement(Kind.NONE, "pixel")
+    with Manifest(tmp_path) as listed:
+        listed._write({"type": "file", "file": "a", "sha256": {}, "epsilon": "\ud800"})
+        listed.end()
+    with pytest.raises(DposeError, match="cannot be read as a list"):
+        verify_manifest(tmp_path)
+    (tmp_path / "corpus.jsonl").unlink()
+    with Manifest(tmp_path) as listed:
+        listed.add(tmp_path / "a", {}, statement)
+        listed.failed(tmp_path / "b")
+        listed.end()
+    assert verify_manifest(tmp_path).endswith("each claims nothing, 1 that failed")
+
+
+def test_a_folder_of_more_joints_than_anybody_has(tmp_path):
+    for count in (10**400, 1001):
+        (tmp_path / "data.yaml").write_text(f"train: images\nkpt_shape: [{count}, 3]\n")
+        with pytest.raises(DposeError, match="kpt_shape cannot be more than 1,000 joints"):
+            read_yolo(tmp_path, "train")
+
+
+def test_predictions_of_other_things_than_people(pose_fixtures, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps([{"image_id": 1, "category_id": [1]}]))
+    labels = read_coco(pose_fixtures / "coco", "val")
+    with pytest.raises(DposeError, match="none is of category 1, a person"):
+        score_results(tmp_path / "a.json", labels)
+
+
+@pytest.mark.parametrize(
+    "change", [{"data": True}, {"step": "1"}, {"step": True}, {"result": {"columns": {"a": "b"}}}]
+)
+def test_a_log_to_compare_whose_values_are_of_the_wrong_kind(change, tmp_path):
+    line = {"type": "score", "step": 1, "data": "ward", "result": {"columns": {"Mean": 1.0}}}
+    (tmp_path / "log.jsonl").write_text(
+        json.dumps(line | change) + "\n" + json.dumps({"type": "step", "step": 2})
+    )
+    try:
+        comparison_table([_with_scores(tmp_path, "dp-sgd", PrivacyStatement(Kind.NONE, "image"))])
+    except (TypeError, ValueError):
+        assert "result" not in change  # told in a line by who calls it
+    else:
+        assert "result" in change
+
+
+def test_a_picture_wider_than_any_number(tmp_path):
+    (tmp_path / "train2017").mkdir()
+    (tmp_path / "train2017" / "1.png").write_bytes(encode_image(np.zeros((24, 32, 3), np.uint8), ".png"))
+    picture = {"id": 1, "file_name": "1.png", "width": 10**400, "height": 24}
+    person = {"image_id": 1, "category_id": 1, "keypoints": [3, 4, 2] * 17, "bbox": [1, 1, 9, 9], "id": 1}
+    (tmp_path / "a.json").write_text(
+        json.dumps({"images": [picture], "annotations": [person], "categories": []})
+    )
+    with pytest.raises(DposeError, match="no width and height"):
+        read_coco(tmp_path, "train", "a.json")

@@ -16,6 +16,7 @@ from clips import write
 from dots import train
 from dpose.action.data.folders import _lines
 from dpose.action.folder import load_action_model
+from dpose.attacks.adversary import onnx_embedder
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.files import (
@@ -29,18 +30,25 @@ from dpose.files import (
 )
 from dpose.media.images import encode_image, read_image
 from dpose.media.video import probe
+from dpose.pose.data.coco import read_coco
+from dpose.pose.data.detections import read_detections
 from dpose.pose.data.lspet import _read_labels
+from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.problems import read_json
 from dpose.pose.data.yolo import read_yolo
 from dpose.pose.evaluate import _mat_points
 from dpose.pose.folder import load_model
 from dpose.pose.weights_file import read_tensors
+from dpose.privacy.canaries import Opening
 from dpose.privacy.ledger import Ledger, read_ledger
 from dpose.privacy.odometer import State, charges
-from dpose.privacy.signing import Signature
+from dpose.privacy.odometer.subjects import account_key
+from dpose.privacy.signing import Signature, check_signature
+from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.privacy.verify import verify_run
 from dpose.release.files import carried
 from dpose.release.manifest import Manifest, verify_manifest
+from dpose.release.regions import onnx_segmenter
 from dpose.release.verify import verify_release
 from dpose.runs.config import read_yaml
 from dpose.runs.report.reading import read_run
@@ -94,13 +102,22 @@ READERS = {
     "labels.txt": lambda path: list(_lines(path)),
     "joints.mat": lambda path: _read_labels(path, {"train": (1, 3)}),
     "preds.mat": _mat_points,
+    "coco.json": lambda path: read_coco(path.parent, "train", path.name),
+    "annot/train.json": lambda path: read_mpii(path.parent.parent, "train"),
+    "results.json": read_detections,
+    "a.onnx": onnx_segmenter,
+    "b.onnx": lambda path: onnx_embedder(str(path)),
+    "account.sqlite": lambda path: charges(path.parent),
+    "a/account.key": lambda path: account_key(path.parent, make=True),
+    "opening.json": Opening.read,
+    "a.pub": lambda path: check_signature(path, PrivacyStatement(Kind.NONE, "image"), path),
 }
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_fifo_is_refused_and_not_waited_for(name, tmp_path):
     path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
     with pytest.raises(DposeError) as found:
         READERS[name](path)

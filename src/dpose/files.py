@@ -116,6 +116,20 @@ def file_json(path: str | Path, *, limit: int = LONGEST_TEXT) -> Any:
         raise ValueError("nested too deeply") from error
 
 
+def json_text(value: Any, indent: int | None = None) -> str:
+    """`value` as JSON that people can read and any file can hold.
+
+    Letters beyond ASCII stay as they are, but for names of files that are no UTF-8: such bytes have no letters, and are
+    escaped.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return text
+
+
 def file_yaml(path: str | Path) -> Any:
     """What a regular file of YAML holds, by its plain types; no longer than `LONGEST_SETTINGS`.
 

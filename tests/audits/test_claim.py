@@ -60,7 +60,9 @@ def test_a_true_claim_stands_and_the_control_says_what_could_be_shown(models, tm
     assert {"audit.html", "audit.json", "audit.md"} <= {p.name for p in (tmp_path / "report").iterdir()}
     told = json.loads((tmp_path / "report" / "audit.json").read_text())
     assert told["canaries"]["count"] == COUNT
-    assert told["controls"][EVERY_COIN]["flagged"]
+    # as many are guessed in as out: of coins as uneven as once in 70 draws, who knows them all is right too seldom
+    uneven = abs(told["canaries"]["included"] - COUNT / 2) > 9
+    assert told["controls"][EVERY_COIN]["flagged"] is not uneven
     assert not any("claim" in path.name for path in (models / "true").iterdir())
 
 

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from dpose.errors import DposeError
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
+from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
 from dpose.privacy.attackers import bound_attackers
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, ReleaseAccountant
 from dpose.privacy.neighbours import Neighbours
@@ -104,6 +104,37 @@ def test_the_words_say_every_section(full):
     assert "finds at most 1.517%" in text
     assert "finds at most" in replace(full, sections=Sections()).paragraph()
     assert "1.517%" not in replace(full, sections=Sections()).paragraph()
+
+
+def test_the_words_say_which_noise_it_was(full):
+    floating, exact = "in 64-bit floating point, which is not exact", "exactly: whole numbers"
+    rounded = replace(full, events=(replace(EVENT, type=ROUNDED),), caveats=())
+    for statement, said in ((full, floating), (rounded, exact)):
+        assert f"How its noise was drawn:\n* {said}" in statement.paragraph()
+    both = replace(full, events=(EVENT, replace(EVENT, type=ROUNDED))).paragraph()
+    assert floating in both
+    assert exact in both
+    assert "noise was drawn" not in PrivacyStatement(Kind.NONE, "image").paragraph()
+
+
+def test_the_words_say_who_loses_most(full):
+    def told(*results):
+        return replace(full, sections=Sections(results=tuple(results))).paragraph()
+
+    everybody = GroupResult("everybody", "983", "found, %", "26.8", "24.6")
+    upright = GroupResult("posture: upright", "312", "found, %", "39.0", "36.5")
+    small = GroupResult("size: small", "251", "found, %", "26.5", "24.5")
+    words = "* the largest loss of any group: 2.5 points, posture: upright; everybody: 2.2"
+    assert words in told(everybody, small, upright)
+    for results in ([everybody], [small, upright], [everybody, replace(small, before="")]):
+        assert "largest loss" not in told(*results)
+    assert "largest loss" not in told(everybody, replace(small, before="much"))
+
+
+def test_a_training_protects_units_and_nothing_else(full):
+    for scope in ("picture", "clip", "anything"):
+        with pytest.raises(DposeError, match=r"neighbours\.scope: is none of a training"):
+            edited(full, neighbours={"relation": "zero-out", "m": 1, "scope": scope})
 
 
 def test_nothing_is_made_up():

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from scipy.stats import norm
 import dpose
 from dpose.errors import DposeError
 from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
+from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
@@ -205,7 +207,15 @@ UNLIMITED = re.compile(
 
 
 def test_the_paragraph_promises_no_more_than_a_cipher_keeps():
-    release = statement(neighbours=Neighbours(Relation.REPLACE, 16, "picture"), unit="pixel")
+    release = PrivacyStatement(
+        Kind.PRIVATE,
+        "pixel",
+        Neighbours(Relation.REPLACE, 16, "picture"),
+        Fraction(2),
+        0.0,
+        ReleaseAccountant.PURE,
+        events=(LaplaceEvent(Fraction(1), Fraction(2)),),
+    )
     for said in (statement(), release):
         text = said.paragraph()
         assert "cannot break" in text

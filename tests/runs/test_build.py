@@ -28,6 +28,8 @@ from dpose.runs.build import (
     open_public,
     open_units,
     precision,
+    public_licence,
+    shows_nobody,
     watched,
 )
 from dpose.runs.config import RunConfig
@@ -319,3 +321,26 @@ class TestPrecision:
         assert not torch.equal(flat, other)
         assert torch.nn.functional.cosine_similarity(flat, other, dim=0) > 0.99
         assert float(rough_loss) == pytest.approx(float(loss), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("data", "licence", "nobody"),
+    [
+        ({"private": "synthetic:ward"}, "Apache-2.0, rendered by dpose", False),
+        ({"private": "synthetic:studio"}, "Apache-2.0, rendered by dpose", True),
+        ({"private": "lspet:here:public"}, "not stated", True),
+        ({"private": "lspet:here"}, "not stated", False),
+        ({"private": ["lspet:here:public", "synthetic:studio"]}, "not stated", True),
+        ({"private": ["lspet:here", "synthetic:studio"]}, "not stated", False),
+        ({"private": "lspet:here", "public": "synthetic:studio"}, "Apache-2.0, rendered by dpose", False),
+        ({"private": "synthetic:ward", "public": "coco:here"}, "not stated", False),
+        (
+            {"private": "synthetic:ward", "public": "coco:here", "public_licence": "CC-BY-4.0"},
+            "CC-BY-4.0",
+            False,
+        ),
+    ],
+)
+def test_what_is_public_is_known_by_its_name_and_its_licence_if_it_is_our_own(data, licence, nobody):
+    config = RunConfig.from_dict({"data": data, "plan": PRIVATE})
+    assert (public_licence(config), shows_nobody(config)) == (licence, nobody)

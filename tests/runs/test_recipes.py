@@ -87,6 +87,7 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     )
     assert first["plan"]["method"] == "non-private"
     assert first["data"]["private"] == "synthetic:ward:public"
+    assert first["data"]["public_licence"] is None
     assert private["model"]["init"] == "best-public"
     assert private["data"]["watch"] == "none"
     ledger = (tmp_path / "best" / "ledger.jsonl").read_text()
@@ -95,6 +96,13 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     statement = json.loads((tmp_path / "best" / "privacy.json").read_text())
     assert "that the first weights learnt from none of the images" in statement["public"]
     assert any("trained without a guarantee: nobody" in caveat for caveat in statement["caveats"])
+    said = {each["what"]: each["licence"] for each in statement["inputs"]}
+    behind = "behind the first weights, as their statement says: "
+    assert said == {
+        "the first weights": "not stated",
+        f"{behind}8 units that it was trained on": "Apache-2.0, rendered by dpose",
+        f"{behind}the first weights": "Apache-2.0",
+    }
 
     # the same again into another folder of the same name's stage: what is whole is used as it is
     (tmp_path / "best").rename(tmp_path / "moved")

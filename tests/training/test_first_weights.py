@@ -12,6 +12,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation, epsilon
 from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.odometer import charges
+from dpose.privacy.protected import protect
 from dpose.privacy.statement import Kind
 from dpose.privacy.verify import verify_run
 from dpose.training.first_weights import FirstWeights, digest_of_weights
@@ -299,3 +300,44 @@ def square():
     ]
     data.augmented = lambda view, rng: view
     return data
+
+
+def test_a_statement_names_what_is_public_with_digest_and_licence(dots, tmp_path):
+    """Units that a method is fitted on, those that a run without privacy trains on, first weights; no private units."""
+    from dpose.training.methods import SubspaceConfig
+
+    def go(name, method, private, start=None, **said):
+        model = dots.task.build_model()
+        subspace = {"subspace": SubspaceConfig("public", rank=2, units=10)} if method == "pdp-sgd" else {}
+        done = train(
+            dots.task, model, private=private, out=tmp_path / name, console=QUIET, views_at_once=16,
+            plan=plan(method, **subspace), start=start or FirstWeights.drawn(), **said,
+        )  # fmt: skip
+        assert verify_run(tmp_path / name).statement == done.statement
+        return done.statement.sections.inputs
+
+    public = dots.data(20, seed=9)
+    public.unit_id = lambda index: f"public-{index}"
+    assert go("plain", "non-private", dots.data(40)) == ()
+    assert go("private", "dp-sgd", dots.data(40, seed=2), public_licence="MIT", nobody_private=True) == ()
+    (learnt,) = go("public", "non-private", public, public_licence="CC-BY-4.0", nobody_private=True)
+    digest = protect(public).identity.digest.hex()
+    assert (learnt.what, learnt.sha256, learnt.licence) == (
+        "20 units that it was trained on",
+        digest,
+        "CC-BY-4.0",
+    )
+    start = replace(FirstWeights.of(tmp_path / "public"), stated="MIT")
+    first, behind = go("second", "dp-sgd", dots.data(40, seed=3), start)
+    assert (first.what, first.sha256, first.licence) == ("the first weights", start.digest, "MIT")
+    assert behind == replace(learnt, what=f"behind the first weights, as their statement says: {learnt.what}")
+    assert go("third", "dp-sgd", dots.data(40, seed=4), FirstWeights.of(tmp_path / "second"))[1:] == (
+        replace(first, what=f"behind the first weights, as their statement says: {first.what}"),
+        behind,
+    )
+    fitted, *_ = go("fitted", "pdp-sgd", dots.data(40, seed=5), public=public, public_licence="CC0-1.0")
+    assert (fitted.what, fitted.sha256, fitted.licence) == (
+        "20 units that pdp-sgd is fitted on",
+        digest,
+        "CC0-1.0",
+    )

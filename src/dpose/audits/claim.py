@@ -207,8 +207,9 @@ def _notes(opened: Opening, most: float, known_before: bool, alpha: float) -> li
     )
     return [
         "An audit shows a lower bound. A claim that is not refuted is not proved by that.",
-        f"With {count} canaries nobody can show more than epsilon {lower(most, places=2)}, not even by knowing every "
-        "coin: the control. A claim above that cannot be refuted by this audit.",
+        f"With {count} canaries this audit shows no more than epsilon {lower(most, places=2)}, not even to somebody "
+        "who knows every coin: the control. A claim above that cannot be refuted by it. It guesses as many in as out, "
+        "so that very uneven coins show less.",
         when,
         "Whoever trains can leave canaries out, or train something else: an audit finds accidents, not lies.",
         "Canaries are nobody, and their coins are open now. The guarantee of everybody else holds with coins known.",

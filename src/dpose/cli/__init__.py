@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from functools import cache
 from typing import Any
@@ -18,6 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     import typer
 
+    _print_anything()
     # typer brings its own copy of click in some releases and imports it in others: take the class from typer itself
     complaint: Any = typer.BadParameter.__mro__[2]
     try:
@@ -50,6 +52,12 @@ def _command() -> Any:
     from dpose.cli.app import app
 
     return typer.main.get_command(app)
+
+
+def _print_anything() -> None:
+    """Let standard output show escaped what has no encoding, as a file's name that is no UTF-8: standard error does."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _complain(line: str) -> None:

@@ -84,6 +84,10 @@ class DataOptions:
         int | None,
         option("Clips of a video in its gradient, for actions: more than one is MultiClip-DP.", METHOD),
     ] = unset("1")
+    public_licence: Annotated[
+        str | None,
+        option("Of the public data. Of rendered people it is known.", ABOUT),
+    ] = unset("not stated")
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,10 @@ class ModelOptions:
             MODEL,
         ),
     ] = unset("finetune, if there are first weights")
+    init_licence: Annotated[
+        str | None,
+        option("Of the first weights. Of those that come with dpose it is known.", ABOUT),
+    ] = unset("not stated")
 
 
 @dataclass(frozen=True)

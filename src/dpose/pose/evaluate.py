@@ -123,9 +123,8 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
                 }
             )
     if content and not usable:
-        raise DposeError(
-            f"not one of its {len(content):,} people can be used; {problems.found[0]}", str(path)
-        )
+        why = problems.found[0] if problems else "none is of category 1, a person"
+        raise DposeError(f"not one of its {len(content):,} people can be used; {why}", str(path))
     groups: dict[str, list[int]] = {}
     for image in labels.images:
         if image.group:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dpose.privacy.attackers import trade_off_lines
 from dpose.privacy.rounding import upper
-from dpose.privacy.sections import UNSTATED, Deployment, PlantedCanaries
+from dpose.privacy.sections import EVERYBODY, UNSTATED, Deployment, GroupResult, PlantedCanaries
 from dpose.privacy.statement import PrivacyStatement
 
 ASKED = {
@@ -54,10 +54,24 @@ def section_lists(statement: PrivacyStatement) -> list[tuple[str, Sequence[str]]
                 f"{r.group} ({r.units} units): {r.metric} {r.after}"
                 + (f", {r.before} before" if r.before else "")
                 for r in said.results
-            ],
+            ]
+            + largest_loss(said.results),
         ),
         ("Not covered, and ways around the guarantee:", said.side_channels),
     ]
+
+
+def largest_loss(results: Sequence[GroupResult]) -> list[str]:
+    """Who pays most, of results with scores before private training: the largest loss of a group beside everybody's."""
+    try:
+        losses = {r.group: float(r.before) - float(r.after) for r in results if r.before}
+    except ValueError:  # texts that somebody else wrote
+        return []
+    mean = losses.pop(EVERYBODY, None)
+    if mean is None or not losses:
+        return []
+    worst = max(losses, key=lambda group: losses[group])
+    return [f"the largest loss of any group: {losses[worst]:.1f} points, {worst}; everybody: {mean:.1f}"]
 
 
 def group_lines(statement: PrivacyStatement) -> list[str]:

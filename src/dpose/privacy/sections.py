@@ -20,6 +20,8 @@ from dpose.privacy.json_fields import list_of, object_with, text_of, texts_of
 from dpose.privacy.ranges import parse_decimal
 
 UNSTATED = "not stated"
+EVERYBODY = "everybody"
+"""The group of all units, in results by group."""
 SIGNATURE = "privacy.json.sig"
 """The file beside a statement that holds its signature, where somebody signed it (`dpose.privacy.signing`)."""
 S = TypeVar("S", bound="Texts")
@@ -27,7 +29,18 @@ S = TypeVar("S", bound="Texts")
 
 @dataclass(frozen=True)
 class Texts:
-    """A section of texts alone: an object of strings in JSON."""
+    """A section of texts alone: an object of strings in JSON.
+
+    Raises:
+        DposeError: one is no text: bytes of a command line, say, that are no UTF-8.
+    """
+
+    def __post_init__(self) -> None:
+        for name, value in self.to_dict().items():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise DposeError("is no text in UTF-8", name, "write it with letters") from error
 
     def to_dict(self) -> dict[str, str]:
         """Ready for JSON."""
@@ -122,6 +135,7 @@ class AuditResult(Texts):
     confidence: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         parse_decimal(self.epsilon, "audits.epsilon")
         if not 0 < parse_decimal(self.confidence, "audits.confidence") < 1:
             raise DposeError("must lie between 0 and 1", "audits.confidence")
@@ -142,6 +156,7 @@ class PlantedCanaries(Texts):
     commitment: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not re.fullmatch("[1-9][0-9]*", self.count):
             raise DposeError(f"must be a whole number, not {self.count!r}", "canaries.count")
         if not re.fullmatch("[0-9a-f]{64}", self.commitment):

@@ -38,7 +38,7 @@ from dpose.privacy.exact import (
 )
 from dpose.privacy.group_privacy import MOST
 from dpose.privacy.json_fields import list_of, member_of, named_texts_of, object_with, text_of, texts_of
-from dpose.privacy.neighbours import BOX, Neighbours
+from dpose.privacy.neighbours import BEYOND, BOX, Neighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import check_delta, check_epsilon, parse_decimal
 from dpose.privacy.rounding import not_below, upper
@@ -177,6 +177,9 @@ class PrivacyStatement:
             check_choosable(self.neighbours.relation, self.accountant)
         if self.schema < SCHEMA and self.sections != Sections():
             raise DposeError("has no such sections", f"schema {self.schema}")
+        trained = any(isinstance(event, Event) for event in self.events)
+        if trained and self.neighbours is not None and self.neighbours.scope not in ("unit", BEYOND):
+            raise DposeError(f"is none of a training: {self.neighbours.scope[:80]!r}", "neighbours.scope")
         inexact = any(isinstance(event, Event) and not event.rounded for event in self.events)
         if inexact and FLOATING_POINT_CAVEAT not in self.caveats:
             object.__setattr__(self, "caveats", (*self.caveats, FLOATING_POINT_CAVEAT))

@@ -41,6 +41,12 @@ SCOPES = {
     "one frame": "of any one frame of the clip",
 }
 
+NOISES = {
+    True: "exactly: whole numbers, each with the probability of a rounded Gaussian, added to sums of whole numbers",
+    False: "in 64-bit floating point, which is not exact: see the caveats",
+}
+"""How the noise of events was drawn, by whether they are `rounded`."""
+
 NOTHING = {
     Kind.SEEDED: (
         "NOTHING IS GUARANTEED: the noise came from a seed. Whoever knows or guesses the seed "
@@ -107,6 +113,7 @@ def paragraph(statement: PrivacyStatement) -> str:
     for title, items in (
         ("How it was chosen:", _choice(statement)),
         ("How it was released:", [f"{name}: {value}" for name, value in statement.release.items()]),
+        ("How its noise was drawn:", _noise(statement)),
         ("Treated as public:", statement.public),
         ("Taken as given:", statement.conditional_on),
         ("Also computed from private data:", [_query(query) for query in statement.queries]),
@@ -216,6 +223,12 @@ def _attack(statement: PrivacyStatement) -> str:
     if is_weak(statement):
         text += " That is a weak guarantee."
     return text
+
+
+def _noise(statement: PrivacyStatement) -> list[str]:
+    """Whether a run's noise was exact, a sentence a kind; none of what has no such events."""
+    events = [event for event in statement.events if isinstance(event, Event)]
+    return [words for rounded, words in NOISES.items() if any(event.rounded is rounded for event in events)]
 
 
 def _choice(statement: PrivacyStatement) -> list[str]:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_digest, leads_out, leads_outside, make_folder
+from dpose.files import explain_os_error, file_digest, json_text, leads_out, leads_outside, make_folder
 from dpose.privacy.rounding import as_given
 from dpose.privacy.statement import PrivacyStatement, software_versions
 
@@ -89,7 +89,7 @@ class Manifest:
 
     def _write(self, line: dict[str, Any]) -> None:
         try:
-            self._file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+            self._file.write((json_text(line) + "\n").encode())
         except OSError as error:
             raise explain_os_error(error, self.path) from error
 
@@ -120,9 +120,7 @@ def verify_manifest(folder: Path) -> str:
                     failed.add(line["file"])
                 digest.update(raw)
         outputs = [(name, told) for line in files.values() for name, told in line["sha256"].items()]
-        claims = sorted(
-            {f"epsilon {line['epsilon']}" if line["epsilon"] else "nothing" for line in files.values()}
-        )
+        claims = sorted({_claim(line["epsilon"]) for line in files.values()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DposeError("cannot be read as a list of released files", str(path)) from error
     if not whole:
@@ -138,7 +136,20 @@ def verify_manifest(folder: Path) -> str:
         if digest_there != told:
             raise DposeError("is another file than the list of released files names", str(found))
     tail = f", {len(failed):,} that failed" if failed else ""
-    return f"{path}: {len(files):,} files, all as they were released, each claims {' or '.join(claims)}{tail}"
+    each = f", each claims {' or '.join(claims)}" if claims else ""
+    return f"{path}: {len(files):,} files, all as they were released{each}{tail}"
+
+
+def _claim(epsilon: str | None) -> str:
+    """What a file claims, in words.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    if epsilon is None:
+        return "nothing"
+    float(epsilon.replace(",", ""))
+    return f"epsilon {epsilon}"
 
 
 def _cut(file: Any) -> None:

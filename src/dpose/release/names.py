@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import file_json, locked_folder, private_folder, write_private
+from dpose.files import file_json, json_text, locked_folder, private_folder, write_private
 from dpose.privacy.keys import state_folder
 
 DIGITS = 6
@@ -71,7 +70,7 @@ def remember_names(out: Path, names: Mapping[str, str]) -> Path:
                 "try again",
             )
         content = {"folder": str(out.resolve()), "names": {**known, **names}}
-        write_private(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_private(file, json_text(content, 1) + "\n")
     return file
 
 

@@ -27,10 +27,12 @@ from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchno
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
+from dpose.privacy.sections import UNSTATED
 from dpose.privacy.selection import Selection
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
-from dpose.training.first_weights import FirstWeights
+from dpose.runs.specs import any_spec
+from dpose.training.first_weights import LICENCE, FirstWeights
 from dpose.units import Precision
 
 IMAGENET = "imagenet"
@@ -93,6 +95,21 @@ def public_split(config: RunConfig) -> DataSpec | None:
 
 def _protected(config: RunConfig, spec: DataSpec) -> bool:
     return config.plan.kind.reads_private_data and any(spec.same_units(own) for own in sources(config))
+
+
+def shows_nobody(config: RunConfig) -> bool:
+    """Whether nobody in the data that a run trains on needs protection, by what they are called."""
+    specs = [any_spec(name) for name in config.data.sources]
+    return all(spec is not None and spec.for_purpose("train").public for spec in specs)
+
+
+def public_licence(config: RunConfig) -> str:
+    """Under which the public data of a run may be used: as configured, or dpose's own if it rendered all of them."""
+    if config.data.public_licence:
+        return config.data.public_licence
+    names = (config.data.public,) if config.data.public else config.data.sources
+    rendered = all(spec is not None and spec.dataset.rendered for spec in map(any_spec, names))
+    return f"{LICENCE}, rendered by dpose" if rendered else UNSTATED
 
 
 def shown_spec(spec: DataSpec) -> str:

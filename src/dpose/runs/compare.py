@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.table import Table
 
@@ -17,6 +17,8 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import run_config
 from dpose.runs.report.reading import score_of
 from dpose.training.folder import read_statement
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ def _read(folder: Path) -> ComparedRun:
 def _with_scores(folder: Path, method: str, statement: PrivacyStatement) -> ComparedRun:
     lines = [_line(text) for text in file_text(folder / "log.jsonl").splitlines()]
     watched = [line for line in lines if line.get("type") == "score"]
-    curve = [(line["step"], *main) for line in watched if (main := _main(line["result"]))]
-    found = [(line["data"], line["result"]) for line in watched[-1:]]
+    curve = [(_known(line["step"], int), *main) for line in watched if (main := _main(line["result"]))]
+    found = [(_known(line["data"], str), line["result"]) for line in watched[-1:]]
     for path in sorted((folder / "evaluations").glob("*.json")):
         content = file_json(path)
         size = "" if content["units"] is None else f", {content['units']:,} units"
@@ -82,11 +84,17 @@ def _with_scores(folder: Path, method: str, statement: PrivacyStatement) -> Comp
         name=folder.name,
         method=method,
         statement=statement,
-        steps=max((line["step"] for line in lines if line.get("type") == "step"), default=0),
+        steps=max((_known(line["step"], int) for line in lines if line.get("type") == "step"), default=0),
         scores=scores,
         curve=tuple((step, value) for step, _, value in curve),
         metric=curve[-1][1] if curve else "",
     )
+
+
+def _known(value: Any, kind: type[K]) -> K:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def _main(result: Any) -> tuple[str, float] | None:

@@ -33,6 +33,7 @@ class DataChoice(BaseModel):
         limit: Use only so many units, a fixed choice by name.
         units: How many units there are: what a run is explained for where the data are not at hand.
         views: For actions, the clips of a video in its gradient; more than one is MultiClip-DP.
+        public_licence: Under which the public data may be used, for the statement; of rendered people it is known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,6 +44,7 @@ class DataChoice(BaseModel):
     limit: int | None = Field(default=None, ge=1)
     units: int | None = Field(default=None, ge=1)
     views: int | None = Field(default=None, ge=1, le=MAX_VIEWS)
+    public_licence: str | None = None
 
     @field_validator("private")
     @classmethod
@@ -71,6 +73,8 @@ class ModelChoice(BaseModel):
             first weights, else scratch.
         input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
         stride: Picture pixels a cell of the backbone's map; the preset's own by default.
+        init_licence: Under which these first weights may be used, for the statement; of those that come with dpose it
+            is known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -80,6 +84,7 @@ class ModelChoice(BaseModel):
     strategy: Literal["light", "finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
     stride: int | None = Field(default=None, ge=1)
+    init_licence: str | None = None
 
     @field_validator("input_size", mode="before")
     @classmethod

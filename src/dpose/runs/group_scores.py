@@ -24,7 +24,7 @@ from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.pose.skeletons import MPII
 from dpose.privacy.ledger import Ledger
-from dpose.privacy.sections import GroupResult
+from dpose.privacy.sections import EVERYBODY, GroupResult
 from dpose.privacy.statement import SCHEMA, PrivacyStatement
 from dpose.runs.reporting import make_report
 from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
@@ -36,7 +36,6 @@ FEWEST = 30
 """A group with fewer units is left out: its score is chance."""
 SAID = ("age", "build", "skin", "bottom", "glasses")
 """What rendered people are grouped by, of all that is known of them."""
-EVERYBODY = "everybody"
 UPRIGHT = 45.0
 """Degrees from the vertical that a trunk may lean and count as upright."""
 SMALL = 40.0

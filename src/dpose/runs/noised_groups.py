@@ -26,8 +26,9 @@ from dpose.privacy.noise import AesNoise, Key, NoiseSource
 from dpose.privacy.noised_groups import GroupQuery, ratios_of
 from dpose.privacy.noised_ratio import noised_sums
 from dpose.privacy.odometer import committing
+from dpose.privacy.sections import EVERYBODY
 from dpose.runs.evaluate import record_score
-from dpose.runs.group_scores import EVERYBODY, SIZES, attributes_of
+from dpose.runs.group_scores import SIZES, attributes_of
 from dpose.runs.noised_score import NoisedEvaluation, price_of, score_statement
 from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of

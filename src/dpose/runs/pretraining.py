@@ -57,7 +57,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     if begun:
         check_begun(folder, stage)
     if not (folder / "model.safetensors").exists():
-        run = train_run(stage, folder, console, resume=begun, command=command)
+        run = train_run(stage, folder, console, resume=begun, command=command, nobody_private=True)
         if run.interrupted:
             return run
     return config.model_copy(
@@ -72,7 +72,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
 def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
     assert config.recipe is not None
     given = {
-        "data": {"private": str(spec)},
+        "data": {"private": str(spec), "public_licence": config.data.public_licence},
         "model": {
             "preset": config.model.preset,
             "input_size": config.model.input_size,

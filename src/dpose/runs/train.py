@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
 
 from dpose.files import check_free
-from dpose.runs.build import told_count
+from dpose.runs.build import public_licence, shows_nobody, told_count
 from dpose.runs.canaries import plant
 from dpose.runs.config import RunConfig
 from dpose.runs.places import places_of, shown_settings, typed_command, whole_config
@@ -45,6 +46,8 @@ def train_run(
     views_at_once: int | None = None,
     resume: bool = False,
     command: str = "",
+    *,
+    nobody_private: bool = False,
 ) -> Run:
     """Train one model as `config` says and write the run folder `out`.
 
@@ -55,6 +58,7 @@ def train_run(
         views_at_once: The micro-batch in views; fitted to memory when None.
         resume: Go on from the last checkpoint in `out`, which `config` began.
         command: What the user typed, for the report.
+        nobody_private: Whether the data count as public whatever they are called, as those of `--public` do.
 
     Raises:
         DposeError: data, model or plan are not possible; or there is nothing to resume.
@@ -90,7 +94,7 @@ def train_run(
         seed=config.seed,
         resume=resume,
         options=RunOptions(
-            start=found.start,
+            start=replace(found.start, stated=config.model.init_licence or ""),
             watch=found.watch,
             facts=found.facts + StatementFacts(about=config.about),
             settings=shown_settings(config, command),
@@ -99,6 +103,8 @@ def train_run(
             views_at_once=views_at_once,
             console=console,
             canaries=opening,
+            public_licence=public_licence(config),
+            nobody_private=nobody_private or shows_nobody(config),
         ),
     )
     if place.first:

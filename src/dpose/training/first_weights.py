@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -27,12 +27,15 @@ from dpose.privacy.entries import read_ledger
 from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.odometer import EVALUATION, TUNING, UNKNOWN, Charge, lineage, names_of_run, touching
 from dpose.privacy.rounding import upper
-from dpose.privacy.sections import UNSTATED
+from dpose.privacy.sections import UNSTATED, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.folder import read_statement, weights_file
 from dpose.training.plan import TrainingPlan
 
 WEIGHTS = "model.safetensors"
+LICENCE = "Apache-2.0"
+"""Of dpose, and of the weights that come with it."""
+BEHIND = "behind the first weights, as their statement says: "
 NO_STATEMENT = "the first weights carry no statement; whoever is in them is not covered here"
 
 
@@ -49,6 +52,7 @@ class FirstWeights:
         folder: Where they lie. It stands in no artefact.
         told: Whether anyone has said where they are from. Weights of which nothing was said are looked up by their
             content alone.
+        stated: The licence that they may be used under, where somebody said it.
     """
 
     digest: str = ""
@@ -58,6 +62,7 @@ class FirstWeights:
     run_id: str = ""
     folder: str = ""
     told: bool = True
+    stated: str = ""
 
     @classmethod
     def drawn(cls) -> FirstWeights:
@@ -100,9 +105,17 @@ class FirstWeights:
 
     @property
     def licence(self) -> str:
-        """Of weights that come with dpose, its own; of others it is not known."""
-        return (
-            "Apache-2.0" if self.folder and files.SHIPPED.resolve() in Path(self.folder).parents else UNSTATED
+        """Of weights that come with dpose, its own; of others as stated, for it is not known."""
+        own = self.folder and files.SHIPPED.resolve() in Path(self.folder).parents
+        return LICENCE if own else self.stated or UNSTATED
+
+    @property
+    def behind(self) -> tuple[PublicInput, ...]:
+        """What is public among what went into them, as their own statement says."""
+        inputs = self.statement.sections.inputs if self.statement else ()
+        return tuple(
+            each if each.what.startswith(BEHIND) else replace(each, what=BEHIND + each.what)
+            for each in inputs
         )
 
     @property

@@ -12,6 +12,7 @@ from rich.console import Console
 from dpose.privacy.canaries import Opening
 from dpose.privacy.noise import Key
 from dpose.privacy.odometer import Charge
+from dpose.privacy.sections import UNSTATED
 from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import FirstWeights
 from dpose.training.kept import Places
@@ -61,6 +62,10 @@ class RunOptions:
         trial: Of a run that is a trial among others.
         canaries: Of those that are among the private units: what they are committed to before the first step. A run
             that goes on is given the same again.
+        public_licence: Under which the public units may be used: those that a method is fitted on, or those that a run
+            without privacy trains on.
+        nobody_private: Whether nobody in the data of a run without privacy needs protection, so that its statement may
+            have their digest.
     """
 
     start: FirstWeights | str | Path | None = None
@@ -76,3 +81,5 @@ class RunOptions:
     console: Console | None = None
     trial: TuningTrial | None = None
     canaries: Opening | None = None
+    public_licence: str = UNSTATED
+    nobody_private: bool = False

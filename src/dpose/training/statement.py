@@ -35,6 +35,7 @@ CAVEATS = (
 
 
 CHOSEN_PRIVATELY = "by private selection: epsilon covers the grid's trials, however many, and the choice"
+RELEASED = "the final weights (epsilon covers every iterate, checkpoints and noised updates too)"
 SIDE_CHANNELS = (
     "how long a step takes depends on how many units were drawn; timing is not covered",
     "whoever reads the memory or the disk of the machine that trains reads the private data; that is not covered",
@@ -172,17 +173,17 @@ def run_statement(
         plan_sha256=bound.sha256,
         tuning=tuning,
         sections=replace(
-            _sections(facts, tuning), side_channels=SIDE_CHANNELS, canaries=canaries, **computed
+            _sections(facts, tuning, RELEASED), side_channels=SIDE_CHANNELS, canaries=canaries, **computed
         ),
     )
 
 
-def _sections(facts: StatementFacts, tuning: Tuning | None = None) -> Sections:
+def _sections(
+    facts: StatementFacts, tuning: Tuning | None = None, released: str = "the final weights"
+) -> Sections:
     """What the statement says besides its guarantee: of the weights as they are at the end of the run."""
     today = datetime.now(UTC).date().isoformat()
     about = facts.about
     if tuning and about.settings == UNSTATED:
         about = replace(about, settings=CHOSEN_PRIVATELY)
-    return Sections(
-        Deployment.of(about, "the final weights", today), inputs=tuple(facts.inputs), signature=SIGNATURE
-    )
+    return Sections(Deployment.of(about, released, today), inputs=tuple(facts.inputs), signature=SIGNATURE)

@@ -137,7 +137,10 @@ def train(
         of_used = protect(used, threads=threads).identity
         content, opened = hashlib.sha256(content + of_used.digest).digest(), of_used.marks
         fitted_on = f"{len(used):,} units that {plan.method} is fitted on"
-        inputs_read.append(PublicInput(fitted_on, of_used.digest.hex()))
+        inputs_read.append(PublicInput(fitted_on, of_used.digest.hex(), options.public_licence))
+    if options.nobody_private and not kind.reads_private_data:
+        trained_on = f"{len(own.data):,} units that it was trained on"
+        inputs_read.append(PublicInput(trained_on, own.identity.digest.hex(), options.public_licence))
     if options.watch and kind.reads_private_data:
         check_not_watched(options.watch.units, own, threads, console)
     code = (task, model, own.source, kind.update)
@@ -154,6 +157,7 @@ def train(
     entry = replace(entry, start=known.digest)
     if known.digest and not known.events:
         inputs_read.append(PublicInput("the first weights", known.digest, first.licence))
+    inputs_read += first.behind
     scored = watch_charge(options, entry, console)
     if place.first and not trial:
         for asked in filter(None, (entry, scored)):

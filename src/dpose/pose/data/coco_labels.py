@@ -273,7 +273,7 @@ def _images(
         size = (entry.get("width"), entry.get("height"))
         if not isinstance(file, str) or leads_out(file):
             problems.add("no usable file name", where, detail=repr(file)[:80])
-        elif not all(type(v) is int and v > 0 for v in size):
+        elif not all(type(v) is int and 0 < v < 2**31 for v in size):
             problems.add("no width and height", where, detail=file)
         elif (found := finder.find(file)) is None and pictures:
             problems.add("the picture is missing", where, detail=file)

@@ -41,6 +41,7 @@ from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
 
 USUAL = "data.yaml"
 AREA_OF_BOX = 0.53
+MOST_JOINTS = 1_000
 _GET_IT = "give the folder that holds data.yaml, images/ and labels/"
 
 
@@ -203,8 +204,9 @@ def _described(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton, int]:
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(n) is int for n in shape)):
         raise DposeError("has no kpt_shape, so its labels are no poses", str(path), "write [joints, 2 or 3]")
     count, values = shape
-    if count < 1 or values not in (2, 3):
-        raise DposeError(f"kpt_shape cannot be {shape}", str(path), "write [joints, 2 or 3]")
+    if not 1 <= count <= MOST_JOINTS or values not in (2, 3):
+        many = f"more than {MOST_JOINTS:,} joints" if count > MOST_JOINTS else f"{shape}"
+        raise DposeError(f"kpt_shape cannot be {many}", str(path), "write [joints, 2 or 3]")
     named = settings.get("kpt_names")
     named = next(iter(named.values()), None) if isinstance(named, dict) else named
     names = named if isinstance(named, list) else COCO.joints if count == len(COCO) else None
