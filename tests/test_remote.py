@@ -154,7 +154,8 @@ def test_a_corpus_whose_command_failed_is_gone_on_with_by_the_same_command(bucke
     after = {f: store.cat_file(f) for f in store.find(f"{name}/out")}
     listed = f"{name}/out/corpus.jsonl"
     assert after[listed].startswith(before.pop(listed))
-    assert before.items() <= after.items() and len(after) == len(before) + 3
+    assert before.items() <= after.items()
+    assert len(after) == len(before) + 3
     assert main(["verify", f"s3://{name}/out"]) == 0
     assert "3 files, all as they were released" in " ".join(capsys.readouterr().out.split())
 

@@ -2,9 +2,9 @@
 
 What is read is copied into a folder of the user's state, which nobody else may enter, and removed in the end. What is
 written is made there, whole, and then put into the store under a name that nothing has: with S3's `If-None-Match: *`,
-and what other stores have for it. A store shows an object once it is complete, so nothing there is ever half-written. Only
-lists are replaced, by what they have grown to.
-What was put is written down beside it; an interrupted command that is given again puts the rest.
+and what other stores have for it. A store shows an object once it is complete, so nothing there is ever half-written.
+Only lists are replaced, by what they have grown to. What was put is written down beside it; an interrupted command that
+is given again puts the rest.
 
 Credentials come from the environment alone, as each store's own client reads them, and are told to nobody.
 """
@@ -157,8 +157,8 @@ def put_all(path: Path, url: str, but: Collection[str] = ()) -> int:
 def put_new(file: Path, url: str) -> None:
     """Put a file where nothing is; that it is there already, to the last bit, is as good.
 
-    A list (`.jsonl`) only grows. One that is there takes the place of its own beginning: of a command that was cut short
-    or in which a file failed, and that was given again.
+    A list (`.jsonl`) only grows: a longer one takes the place of its own beginning, which a command has put that was
+    cut short, or in which a file failed, and that was given again.
 
     Raises:
         DposeError: another object is there, or the store refuses.

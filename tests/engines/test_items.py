@@ -95,6 +95,27 @@ def test_an_engine_that_is_none_is_told_in_one_line(name):
         engine(name, workers=1)
 
 
+@pytest.mark.parametrize("mode", [None, "disabled"])
+@pytest.mark.parametrize("where", ["home", "RAY_AUTH_TOKEN", None])
+def test_a_token_that_lies_where_ray_looks_for_it_is_given_to_a_cluster(monkeypatch, tmp_path, where, mode):
+    """Its client would give it only where told to, and a cluster that asks for it would seem not to answer."""
+    pytest.importorskip("ray")
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode or "unset")  # so that it is as it was when the test ends
+    if mode is None:
+        monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if where == "home":
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("secret")
+    elif where:
+        monkeypatch.setenv(where, "secret")
+    with pytest.raises(DposeError, match="no Ray cluster answers"):
+        engine("ray://127.0.0.1:1", workers=1)
+    assert os.environ.get("RAY_AUTH_MODE") == (mode or ("token" if where else None))
+
+
 def test_a_ray_that_does_not_start_is_told_in_one_line(monkeypatch):
     ray = pytest.importorskip("ray")
 

@@ -12,6 +12,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 from dpose.engines import WorkerDiedError, attempted
@@ -44,6 +45,9 @@ class RayEngine:
         # it asks for no usage to be reported, and says nothing on the user's terminal
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        if address and _token_at_hand():
+            # `ray start` asks for a token where there is one, and Ray's client gives it only where it is told to
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
         try:
             import ray
         except ImportError as error:
@@ -176,8 +180,16 @@ def _connect(ray: Any, workers: int, address: str) -> None:
         ray.init(address, **quiet)
     except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
         raise DposeError(
-            f"no Ray cluster answers here ({_first_line(error)})", address, "start one, or say --engine ray"
+            f"no Ray cluster answers here ({_first_line(error)})",
+            address,
+            "start one, or say --engine ray; of one that asks for a token, put it in RAY_AUTH_TOKEN",
         ) from error
+
+
+def _token_at_hand() -> bool:
+    """Whether this user has a token of Ray's, where Ray looks for it."""
+    given = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return given or (Path.home() / ".ray" / "auth_token").is_file()
 
 
 def _first_line(error: Exception) -> str:
