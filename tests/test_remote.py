@@ -376,6 +376,46 @@ def test_a_training_into_a_bucket_verifies_there_and_tells_no_secret(bucket, cap
     assert not any(SECRET.encode() in content for content in contents)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["reproduce", "ward-dp", "--core", "--out", "s3://ward/grid"],
+        ["evaluate", "s3://ward/run", "--data", "synthetic:ward"],
+        ["compare", "runs/a", "s3://ward/run"],
+        ["data", "convert", "coco:/data", "--out", "gs://ward/yolo"],
+    ],
+)
+def test_commands_that_take_folders_refuse_stores(command, capsys, tmp_path, monkeypatch):
+    """They would make a folder called `s3:`."""
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "://ward/" in line
+    assert "must be on this machine for this command; copy it, and name the copy" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_url_is_a_path_to_every_command(capsys, tmp_path):
+    assert main(["report", (tmp_path / "run").as_uri()]) == 2
+    assert f"dpose: {tmp_path / 'run'}: holds no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", ["2024.10.0", "0.9"])
+def test_a_client_that_would_replace_what_is_there_is_refused(bucket, tmp_path, monkeypatch, version, capsys):
+    store, name = bucket
+    (tmp_path / "a.png").write_bytes(picture(90))
+    monkeypatch.setattr("dpose.remote.metadata.version", lambda _: version)
+    command = ["pixelize", "a.png", "--epsilon", "2", "--block", "8", "--out", f"s3://{name}/out"]
+    assert main(command) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert (
+        f"its client {version} is too old to leave alone what is there; pip install --upgrade dpose[s3]"
+        in line
+    )
+    assert store.find(name) == []
+    assert charges() == []
+
+
 def test_paths_stay_paths():
     assert url_of("photos/s3") is None
     assert url_of(Path("s3://ward/a/")) == "s3://ward/a"

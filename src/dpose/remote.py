@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Collection, Iterator
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,6 +26,8 @@ from dpose.files import file_digest, file_text, fsync_file, private_folder
 _URL = re.compile(r"(s3|gs|az|file):/{1,2}(.*)", re.DOTALL)
 _PUT = ".put"
 _LIST = ".jsonl"
+_CLIENTS = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+_SINCE = (2024, 12)  # clients of before take `mode="create"` and replace what is there
 
 
 def url_of(place: str | Path) -> str | None:
@@ -72,7 +75,7 @@ def store_errors(url: str) -> Iterator[None]:
     except PermissionError as error:
         raise DposeError("the store refused", url, "give its credentials in the environment") from error
     except ImportError as error:
-        raise DposeError("needs the store's client", url, "pip install dpose[s3], gcsfs or adlfs") from error
+        raise DposeError("needs the store's client", url, f"pip install {_client(url)}") from error
     except Exception as error:  # each client has its own
         raise DposeError(f"the store failed ({type(error).__name__})", url) from None
 
@@ -163,6 +166,7 @@ def put_new(file: Path, url: str) -> None:
     Raises:
         DposeError: another object is there, or the store refuses.
     """
+    check_puts(url)
     with store_errors(url):
         store, name = opened_store(url)
         try:
@@ -180,12 +184,37 @@ def put_new(file: Path, url: str) -> None:
             store.put_file(str(file), name)
 
 
+def check_puts(url: str) -> None:
+    """Refuse a client that would replace what is there.
+
+    Raises:
+        DposeError: it is too old.
+    """
+    with store_errors(url):
+        try:
+            version = metadata.version(_CLIENTS[url.partition("://")[0]])
+        except metadata.PackageNotFoundError as error:
+            raise ImportError from error
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _SINCE:
+        raise DposeError(
+            f"its client {version} is too old to leave alone what is there",
+            url,
+            f"pip install --upgrade {_client(url)}",
+        )
+
+
+def _client(url: str) -> str:
+    client = _CLIENTS[url.partition("://")[0]]
+    return "dpose[s3]" if client == "s3fs" else f"'{client}>={_SINCE[0]}.{_SINCE[1]}'"
+
+
 def check_nothing_at(url: str) -> None:
     """Refuse to write where objects are already.
 
     Raises:
         DposeError: there are, the bucket is missing, or the store refuses.
     """
+    check_puts(url)
     with store_errors(url):
         store, root = opened_store(url)
         if store.find(root):

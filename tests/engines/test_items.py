@@ -205,3 +205,9 @@ def test_a_worker_of_another_dpose_is_refused_in_one_line(tmp_path, monkeypatch,
     assert len(cluster.worked) == others
     assert not list(tmp_path.glob("out/*.png"))
     assert charges() == []
+
+
+def test_an_item_that_ray_would_write_to_its_store_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", OtherRay(9))
+    with engine("ray", workers=1) as at, pytest.raises(DposeError, match="too large to stay in memory"):
+        next(run_items(at, square, ["x" * 100_000]))

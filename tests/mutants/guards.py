@@ -189,7 +189,7 @@ GUARDED = {
         ("losses", "pixel_cost", "told_pixels", "together", "reserved_release", "Counted.told"),
     ),
     "release/corpus_items.py": Guarded(
-        ("release/test_corpus.py",), ("whole_plan", "_check_plan", "release_item")
+        ("release/test_corpus.py",), ("whole_plan", "_check_plan", "release_item", "check_folder")
     ),
     "release/corpus.py": Guarded(
         ("release/test_corpus.py",),

@@ -782,6 +782,21 @@ NAMED = (
         (Edit("_Corpus._secret", "name.encode()", "b''"),),
     ),
     Named(
+        "a corpus: a key travels with the digests of all frames",
+        "release/corpus.py",
+        (Edit("_Corpus._item", "slight(one.job)", "one.job"),),
+    ),
+    Named(
+        "a corpus: another attempt is one at no frame",
+        "release/corpus.py",
+        (Edit("_Corpus._again", "self.reserved[item.charge.id]", "item.charge"),),
+    ),
+    Named(
+        "a corpus: a worker's folder may be another one",
+        "release/corpus_items.py",
+        (Edit("Work.check_folder", "not self.sign.exists()", "False"),),
+    ),
+    Named(
         "a corpus: what is released is not what was reserved",
         "release/corpus_items.py",
         (

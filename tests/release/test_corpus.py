@@ -1,5 +1,6 @@
 """A corpus of files: each released once and counted, whenever a worker or the command dies."""
 
+import pickle
 import stat
 from dataclasses import replace
 from fractions import Fraction
@@ -11,12 +12,13 @@ import pytest
 import clips
 from dpose.cli import main
 from dpose.engines.local import LocalEngine
+from dpose.engines.ray import ITEM_BYTES
 from dpose.errors import DposeError, IncompleteError
 from dpose.media.images import encode_image
 from dpose.privacy.exact import LaplaceEvent
 from dpose.privacy.keys import keys_kept, state_folder
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Budget, charges, marks_of, set_budget
+from dpose.privacy.odometer import Budget, charges, marks_of, readers, set_budget
 from dpose.release import corpus as room
 from dpose.release import corpus_items
 from dpose.release.archive import unpack
@@ -236,6 +238,47 @@ def test_videos_are_released_and_obscured(tmp_path, out):
     assert sorted(statement.odometer["releases"] for _, statement in made) == ["1", "2"]
     made = release(tmp_path / "in", out / "b", Work(None, "blur", again=True))
     assert [statement.kind.value for _, statement in made] == ["none", "none"]
+
+
+def test_a_key_travels_with_little_however_long_a_video_is(tmp_path, out, monkeypatch):
+    """Ray keeps a large argument in a store that may be written to disk, and a video has a digest a frame."""
+    clips.write(tmp_path / "a.mp4", size=(48, 32))
+    given, honest, digested = [], room.release_item, room.digest_item
+    frames = tuple(f"{k:064x}" for k in range(20_000))
+
+    def long(work, job):
+        found = digested(work, job)
+        hashes = (*found.job.original.hashes, *frames)
+        original = replace(found.job.original, hashes=hashes)
+        return replace(
+            found,
+            job=replace(found.job, original=original),
+            charge=replace(found.charge, marks=original.marks),
+        )
+
+    monkeypatch.setattr(room, "digest_item", long)
+    monkeypatch.setattr(room, "release_item", lambda work, item: given.append(item) or honest(work, item))
+    config = ReleaseConfig.of_grid(8, "1e-5", None, "block", colour=None).restored("none")
+    release(tmp_path / "a.mp4", out, Work(config), at=Seen(deaths={1}))
+    assert len(given) == 2
+    for item in given:
+        assert len(pickle.dumps(item)) < ITEM_BYTES
+        assert item.secret in pickle.dumps(item)
+    first, second = charges()
+    assert first.stored.sets == second.stored.sets, "another attempt is one at all its frames, too"
+    found = {entry.id for entry in readers(marks_of(frames[-1:]))}
+    assert found == {first.id, second.id}
+
+
+def test_a_worker_that_has_another_folder_releases_nothing(pictures, out, capsys):
+    class Elsewhere(Dying):
+        def submit(self, work, shared, item):
+            return super().submit(work, replace(shared, sign=shared.sign.parent / "elsewhere"), item)
+
+    with pytest.raises(IncompleteError, match=r"does not see this machine's folder .* 5 of 5 files"):
+        release(pictures, out, at=Elsewhere())
+    assert charges() == []
+    assert [path.name for path in out.iterdir()] == [MANIFEST], "and no sign stays"
 
 
 def test_noise_of_a_key_that_is_taken_up_again_is_bound_to_the_sums():

@@ -116,9 +116,8 @@ def page(chromium, served):
         lambda asked: None if asked.url.startswith((served.home, "data:")) else complaints.append(asked.url),
     )
     made.set_default_timeout(WAIT)  # for the slowest machine, whose first preview compiles its kernels
-    made.goto(
-        served.address
-    )  # a page that goes on by itself to the next, whose scripts have run when it is loaded
+    # a page that goes on by itself to the next, whose scripts have run when it is loaded
+    made.goto(served.address)
     made.wait_for_url(f"{served.home}/")
     yield made
     context.close()

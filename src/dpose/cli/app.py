@@ -15,7 +15,7 @@ from dpose.cli.noised_score import NoisedScore
 from dpose.cli.options import plain_console, typed, unfolded
 from dpose.cli.plan import plan
 from dpose.cli.predict import predict
-from dpose.cli.remote import with_stores
+from dpose.cli.remote import refuse_stores, with_stores
 from dpose.cli.reproduce import reproduce
 from dpose.cli.run_options import Limit, Seed
 from dpose.cli.studio import studio
@@ -259,3 +259,6 @@ app.command(
 
 release.register(app)
 clips.register(app)
+
+
+refuse_stores(app)

@@ -8,11 +8,50 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from dpose.cli.options import plain_console
 from dpose.errors import DposeError
-from dpose.remote import check_nothing_at, copy_here, local_path, put_all, staged, url_of
+from dpose.remote import check_nothing_at, check_puts, copy_here, local_path, put_all, staged, url_of
+
+_READERS = set[Callable[..., None]]()  # commands that take URLs
+
+
+def reads_stores(command: Callable[..., None]) -> Callable[..., None]:
+    """Say that `command` takes URLs and reads them itself."""
+    _READERS.add(command)
+    return command
+
+
+def refuse_stores(app: typer.Typer) -> None:
+    """Have all other commands of `app` refuse a path in an object store: it would become a folder called `s3:`.
+
+    `file://` is a path to all of them.
+    """
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            refuse_stores(group.typer_instance)
+    for entry in app.registered_commands:
+        if entry.callback is not None and entry.callback not in _READERS:
+            entry.callback = _on_this_machine(entry.callback)
+
+
+def _on_this_machine(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def reading(**given: Any) -> None:
+        for name, value in given.items():
+            if any(isinstance(place, Path) and url_of(place) for place in _all(value)):
+                raise DposeError(
+                    "must be on this machine for this command",
+                    next(url for place in _all(value) if (url := url_of(place))),
+                    "copy it, and name the copy",
+                )
+            if isinstance(value, Path):
+                given[name] = local_path(value)
+        command(**given)
+
+    return reading
 
 
 def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None]:
@@ -57,6 +96,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
                     del given["out"]
                 command(**given)
                 return
+            check_puts(url)
             given["out"] = copy_here(url, below, missing_ok=True)
             staged(url, below).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
@@ -68,7 +108,7 @@ def with_stores(command: Callable[..., None], *reads: str) -> Callable[..., None
         finally:
             place.close()
 
-    return reading
+    return reads_stores(reading)
 
 
 @contextlib.contextmanager
@@ -116,5 +156,5 @@ def stored_run(
         console.print(f"{count} files put into {url}; its checkpoints stay in {here}", soft_wrap=True)
 
 
-def _all(given: str | Path | list[str] | None) -> list[str | Path]:
+def _all(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list) else [given] if given is not None else []

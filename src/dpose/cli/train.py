@@ -12,7 +12,7 @@ from rich.console import Console
 from dpose.cli.cluster import ClusterOptions
 from dpose.cli.data import with_annotations
 from dpose.cli.options import option, plain_console, typed, unfolded
-from dpose.cli.remote import stored_run
+from dpose.cli.remote import reads_stores, stored_run
 from dpose.cli.run_options import DATA, RUNNING, RunOptions
 from dpose.errors import DposeError
 from dpose.remote import url_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpose.training.trainer import Run
 
 
+@reads_stores
 @unfolded
 def train(
     run: RunOptions,

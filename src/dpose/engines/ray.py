@@ -1,7 +1,8 @@
 """A Ray cluster: one at an address, or one that is started on this machine for the command. Extra `dpose[ray]`.
 
 Items travel as small arguments of actors' methods, which Ray keeps in the memory of the driver and of the worker that
-runs them, never in its object store, which may spill to disk; only what is `shared` by all items goes there.
+runs them, never in its object store, which may spill to disk; only what is `shared` by all items goes there. An item
+that is too large for that is refused.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -25,6 +27,8 @@ START_S = 120.0
 """How long a worker may take to start."""
 STARTS = 8
 """So many workers may die as they start before that is taken to have a reason."""
+ITEM_BYTES = 50_000
+"""An item may have so many, pickled: of over 100 KB Ray puts an argument into its object store."""
 STORE_BYTES = 80 << 20
 """Ray's object store on this machine: it holds next to nothing."""
 
@@ -71,7 +75,13 @@ class RayEngine:
         self.close()
 
     def submit(self, work: Callable[[Any, Any], Any], shared: Any, item: Any) -> Any:
-        """As `ItemEngine.submit`."""
+        """As `ItemEngine.submit`.
+
+        Raises:
+            DposeError: the item would go into Ray's object store: it may hold a key.
+        """
+        if (size := len(pickle.dumps(item))) > ITEM_BYTES:
+            raise DposeError(f"an item of {size:,} bytes is too large to stay in memory", self._where)
         loads = Counter(map(id, self._at.values()))
         actor = min(self._actors, key=lambda one: loads[id(one)])
         task = actor.work.remote(worker_code(), attempted, work, self._put(shared), item)

@@ -21,18 +21,27 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from dpose.engines import ItemEnd, ItemEngine, run_items
 from dpose.engines.code import worker_code
 from dpose.errors import DposeError, IncompleteError
+from dpose.files import explain_os_error
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
 from dpose.privacy.noise import KEY_BYTES, Key
-from dpose.privacy.odometer import Charge, State, commit_each, fail, reserve_after, reserve_all_after
+from dpose.privacy.odometer import (
+    Charge,
+    State,
+    commit_each,
+    fail,
+    marks_of,
+    reserve_after,
+    reserve_all_after,
+)
 from dpose.privacy.statement import PrivacyStatement
-from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item
+from dpose.release.corpus_items import Digested, Reserved, Work, Written, digest_item, release_item, slight
 from dpose.release.counting import Standing, account_standing, alive, settings_digest
 from dpose.release.files import raise_failed, record_names
 from dpose.release.jobs import Job
@@ -90,7 +99,7 @@ class _Corpus:
         self.session = secrets.token_hex(8)
         self.failed: list[tuple[Job, DposeError]] = []
         self.busy: dict[str, Path] = {}
-        self.reserved: dict[str, None] = {}
+        self.reserved: dict[str, Charge] = {}
         self.written: list[tuple[Reserved, Written]] = []
         self.skipped: list[Job] = []
         self.left = False
@@ -108,6 +117,9 @@ class _Corpus:
             held.enter_context(alive(self.key.key_id))
             held.enter_context(alive(self.session))
             self.manifest = held.enter_context(Manifest(self.out))
+            self.work = replace(
+                self.work, sign=held.enter_context(_sign(self.out / f".engine-{self.key.key_id}"))
+            )
             self._held = held.pop_all()
         return self
 
@@ -243,25 +255,27 @@ class _Corpus:
             if found.charge.id in refused:
                 self._free(one.job)
                 continue
-            self.reserved[found.charge.id] = None
+            self.reserved[found.charge.id] = found.charge
             yield self._item(one, found)
 
     def _item(self, one: Digested, found: Standing) -> Reserved:
         assert one.job.original is not None
         others = tuple(entry for entry in found.before if entry.id != found.charge.id)
         counted = replace(found, before=others).counted(linked=one.job.original.linked)
-        return Reserved(one.job, self._secret(found.charge.id), found.charge, counted, one.plan)
+        # what travels with a key is small: Ray keeps large arguments in a store that may be written to disk
+        charge = replace(found.charge, marks=marks_of(()))
+        return Reserved(slight(one.job), self._secret(charge.id), charge, counted, one.plan)
 
     def _again(self, item: Reserved) -> Reserved:
         """What is released in the place of a file whose worker died."""
         if item.charge is None or item.plan:
             return item
-        charge = replace(item.charge, id=self._fresh_id())
+        charge = replace(self.reserved[item.charge.id], id=self._fresh_id())
         fail(item.charge.id)
         self.reserved.pop(item.charge.id)
         found = account_standing(charge)
         reserve_after(charge, _states(found))
-        self.reserved[charge.id] = None
+        self.reserved[charge.id] = charge
         return self._item(Digested(item.job, charge, ""), found)
 
     def _settle(self) -> None:
@@ -316,6 +330,19 @@ class _Corpus:
         return hashlib.blake2b(
             name.encode(), key=self.key.secret, digest_size=KEY_BYTES, person=b"dpose/corpus/key"
         ).digest()
+
+
+@contextmanager
+def _sign(path: Path) -> Iterator[Path]:
+    """A file that is there for as long as the block lasts."""
+    try:
+        path.touch()
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _placed(jobs: Sequence[Job], numbers: Mapping[int, str]) -> Iterator[Job]:

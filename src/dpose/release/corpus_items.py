@@ -43,6 +43,7 @@ class Work:
         keep_sound: Copy the sound of videos.
         public: Whether nobody in them needs protection: then they are not counted.
         again: Whether they may be second releases of their originals.
+        sign: A file that the command has put beside the released ones; who does not see it has another folder.
     """
 
     config: ReleaseConfig | None = None
@@ -53,6 +54,7 @@ class Work:
     keep_sound: bool = False
     public: bool = False
     again: bool = False
+    sign: Path | None = None
 
     @property
     def what(self) -> ReleaseConfig | str:
@@ -61,6 +63,19 @@ class Work:
             return self.config
         finder = face_finder(self.detector) if self.method == "face-blur" else None
         return asked_of(self.method, finder, self.hold)
+
+    def check_folder(self) -> None:
+        """At a worker: refuse a folder that is not the command's. What it wrote there nobody would find.
+
+        Raises:
+            DposeError: it is another one.
+        """
+        if self.sign is not None and not self.sign.exists():
+            raise DposeError(
+                "a worker does not see this machine's folder under this name",
+                str(self.sign.parent),
+                "have --out on a disk that all machines share",
+            )
 
     def check_portable(self) -> None:
         """Refuse what no other process can be given.
@@ -94,12 +109,12 @@ class Digested:
 
 @dataclass(frozen=True)
 class Reserved:
-    """A file that may be released.
+    """A file that may be released: a few kilobytes, however long a video it is, so that its key stays in memory.
 
     Attributes:
-        job: With its original, where that is counted.
+        job: With its original, where that is counted; of a video without the digests of its frames (`slight`).
         secret: Of its key; it serves this release alone.
-        charge: Its reservation; None where it is not counted.
+        charge: Its reservation, without marks; None where it is not counted.
         counted: What its statement says of that.
         plan: As `Digested.plan`.
     """
@@ -109,6 +124,13 @@ class Reserved:
     charge: Charge | None = None
     counted: Counted | None = None
     plan: str = ""
+
+
+def slight(job: Job) -> Job:
+    """A job with what a worker needs of its original: of a video that is the digest of the file."""
+    if job.original is None or not job.video:
+        return job
+    return replace(job, original=replace(job.original, hashes=job.original.hashes[:2]))
 
 
 @dataclass(frozen=True)
@@ -125,6 +147,7 @@ def digest_item(work: Work, job: Job) -> Digested:
     Raises:
         DposeError: it cannot be read, or the config does not fit it.
     """
+    work.check_folder()
     original, plan = read_job(job, work.what)
     seed = job_seed(job, 0, work.seed)
     charge = job_charge(job, original, plan, work.what, seed, keep_sound=work.keep_sound)
@@ -145,6 +168,7 @@ def release_item(work: Work, item: Reserved) -> Written:
         DposeError: it is no longer the file that was reserved, this machine would release it otherwise than was
             reserved, or it cannot be read or written.
     """
+    work.check_folder()
     job, seed = item.job, job_seed(item.job, 0, work.seed)
     noise = AesNoise(Key.kept(item.secret) if seed is None else Key.from_seed(seed))
     seeded, told = seed is not None, Count(item.counted, job.about).told
