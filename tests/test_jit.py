@@ -1,5 +1,7 @@
 """Kernels: compiled when they are called, seen by each other, and without a folder for numba's cache."""
 
+import json
+import os
 import subprocess
 import sys
 from unittest import mock
@@ -119,6 +121,116 @@ def test_where_no_cache_can_be_written_it_is_compiled_all_the_same(monkeypatch):
 
     monkeypatch.setattr(numba, "njit", nowhere)
     assert kernel(lambda value: value + 1)(1) == 2
+
+
+INSTALLED = {
+    "numbers_of.py": "STEP = 3\nTABLE = __import__('numpy').arange(3000)\n",
+    "steps.py": (
+        "from dpose.jit import kernel\nfrom numbers_of import STEP, TABLE\n"
+        "@kernel\ndef plus(value):\n    return value + STEP + TABLE[2000]\n"
+    ),
+    "sums.py": (
+        "from dpose.jit import kernel\nfrom steps import plus\n"
+        "@kernel\ndef twice(value):\n    return plus(plus(value))\n"
+    ),
+}
+"""Kernels of an installed package: one calls another module's, which names a third one's numbers."""
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A folder with `INSTALLED` in which nothing can be cached, and a run of it: what it says, hits, and files."""
+    place = tmp_path / "installed"
+    place.mkdir()
+    (place / "__pycache__").touch()  # no folder, whoever asks: root may write where others may not
+    for name, source in INSTALLED.items():
+        (place / name).write_text(source)
+
+    def run(**environment):
+        code = (
+            "import json, sums\n"
+            "found = sums.twice(1)\n"
+            "stats = getattr(sums.twice.compiled, 'stats', None)\n"
+            "print(json.dumps([found, sum(stats.cache_hits.values())]))\n"
+        )
+        own = {"PYTHONPATH": os.pathsep.join([str(place), *sys.path]), "PYTHONDONTWRITEBYTECODE": "1"}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code],
+            env={**clean, **own, **environment},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    run.place = place
+    return run
+
+
+def test_an_installation_that_is_read_only_caches_in_the_users_folder(installed, tmp_path):
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert installed(**cache) == [1 + 2 * 2003, 0]
+    assert {path.name.partition(".")[0] for path in (tmp_path / "cache/numba").rglob("*.nbi")} == {
+        "steps",
+        "sums",
+    }
+    assert installed(**cache) == [1 + 2 * 2003, 1]
+    assert sorted(path.name for path in installed.place.iterdir()) == sorted([*INSTALLED, "__pycache__"])
+
+
+def test_a_folder_that_is_named_comes_first(installed, tmp_path):
+    named = {"NUMBA_CACHE_DIR": str(tmp_path / "named"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert installed(**named)[0] == 1 + 2 * 2003
+    assert list((tmp_path / "named").rglob("*.nbi"))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_where_nothing_can_be_written_it_runs_and_so_it_does_where_a_file_cannot(installed, tmp_path):
+    (tmp_path / "file").touch()
+    nowhere = {"XDG_CACHE_HOME": str(tmp_path / "file" / "below")}
+    assert installed(**nowhere) == installed(**nowhere) == [1 + 2 * 2003, 0]
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    installed(**cache)
+    for index in (tmp_path / "cache").rglob("*.nbi"):  # as another user's, or on a disk that is full
+        index.unlink()
+        index.mkdir()
+    assert installed(**cache) == [1 + 2 * 2003, 0]
+
+
+@pytest.mark.parametrize(("number", "found"), [("STEP = 5\n", 2005), ("TABLE[2000] = 7\n", 10)])
+def test_what_is_cached_knows_the_numbers_of_other_modules(installed, tmp_path, number, found):
+    """numba looks at the kernel's own module alone: code with the old number would go on after an update."""
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert installed(**cache) == [1 + 2 * 2003, 0]
+    with (installed.place / "numbers_of.py").open("a") as source:
+        source.write(number)
+    assert installed(**cache) == [1 + 2 * found, 0]
+
+
+def test_what_is_cached_is_of_one_kind_of_processor(installed, tmp_path):
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for name in ({}, {"NUMBA_CPU_NAME": "generic"}):
+        assert installed(**cache, **name) == [1 + 2 * 2003, 0]  # nobody else's is taken
+        assert installed(**cache, **name) == [1 + 2 * 2003, 1]
+
+
+def test_a_kernel_is_named_alike_in_every_process():
+    code = (
+        "import sys; from dpose.scene import albedo; from dpose.privacy import rounded_gaussian as drawn;"
+        "print(albedo.albedo.digest, drawn._fast.digest)"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(seen) == 1
 
 
 def test_a_mistake_in_a_kernel_is_not_hidden():

@@ -1,17 +1,21 @@
 """How every numba kernel is compiled: at its first call, cached on disk, without the interpreter's lock.
 
 numba itself is imported at the first call of any kernel: it takes a quarter of a second that most commands do not need.
-It keeps what it compiles in the folder that `NUMBA_CACHE_DIR` names, else beside the source, else, where that cannot be
-written, in the user's cache folder. What is kept is named by processor and features, so machines may share a folder.
-Where none can be written, kernels are compiled in each process, and only for work that is worth it (`without_numba`).
+
+Compiled code lies in the first of these folders that can be written: `NUMBA_CACHE_DIR`, where that is set;
+`__pycache__` beside the module; `numba` in the user's cache folder (`XDG_CACHE_HOME`, or `~/.cache`). Where none can,
+or not the files in it, kernels are compiled in every process and do the same. numba keeps code by the processor's model
+and features, so machines of several kinds may share a folder and each finds its own; it reads it with pickle, so that
+nobody else may write there. `NUMBA_CPU_NAME=generic` makes code for any processor of the architecture.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,23 +33,71 @@ class _Kernel:
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
         """The object that numba makes, of a function that sees compiled kernels where this one names kernels."""
+        try:
+            return self._made("compiled", cache=True)
+        except RuntimeError:  # no folder that a cache could be written to
+            return self.uncached
+
+    @functools.cached_property
+    def uncached(self) -> Callable[..., Any]:
+        """The same, compiled in this process and read and written nowhere."""
+        return self._made("uncached")
+
+    def _made(self, way: str, **options: Any) -> Callable[..., Any]:
         import numba
 
         function = self._function
         known = dict(function.__globals__)
         for name in function.__code__.co_names:
             if isinstance(known.get(name), _Kernel):
-                known[name] = known[name].compiled
+                known[name] = getattr(known[name], way)
         seen = FunctionType(function.__code__, known, function.__name__, function.__defaults__)
         functools.update_wrapper(seen, function)
         del seen.__dict__["__wrapped__"]  # numba would compile that
-        try:
-            return cast(Callable[..., Any], numba.njit(cache=True, nogil=True, **self._options)(seen))
-        except RuntimeError:  # no folder that a cache could be written to: compiled in each process
-            return cast(Callable[..., Any], numba.njit(nogil=True, **self._options)(seen))
+        # numba names its files so, and knows a change of the module's own source, but not of what it takes from others
+        seen.__qualname__ = f"{function.__qualname__}_{self.digest[:16]}"
+        return cast(Callable[..., Any], numba.njit(nogil=True, **options, **self._options)(seen))
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of all that is compiled into it: its code and options, the numbers that it names and the kernels it calls."""
+        code, known = self._function.__code__, self._function.__globals__
+        named = {name: known[name] for name in _names(code) if name in known}
+        return hashlib.sha256("\n".join(map(_told, (code, self._options, named))).encode()).hexdigest()
 
     def __call__(self, *values: Any) -> Any:
-        return self.compiled(*values)
+        try:
+            return self.compiled(*values)
+        except (
+            OSError
+        ):  # of the cache: a full disk, or files of another user's; no kernel has to do with files
+            self.__dict__["compiled"] = self.uncached
+            return self.uncached(*values)
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _told(value: Any) -> str:
+    """A word for what is compiled into a kernel: the same in every process, and another one for another number."""
+    if isinstance(value, _Kernel):
+        return value.digest
+    if isinstance(value, CodeType):
+        return _told((value.co_code, value.co_consts, value.co_names, value.co_varnames))
+    if isinstance(value, ModuleType) or callable(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
+    if isinstance(value, dict):
+        return _told({(name, _told(one)) for name, one in value.items()})
+    if isinstance(value, tuple | list | set | frozenset):
+        told = list(map(_told, value))
+        if isinstance(value, set | frozenset):  # in another order in every process
+            told.sort()
+        return f"{type(value).__name__}({', '.join(told)})"
+    if hasattr(value, "tobytes"):  # an array, whose repr is shortened
+        return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
+    return repr(value)
 
 
 def kernel(function: F, **options: Any) -> F:
