@@ -12,6 +12,7 @@ import logging
 import os
 import pickle
 import socket
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
@@ -183,7 +184,9 @@ def _connect(ray: Any, workers: int, address: str) -> None:
             raise DposeError("must be ray://HOST:PORT", address)
         # Ray itself would try for half a minute
         socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
-        ray.init(address, **quiet)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of is told below
+            ray.init(address, **quiet)
     except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
         raise DposeError(
             f"no Ray cluster answers here ({_first_line(error)})", address, "start one, or say --engine ray"
