@@ -134,11 +134,15 @@ def test_a_request_goes_to_the_node_as_it_is(tmp_path):
         (["--engine", "slurm"], "needs a partition"),
         (["--partition", "night"], "--engine slurm"),
         (["--engine", "slurm", "--partition", "local", "--slurm", "hours"], "KEY=VALUE"),
+        (["--engine", "ray://127.0.0.1:1"], "no Ray cluster answers"),
     ],
 )
 def test_mistakes_are_told_in_one_line(tmp_path, capsys, arguments, named):
     grid = ["reproduce", "ward-dp", "--core", "--limit", "40", "--out", str(tmp_path / "grid")]
     assert main([*grid, *arguments]) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
+    said = capsys.readouterr()
+    (line,) = said.err.strip().splitlines()
     assert named in line
+    assert said.out.strip() == ""
+    assert not (tmp_path / "grid").exists()
     assert "partition" in EXPERIMENTS["ward-dp"].options

@@ -150,6 +150,30 @@ def test_a_killed_command_goes_on_where_it_was(pictures, out, monkeypatch):
     verify_manifest(out)
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["same release", "another release"])
+def test_what_a_killed_worker_had_begun_to_write_does_not_stay(pictures, out, whole):
+    class Leaving(Dying):
+        def submit(self, work, shared, item):
+            task = super().submit(work, shared, item)
+            if task in self.deaths:
+                target = item.job.target
+                target.with_name(f".{target.name}.abcdefgh").write_bytes(b"half")
+                target.with_name(".other.png.abcdefgh").touch()
+            return task
+
+    config = ReleaseConfig.of(2, 4, 8, subdivide=2, regions=PrivateRegions()).restored("none")
+    release(pictures, out, PLAIN if whole else Work(config), at=Leaving(deaths={6, 8}))
+    assert [path.name for path in out.glob(".*")] == [".other.png.abcdefgh"]
+
+
+def test_what_a_killed_command_had_begun_to_write_does_not_stay(pictures, out, monkeypatch):
+    killed(monkeypatch, pictures, out, 2)
+    for number in range(1, 6):
+        (out / f".{number:06d}.png.abcdefgh").touch()
+    release(pictures, out)
+    assert list(out.glob(".*")) == []
+
+
 def test_other_code_is_another_release(pictures, out, monkeypatch):
     killed(monkeypatch, pictures, out, 1)
     begun = len(charges())

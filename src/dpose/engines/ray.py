@@ -12,6 +12,7 @@ import logging
 import os
 import pickle
 import socket
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -182,18 +183,19 @@ def _connect(ray: Any, workers: int, address: str) -> None:
             ) from error
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
+    fix = "start one, or say --engine ray"
     try:
         if not host or not port.isdigit():
             raise DposeError("must be ray://HOST:PORT", address)
         # Ray itself would try for half a minute
         socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
-        ray.init(address, **quiet)
+        # somebody is there, and Ray does not say whether it was let in
+        fix = "if it asks for a token, put it in RAY_AUTH_TOKEN; otherwise look at its logs"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of is told below
+            ray.init(address, **quiet)
     except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
-        raise DposeError(
-            f"no Ray cluster answers here ({_first_line(error)})",
-            address,
-            "start one, or say --engine ray; of one that asks for a token, put it in RAY_AUTH_TOKEN",
-        ) from error
+        raise DposeError(f"no Ray cluster answers here ({_first_line(error)})", address, fix) from error
 
 
 def _token_at_hand() -> bool:
@@ -203,8 +205,8 @@ def _token_at_hand() -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    said = str(error).strip()
-    return said.splitlines()[0] if said else type(error).__name__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0] if not lines[0].endswith(":") else f"{lines[0]} {lines[-1].strip()}"
 
 
 def _worker_class() -> type:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dpose.engines import engine
+from dpose.engines import ItemEngine, engine
 from dpose.errors import DposeError
 from dpose.papers.cells import CELLS, check_claim, claim_folder, read_cells, run_cells
 from dpose.papers.engines import run_on_engine
@@ -18,7 +18,7 @@ from dpose.papers.experiment import Bound, Experiment, GridRequest, Outcome, Req
 from dpose.papers.output import write_results
 from dpose.papers.parallel import run_parallel
 from dpose.papers.registry import EXPERIMENTS
-from dpose.papers.slurm import run_on_slurm
+from dpose.papers.slurm import job_settings, run_on_slurm
 from dpose.privacy.odometer import EXPERIMENT, PIXEL, charge_account, committing, marks_of
 from dpose.report.terminal import print_table
 from dpose.runs.scored import reading_charge
@@ -59,9 +59,23 @@ def reproduce(name: str, request: Request, out: Path | None, console: Console) -
         bound = experiment.bind(request)
     settings = {"experiment": name, **bound.settings}
     check_claim(folder, settings)
-    with committing(_reserved(experiment, request, bound, console)):
+    # who cannot work is told before anything is charged or written
+    with _workers(request) as at, committing(_reserved(experiment, request, bound, console)):
         claim_folder(folder, settings)
-        return _results(experiment, request, bound, settings, console)
+        return _results(experiment, request, bound, settings, console, at)
+
+
+def _workers(request: Request) -> AbstractContextManager[ItemEngine | None]:
+    """The engine that was asked for; None where cells are run here, or are jobs.
+
+    Raises:
+        DposeError: it cannot be started or reached, or jobs cannot be submitted like this.
+    """
+    if request.engine == "slurm":
+        job_settings(request)
+    if request.engine in ("", "slurm"):
+        return nullcontext()
+    return engine(request.engine, workers=request.processes)
 
 
 def _reserved(experiment: Experiment, request: Request, bound: Bound, console: Console) -> str:
@@ -81,11 +95,16 @@ def _reserved(experiment: Experiment, request: Request, bound: Bound, console: C
 
 
 def _results(
-    experiment: Experiment, request: Request, bound: Bound, settings: Values, console: Console
+    experiment: Experiment,
+    request: Request,
+    bound: Bound,
+    settings: Values,
+    console: Console,
+    at: ItemEngine | None,
 ) -> list[Outcome]:
     folder, failed = request.folder, dict[str, Outcome]()
     try:
-        _run(experiment, request, bound, console, failed)
+        _run(experiment, request, bound, console, failed, at)
     finally:
         outcomes = [
             failed.get(outcome.cell.key, outcome) if outcome.status != "done" else outcome
@@ -121,15 +140,17 @@ def _as_written(folder: Path) -> Iterator[None]:
 
 
 def _run(
-    experiment: Experiment, request: Request, bound: Bound, console: Console, failed: dict[str, Outcome]
+    experiment: Experiment,
+    request: Request,
+    bound: Bound,
+    console: Console,
+    failed: dict[str, Outcome],
+    at: ItemEngine | None,
 ) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     wanted = [cell for cell in bound.cells if cell.wanted]
     told = {cell.key for cell in wanted}
-    with (
-        ExitStack() as held,
-        Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar,
-    ):
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(
             "trainings" if experiment.trains else "pictures", total=sum(cell.weight for cell in wanted)
         )
@@ -139,8 +160,7 @@ def _run(
 
         if request.engine == "slurm":
             found = run_on_slurm(experiment.name, request, bound, request.folder, advance)
-        elif request.engine:
-            at = held.enter_context(engine(request.engine, workers=request.processes))
+        elif at is not None:
             found = run_on_engine(experiment.name, request, bound, request.folder, at, advance)
         elif request.processes > 1:
             found = run_parallel(experiment.name, request, bound, request.folder, advance)

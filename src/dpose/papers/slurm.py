@@ -58,13 +58,7 @@ def run_on_slurm(
     Raises:
         DposeError: no job can be submitted, another command waits for these jobs, or the disk is full.
     """
-    if not request.partition:
-        raise DposeError(
-            "needs a partition", "--engine slurm", "give --partition NAME; local is this machine"
-        )
-    settings = parsed_settings(request.slurm)
-    if request.processes > 1:
-        settings.setdefault("slurm_array_parallelism", request.processes)
+    settings = job_settings(request)
     schedule = Schedule(bound, folder, progress)
     yield from schedule.settled()
     if not schedule.left:
@@ -94,6 +88,22 @@ def run_on_slurm(
                     outcome if outcome.status == "done" else replace(outcome, status="failed")
                 )
         token.unlink(missing_ok=True)
+
+
+def job_settings(request: Request) -> dict[str, Any]:
+    """Settings of jobs, by submitit's names.
+
+    Raises:
+        DposeError: there is no partition, or a setting is none.
+    """
+    if not request.partition:
+        raise DposeError(
+            "needs a partition", "--engine slurm", "give --partition NAME; local is this machine"
+        )
+    settings = parsed_settings(request.slurm)
+    if request.processes > 1:
+        settings.setdefault("slurm_array_parallelism", request.processes)
+    return settings
 
 
 def _ended(

@@ -18,6 +18,7 @@ command's key stands in the state folder (0600) until all are complete.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -260,6 +261,8 @@ class _Corpus:
 
     def _item(self, one: Digested, found: Standing) -> Reserved:
         assert one.job.original is not None
+        if found.cut_short:
+            _sweep(one.job)
         others = tuple(entry for entry in found.before if entry.id != found.charge.id)
         counted = replace(found, before=others).counted(linked=one.job.original.linked)
         # what travels with a key is small: Ray keeps large arguments in a store that may be written to disk
@@ -269,6 +272,7 @@ class _Corpus:
     def _again(self, item: Reserved) -> Reserved:
         """What is released in the place of a file whose worker died."""
         if item.charge is None or item.plan:
+            _sweep(item.job)
             return item
         charge = replace(self.reserved[item.charge.id], id=self._fresh_id())
         fail(item.charge.id)
@@ -343,6 +347,13 @@ def _sign(path: Path) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def _sweep(job: Job) -> None:
+    """Remove what a killed worker has left of files that it had begun to write."""
+    for path in job.outputs:
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            left.unlink(missing_ok=True)
 
 
 def _placed(jobs: Sequence[Job], numbers: Mapping[int, str]) -> Iterator[Job]:
