@@ -84,6 +84,11 @@ class TestMot:
         [
             (lambda root: (root / "img1" / "000006.jpg").unlink(), "seqinfo.ini says 6"),
             (lambda root: (root / "seqinfo.ini").write_text("name=x"), "seqinfo.ini"),
+            (lambda root: (root / "seqinfo.ini").write_text("[Sequence]\nimDir=.."), "no folder of frames"),
+            (
+                lambda root: (root / "seqinfo.ini").write_text(f"[Sequence]\nimDir={'x' * 9000}"),
+                "no folder of frames",
+            ),
             (lambda root: (root / "gt" / "gt.txt").write_text("1,1,0,0\n"), "line 1 is no box"),
             (lambda root: (root / "gt" / "gt.txt").write_text("1,1,nan,0,1,1,1\n"), "line 1 is no box"),
             (lambda root: [f.unlink() for f in (root / "img1").iterdir()], "no frames"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import leads_out
 from dpose.media.identity import read_known
 from dpose.media.images import read_image
 
@@ -124,7 +126,7 @@ def read_matte(path: Path) -> NDArray[np.uint8]:
 
 
 def folder_of(root: Path, names: tuple[str, ...], what: str) -> Path:
-    """The first of these folders that `root` has.
+    """The first of these folders that `root` has, in itself.
 
     Raises:
         DposeError: it has none of them.
@@ -132,6 +134,7 @@ def folder_of(root: Path, names: tuple[str, ...], what: str) -> Path:
     if not root.is_dir():
         raise DposeError("there is no such folder", str(root))
     for name in names:
-        if (root / name).is_dir():
-            return root / name
+        with contextlib.suppress(OSError):  # a name that no file system can hold
+            if not leads_out(name) and (root / name).is_dir():
+                return root / name
     raise DposeError(f"has no folder of {what}", str(root), f"expected {' or '.join(names)} in it")
