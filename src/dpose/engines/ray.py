@@ -113,7 +113,7 @@ class RayEngine:
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
-        """Tell that a cluster at an address is lost. (Of one on this machine Ray itself ends this process.)
+        """Tell that a cluster at an address is lost; of one on this machine Ray itself ends this process.
 
         Raises:
             DposeError: it is.
