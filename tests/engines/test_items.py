@@ -211,3 +211,22 @@ def test_an_item_that_ray_would_write_to_its_store_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", OtherRay(9))
     with engine("ray", workers=1) as at, pytest.raises(DposeError, match="too large to stay in memory"):
         next(run_items(at, square, ["x" * 100_000]))
+
+
+@pytest.mark.parametrize("at", ["wait", "get", "work"])
+def test_a_cluster_that_is_lost_is_told_in_one_line(monkeypatch, at):
+    cluster = OtherRay(9)
+
+    def lost(*_, **__):
+        raise ConnectionError("Client is shutting down.")
+
+    monkeypatch.setitem(sys.modules, "ray", cluster)
+    with engine("ray", workers=1) as workers:
+        if at == "work":
+            workers._actors[0].work.remote = lost
+        else:
+            setattr(cluster, at, lost)
+        with pytest.raises(
+            DposeError, match="ray: the cluster is lost; when it is there, run the command again"
+        ):
+            next(run_items(workers, square, [1]))

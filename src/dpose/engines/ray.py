@@ -14,7 +14,7 @@ import pickle
 import socket
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +85,25 @@ class RayEngine:
             raise DposeError(f"an item of {size:,} bytes is too large to stay in memory", self._where)
         loads = Counter(map(id, self._at.values()))
         actor = min(self._actors, key=lambda one: loads[id(one)])
-        task = actor.work.remote(worker_code(), attempted, work, self._put(shared), item)
+        with self._reached():
+            task = actor.work.remote(worker_code(), attempted, work, self._put(shared), item)
         self._at[task] = actor
         return task
 
     def wait(self, tasks: Collection[Any]) -> Collection[Any]:
         """As `ItemEngine.wait`."""
         tasks = list(tasks)
-        self._ray.wait(tasks, num_returns=1)
-        ended, _ = self._ray.wait(tasks, num_returns=len(tasks), timeout=0)
+        with self._reached():
+            self._ray.wait(tasks, num_returns=1)
+            ended, _ = self._ray.wait(tasks, num_returns=len(tasks), timeout=0)
         return ended  # type: ignore[no-any-return]
 
     def result(self, task: Any) -> Any:
         """As `ItemEngine.result`."""
         actor = self._at.pop(task)
         try:
-            found, result = self._ray.get(task)
+            with self._reached():
+                found, result = self._ray.get(task)
         except self._ray.exceptions.RayError as error:
             self._replace(actor)
             raise WorkerDiedError(type(error).__name__) from error
@@ -111,6 +114,20 @@ class RayEngine:
         """As `ItemEngine.close`."""
         with contextlib.suppress(Exception):
             self._ray.shutdown()
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Tell that a cluster at an address is lost; of one on this machine Ray itself ends this process.
+
+        Raises:
+            DposeError: it is.
+        """
+        try:
+            yield
+        except ConnectionError as error:
+            raise DposeError(
+                "the cluster is lost", self._where, "when it is there, run the command again"
+            ) from error
 
     def _put(self, shared: Any) -> Any:
         """What is the same for all items, once in the cluster; kept, so that its identity stays its own."""
@@ -193,6 +210,7 @@ def _connect(ray: Any, workers: int, address: str) -> None:
         fix = "if it asks for a token, put it in RAY_AUTH_TOKEN; otherwise look at its logs"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it warns of is told below
+            logging.getLogger("ray.util.client").setLevel(logging.CRITICAL)
             ray.init(address, **quiet)
     except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
         raise DposeError(f"no Ray cluster answers here ({_first_line(error)})", address, fix) from error
