@@ -211,6 +211,7 @@ def _connect(ray: Any, workers: int, address: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it warns of is told below
             logging.getLogger("ray.util.client").setLevel(logging.CRITICAL)
+            logging.getLogger("ray.util.client.logsclient").disabled = True  # it sets a level of its own
             ray.init(address, **quiet)
     except (OSError, OverflowError, RuntimeError, ConnectionError) as error:
         raise DposeError(f"no Ray cluster answers here ({_first_line(error)})", address, fix) from error
