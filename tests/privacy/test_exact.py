@@ -185,7 +185,10 @@ class TestStatement:
 
     def test_exact_noise_needs_no_caveat_about_floating_point(self):
         assert FLOATING_POINT_CAVEAT not in statement().caveats
-        mixed = statement(accountant=Accountant.PLD, events=(POISSON,), delta=1e-5, epsilon=9.0)
+        unit = Neighbours(Relation.REPLACE, 1, "unit")
+        mixed = statement(
+            accountant=Accountant.PLD, events=(POISSON,), delta=1e-5, epsilon=9.0, neighbours=unit
+        )
         assert FLOATING_POINT_CAVEAT in mixed.caveats
 
     def test_the_new_fields_stay_out_where_they_are_empty(self):
