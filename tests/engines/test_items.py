@@ -111,9 +111,19 @@ def test_a_token_that_lies_where_ray_looks_for_it_is_given_to_a_cluster(monkeypa
         (tmp_path / ".ray" / "auth_token").write_text("secret")
     elif where:
         monkeypatch.setenv(where, "secret")
+    seen = []
+
+    def refuse(*_, **__):
+        seen.append(os.environ.get("RAY_AUTH_MODE"))
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", refuse)
     with pytest.raises(DposeError, match="no Ray cluster answers"):
         engine("ray://127.0.0.1:1", workers=1)
-    assert os.environ.get("RAY_AUTH_MODE") == (mode or ("token" if where else None))
+    assert seen == [mode or ("token" if where else None)]
+    assert os.environ.get("RAY_AUTH_MODE") == mode, (
+        "a cluster that is started here next would ask for what nobody gives"
+    )
 
 
 def test_a_ray_that_does_not_start_is_told_in_one_line(monkeypatch):

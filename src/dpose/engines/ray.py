@@ -28,6 +28,7 @@ START_S = 120.0
 """How long a worker may take to start."""
 STARTS = 8
 """So many workers may die as they start before that is taken to have a reason."""
+_MODE = "RAY_AUTH_MODE"
 ITEM_BYTES = 50_000
 """An item may have so many, pickled: of over 100 KB Ray puts an argument into its object store."""
 STORE_BYTES = 80 << 20
@@ -50,16 +51,17 @@ class RayEngine:
         # it asks for no usage to be reported, and says nothing on the user's terminal
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        if address and _token_at_hand():
-            # `ray start` asks for a token where there is one, and Ray's client gives it only where it is told to
-            os.environ.setdefault("RAY_AUTH_MODE", "token")
+        # `ray start` asks for a token where there is one, and Ray's client gives it only where it is told to
+        self._told = bool(address) and _MODE not in os.environ and _token_at_hand()
+        if self._told:
+            os.environ[_MODE] = "token"
         try:
-            import ray
-        except ImportError as error:
-            raise DposeError("is not installed", "ray", "pip install 'dpose[ray]'") from error
-        self.workers, self._ray, self._shared = workers, ray, dict[int, tuple[Any, Any]]()
-        _connect(ray, workers, address)
-        try:
+            try:
+                import ray
+            except ImportError as error:
+                raise DposeError("is not installed", "ray", "pip install 'dpose[ray]'") from error
+            self.workers, self._ray, self._shared = workers, ray, dict[int, tuple[Any, Any]]()
+            _connect(ray, workers, address)
             self._actor = ray.remote(_worker_class()).options(num_cpus=1, max_restarts=0, max_task_retries=0)
             self._where = address or "ray"
             started = [self._actor.remote() for _ in range(workers)]
@@ -114,6 +116,10 @@ class RayEngine:
         """As `ItemEngine.close`."""
         with contextlib.suppress(Exception):
             self._ray.shutdown()
+        if (
+            self._told
+        ):  # a cluster that this process starts later shall not have a mode that its Ray has not read
+            os.environ.pop(_MODE, None)
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
