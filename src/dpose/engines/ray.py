@@ -116,9 +116,8 @@ class RayEngine:
         """As `ItemEngine.close`."""
         with contextlib.suppress(Exception):
             self._ray.shutdown()
-        if (
-            self._told
-        ):  # a cluster that this process starts later shall not have a mode that its Ray has not read
+        if self._told:
+            # a cluster that this process starts later shall not have a mode that its Ray has not read
             os.environ.pop(_MODE, None)
 
     @contextlib.contextmanager
