@@ -48,6 +48,15 @@ def test_a_picture_is_decoded_once_and_comes_back_to_the_bit(store, path):
     assert not second.flags.writeable
 
 
+def test_a_cache_that_another_process_clears_meanwhile_costs_time_alone(store, path, monkeypatch):
+    def gone(_):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(PictureCache, "_files", gone)
+    image = read_image(path)
+    assert np.array_equal(store.read(path, lambda: image), image)
+
+
 def test_what_is_kept_is_readable_by_its_owner_alone(store, path):
     store.read(path, Decoder(path))
     (entry,) = entries(store)

@@ -143,7 +143,10 @@ class PictureCache:
         data = buffer.getvalue()
         with self._lock:
             if self._room.since_scan >= _RESCAN or not self._room.scanned:
-                self._scan()
+                try:
+                    self._scan()
+                except OSError:  # another process clears it meanwhile; a cache only saves time
+                    return
             if len(data) > self._room.left:
                 return
             self._room.left -= len(data)
