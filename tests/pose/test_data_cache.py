@@ -1,8 +1,10 @@
 import os
+import shutil
 import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,6 +57,18 @@ def test_a_cache_that_another_process_clears_meanwhile_costs_time_alone(store, p
     monkeypatch.setattr(PictureCache, "_files", gone)
     image = read_image(path)
     assert np.array_equal(store.read(path, lambda: image), image)
+
+
+def test_a_folder_that_goes_while_files_are_counted_is_counted_as_gone(store, path, monkeypatch):
+    store.read(path, Decoder(path))
+    seen = Path.iterdir
+
+    def cleared(folder):
+        shutil.rmtree(store.folder, ignore_errors=True)
+        return seen(folder)
+
+    monkeypatch.setattr(Path, "iterdir", cleared)
+    assert store.size() == (0, 0)
 
 
 def test_what_is_kept_is_readable_by_its_owner_alone(store, path):

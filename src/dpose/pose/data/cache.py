@@ -172,9 +172,13 @@ class PictureCache:
 
     def _files(self) -> list[tuple[Path, os.stat_result]]:
         found = []
-        for path in self.folder.glob("??/*"):
-            with contextlib.suppress(OSError):  # another process may have deleted it
-                found.append((path, path.stat()))
+        for number in range(256):
+            paths: list[Path] = []
+            with contextlib.suppress(OSError):  # another process may have deleted it, or may while we look
+                paths = list((self.folder / f"{number:02x}").iterdir())
+            for path in paths:
+                with contextlib.suppress(OSError):
+                    found.append((path, path.stat()))
         return found
 
 
