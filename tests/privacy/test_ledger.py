@@ -287,6 +287,42 @@ def test_a_ledger_is_not_started_twice(run, state):
     verify_run(run, state)
 
 
+def test_a_process_that_is_killed_as_it_starts_a_ledger_leaves_none_or_a_whole_one(tmp_path, state):
+    calls = ("open", "write", "fsync", "chmod", "replace")
+    for number in range(40):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path, left = folder / "ledger.jsonl", [number]
+        child = os.fork()
+        if not child:
+            try:
+                for name in calls:
+                    setattr(os, name, _ends_after(getattr(os, name), left))
+                Ledger.create(path, PLAN, "key", state)
+                os._exit(0)
+            finally:
+                os._exit(2)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if path.exists():
+            Ledger.append_to(path, state).close()
+        else:
+            Ledger.create(path, PLAN, "key", state).close()
+        if not ended:
+            break
+    assert ended == 0
+    assert number > len(calls)
+
+
+def _ends_after(call, left):
+    def counted(*args, **kwargs):
+        if left[0] == 0:
+            os._exit(1)
+        left[0] -= 1
+        return call(*args, **kwargs)
+
+    return counted
+
+
 def test_a_ledger_that_is_missing_is_not_made(tmp_path, state):
     with pytest.raises(DposeError):
         Ledger.append_to(tmp_path / "ledger.jsonl", state)
@@ -317,7 +353,9 @@ def test_a_line_is_on_disk_before_reserve_returns(tmp_path, state, monkeypatch):
     monkeypatch.setattr(os, "fsync", watch)
     path = tmp_path / "ledger.jsonl"
     with Ledger.create(path, PLAN, "key", state) as ledger:
-        assert {str(path), str(tmp_path)} <= set(synced)
+        # written beside, then renamed
+        assert str(tmp_path) in synced
+        assert any(name.startswith(str(tmp_path / ".ledger.jsonl.")) for name in synced)
         synced.clear()
         ledger.reserve(EVENT, 0, 10)
         assert str(path) in synced

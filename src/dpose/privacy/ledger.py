@@ -33,7 +33,7 @@ from typing import Any
 from filelock import FileLock
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_json, fsync_folder, take_lock, write_private
+from dpose.files import explain_os_error, file_json, take_lock, write_atomic, write_private
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
@@ -53,10 +53,10 @@ __all__ = [
 class Ledger:
     """The one writer of a ledger file. Open it with `create` or `append_to`; it stays locked until closed."""
 
-    def __init__(self, path: Path, flags: int, state_dir: Path | None) -> None:
+    def __init__(self, path: Path, state_dir: Path | None, first: Entry | None = None) -> None:
         self.path = path
-        self._descriptor, self._lock = _open_locked(path, flags)
-        self._entries: list[Entry] = []
+        self._descriptor, self._lock = _open_locked(path) if first is None else _make_locked(path, first)
+        self._entries: list[Entry] = [] if first is None else [first]
         self._state_dir = state_dir
 
     @classmethod
@@ -68,7 +68,7 @@ class Ledger:
         state_dir: Path | None = None,
         run_id: str | None = None,
     ) -> Ledger:
-        """Start a ledger and write its first line.
+        """Start a ledger: it is there with its first line, or not at all.
 
         Args:
             path: A file that does not exist.
@@ -80,11 +80,11 @@ class Ledger:
         Raises:
             DposeError: the file exists or cannot be written.
         """
-        ledger = cls(path, os.O_CREAT | os.O_EXCL, state_dir)
+        run_id = run_id or secrets.token_hex(16)
+        first = Entry(0, GENESIS, EntryType.RESUME, None, 0, 0, plan_sha256, key_id, run_id).sealed()
+        ledger = cls(path, state_dir, first)
         with ledger._closing_on_error():
-            with _explained(path):
-                fsync_folder(path.parent)
-            ledger._append(EntryType.RESUME, plan_sha256, key_id, run_id=run_id or secrets.token_hex(16))
+            _keep_head_apart([first], state_dir)
         return ledger
 
     @classmethod
@@ -96,7 +96,7 @@ class Ledger:
         Raises:
             DposeError: the file is missing, damaged, shorter than the head kept apart says, or in use.
         """
-        ledger = cls(path, 0, state_dir)
+        ledger = cls(path, state_dir)
         with ledger._closing_on_error():
             entries = read_ledger(path)
             whole = [entry for entry in entries if not entry.torn]
@@ -235,13 +235,11 @@ class Ledger:
         event: Mapping[str, Any] | None = None,
         first_step: int = 0,
         steps: int = 0,
-        run_id: str = "",
     ) -> None:
         if self._descriptor < 0:
             raise ValueError(f"the ledger {self.path} is closed")
-        prev = self.head if self._entries else GENESIS
         entry = Entry(
-            len(self._entries), prev, kind, event, first_step, steps, plan_sha256, key_id, run_id
+            len(self._entries), self.head, kind, event, first_step, steps, plan_sha256, key_id
         ).sealed()
         line = entry.line()
         try:
@@ -315,21 +313,45 @@ def keep_head(path: Path, state_dir: Path | None = None) -> None:
     _keep_head_apart(read_ledger(path), state_dir)
 
 
-def _open_locked(path: Path, flags: int) -> tuple[int, FileLock]:
-    with _explained(path):
-        flags |= os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-        descriptor = os.open(path, flags, 0o644)
+def _make_locked(path: Path, first: Entry) -> tuple[int, FileLock]:
+    """A new ledger. One that was made first and written to afterwards would be left empty by a kill between the two."""
+    lock = _lock(path)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DposeError("the ledger is not a regular file", str(path))
-        # not the ledger itself: where locks bind, as on Windows, a locked file cannot be read
-        lock = take_lock(path.with_name(f".{path.name}.lock"))
-        if lock is None:
-            raise DposeError("another process is writing this ledger", str(path), "wait for it, or end it")
+        with _explained(path):
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        write_atomic(path, first.line())
+        return _open(path), lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _open_locked(path: Path) -> tuple[int, FileLock]:
+    descriptor = _open(path)
+    try:
+        return descriptor, _lock(path)
     except DposeError:
         os.close(descriptor)
         raise
-    return descriptor, lock
+
+
+def _open(path: Path) -> int:
+    with _explained(path):
+        flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DposeError("the ledger is not a regular file", str(path))
+    return descriptor
+
+
+def _lock(path: Path) -> FileLock:
+    # not the ledger itself: where locks bind, as on Windows, a locked file cannot be read
+    lock = take_lock(path.with_name(f".{path.name}.lock"))
+    if lock is None:
+        raise DposeError("another process is writing this ledger", str(path), "wait for it, or end it")
+    return lock
 
 
 @contextlib.contextmanager
