@@ -68,9 +68,7 @@ class _Kernel:
     def __call__(self, *values: Any) -> Any:
         try:
             return self.compiled(*values)
-        except (
-            OSError
-        ):  # of the cache: a full disk, or files of another user's; no kernel has to do with files
+        except OSError:  # of the cache: a full disk, or another user's files; no kernel has to do with files
             self.__dict__["compiled"] = self.uncached
             return self.uncached(*values)
 

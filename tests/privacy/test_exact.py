@@ -25,7 +25,8 @@ from dpose.privacy.exact import (
     zcdp_rho,
 )
 from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
+from dpose.privacy.statement import FLOATING_POINT_CAVEAT, PrivacyStatement
+from statements import of_a_picture
 
 LAPLACE = LaplaceEvent(Fraction(2040), Fraction(4080))
 GAUSSIAN = GaussianEvent(Fraction(10_000**2), Fraction(4080**2))
@@ -34,17 +35,11 @@ POISSON = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 
 def statement(**changes) -> PrivacyStatement:
     fields = {
-        "kind": Kind.PRIVATE,
-        "unit": "pixel",
-        "neighbours": Neighbours(Relation.REPLACE, 16, "picture"),
-        "epsilon": Fraction(2),
-        "delta": 0.0,
-        "accountant": ReleaseAccountant.PURE,
         "events": (LAPLACE,),
         "release": {"mechanism": "pixelization"},
         "artefact_sha256": "ab" * 32,
     }
-    return PrivacyStatement(**{**fields, **changes})
+    return of_a_picture(**{**fields, **changes})
 
 
 @given(st.fractions())

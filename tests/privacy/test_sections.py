@@ -28,6 +28,7 @@ from dpose.privacy.sections import (
 )
 from dpose.privacy.statement import SCHEMA, Kind, PrivacyStatement
 from dpose.runs.statement_files import StatementFile, check_schema, schema
+from statements import of_a_picture
 
 EVENT, DELTA = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
 
@@ -171,16 +172,7 @@ def test_a_worse_number_may_stand_there(full):
 
 
 def test_sections_that_follow_from_nothing_are_refused(full):
-    release = PrivacyStatement(
-        Kind.PRIVATE,
-        "pixel",
-        Neighbours(Relation.REPLACE, 16, "picture"),
-        Fraction(2),
-        0.0,
-        ReleaseAccountant.PURE,
-        events=(LaplaceEvent(Fraction(1), Fraction(2)),),
-        sections=Sections(groups=full.sections.groups),
-    )
+    release = of_a_picture(sections=Sections(groups=full.sections.groups))
     with pytest.raises(DposeError, match="more than can be computed"):
         release.verify()
 
@@ -246,16 +238,7 @@ def test_the_published_schema_refuses_what_dpose_does(full, name, wrong):
 
 def test_a_release_says_what_several_times_its_pixels_cost():
     laplace = LaplaceEvent(scale=Fraction(2040), sensitivity=Fraction(4080))
-    pure = PrivacyStatement(
-        Kind.PRIVATE,
-        "pixel",
-        Neighbours(Relation.REPLACE, 16, "picture"),
-        Fraction(2),
-        0.0,
-        ReleaseAccountant.PURE,
-        events=(laplace,),
-        release={"mechanism": "cells"},
-    )
+    pure = of_a_picture(events=(laplace,), release={"mechanism": "cells"})
     (line,) = group_lines(pure)
     assert "32: 4, 48: 6," in line
     assert line.endswith("160: 20")

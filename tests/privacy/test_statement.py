@@ -4,7 +4,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ from scipy.stats import norm
 import dpose
 from dpose.errors import DposeError
 from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
-from dpose.privacy.exact import LaplaceEvent, ReleaseAccountant
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.privacy.wording import true_positives
+from statements import of_a_picture
 
 EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
 FULL = {
@@ -207,16 +206,7 @@ UNLIMITED = re.compile(
 
 
 def test_the_paragraph_promises_no_more_than_a_cipher_keeps():
-    release = PrivacyStatement(
-        Kind.PRIVATE,
-        "pixel",
-        Neighbours(Relation.REPLACE, 16, "picture"),
-        Fraction(2),
-        0.0,
-        ReleaseAccountant.PURE,
-        events=(LaplaceEvent(Fraction(1), Fraction(2)),),
-    )
-    for said in (statement(), release):
+    for said in (statement(), of_a_picture()):
         text = said.paragraph()
         assert "cannot break" in text
         assert "AES-256" in text
