@@ -8,8 +8,10 @@ and the same number of learning rates in each optimizer (`GRIDS`). A cell that s
 trains on `choosing-train` and is scored on `choosing-test`, by PCKh@0.5 and by the loss, which chance moves less: both
 are private, read without noise, and no benchmark reports them. The noise is a seed's, so nothing here is protected.
 What is fitted on public gradients is fitted on `public`. Pictures are not augmented, as in the recipe; with `--views`
-above 1 they are, mildly, and each has so many views in its gradient. `--after` scores the same training in other ways,
-a row each: what is released then is a function of the same steps (averages, and ways back to the first weights).
+above 1 they are, mildly, and each has so many views in its gradient. With `--fewer`, of what the strategy trains only
+biases and depthwise convolutions do: where the signal is largest beside the noise (`gradient_signal.py`). `--after`
+scores the same training in other ways, a row each: what is released then is a function of the same steps (averages, and
+ways back to the first weights).
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gradient_signal import kind_of
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -105,6 +108,7 @@ class Cell:
     init: str
     views: int = 1
     after: str = ""
+    fewer: bool = False
 
     def plan(self) -> TrainingPlan:
         """What it is accounted as."""
@@ -155,10 +159,15 @@ class Bench:
     task: PoseTask
     init: str
 
-    def model(self, strategy: Strategy) -> PoseModel:
+    def model(self, strategy: Strategy, fewer: bool = False) -> PoseModel:
         """The public model, to be trained."""
         model = fold_batchnorm(load_model(self.init))
         apply_strategy(model, strategy)
+        layers = dict(model.named_modules())
+        for name, p in model.named_parameters():
+            kind = kind_of(name, layers[name.rpartition(".")[0]])
+            if fewer and not kind.endswith(("biases", "depthwise")):
+                p.requires_grad_(False)
         return model.train()
 
     @torch.no_grad()
@@ -178,7 +187,7 @@ class Bench:
 
     def run(self, cell: Cell, after: tuple[str, ...]) -> dict[str, dict[str, float]]:
         """Train it and score its weights; by name in `AFTER`, those that can be had."""
-        model, plan = self.model(cell.strategy), cell.plan()
+        model, plan = self.model(cell.strategy, cell.fewer), cell.plan()
         bound, params = plan.bind(len(self.train)), trainable_params(model)
         leaves = [p for p in model.parameters() if p.requires_grad]
         config = OptimizerConfig(cell.optimizer, cell.lr, options=GRIDS[cell.optimizer][0])
@@ -244,6 +253,7 @@ def shown(rows: list[dict[str, Any]]) -> None:
         "batch",
         "views",
         "after",
+        "fewer",
     )
     settings += ("ema", "optimizer", "init")
     key = lambda row: tuple(str(row[name]) for name in settings)  # noqa: E731
@@ -256,6 +266,7 @@ def shown(rows: list[dict[str, Any]]) -> None:
         tried = "; ".join(f"{c['lr']:g}: {c['pckh']:.2f} ({c['loss']:.3f})" for c in cells)
         strategy = f"{best['strategy']}, {best['passes']:g} x {best['batch']}"
         strategy += f", {best['views']} views" if best["views"] > 1 else ""
+        strategy += ", fewer" if best["fewer"] else ""
         strategy += f", ema {best['ema']:g}" if best["ema"] else ""
         strategy += f", {best['after']}" if best["after"] else ""
         numbers = (f"{best['lr']:g}", f"{best['pckh']:.2f}", f"{best['loss']:.3f}", tried)
@@ -292,15 +303,16 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--ema", type=float, default=0.0)
     parser.add_argument("--views", type=int, default=1)
+    parser.add_argument("--fewer", action="store_true", help="biases and depthwise convolutions alone")
     parser.add_argument("--after", action="store_true", help="score all of AFTER, not the last weights alone")
     asked = parser.parse_args()
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
-    rows = [{"views": 1, "after": "", **json.loads(line)} for line in lines]
+    rows = [{"views": 1, "after": "", "fewer": False, **json.loads(line)} for line in lines]
     if asked.table or not asked.data:
         return shown(rows)
     bench = opened(asked.data, asked.init, asked.views)
-    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema", "views")
+    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema", "views", "fewer")
     after = tuple(AFTER) if asked.after else ("",)
     settings = {name: getattr(asked, name) for name in known}
     init = Path(asked.init).name
