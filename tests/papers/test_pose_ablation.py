@@ -68,13 +68,15 @@ class TestVariants:
             "tenth-clip": {"plan.clip_norm"},
             "normalise": {"plan.normalise"},
             "projected": {"plan.method"},
+            "scaled": {"plan.method"},
         }
         assert set(known) == set(VARIANTS)
         for name, config in found.items():
             changed = {line.partition(":")[0] for line in changes(recipe, config)}
             assert changed <= known[name]
             assert changed or name == "normalise"  # at C = 1 there is nothing to divide by
-        assert found["projected"].data.public == "synthetic:ward:public"
+        for fitted in ("projected", "scaled"):
+            assert found[fitted].data.public == "synthetic:ward:public"
         assert found["full"].data.public is None
         assert (found["full"].recipe, found["full"].plan.epsilon) == (RECOMMENDED, 8.0)
 

@@ -34,12 +34,12 @@ OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
             "augment": "public",
         }
     },
-    "public-only": {LEAST: _step("sgd", 0.1)},
+    "public-only": {LEAST: _step("adamw", 1e-4)},
     "dp-sgd": {LEAST: _step("sgd", 0.1), 8.0: _step("sgd", 0.5)},
-    "pdp-sgd": {LEAST: _step("sgd", 0.1), 8.0: _step("sgd", 0.5)},
-    "fdp-sgd": {LEAST: _step("sgd", 0.1)},
-    "fpdp-sgd": {LEAST: _step("sgd", 0.1)},
-    "subspace-sgd": {LEAST: _step("sgd", 0.5)},
+    "pdp-sgd": {LEAST: _step("adamw", 4e-4), 8.0: _step("sgd", 0.5)},
+    "fdp-sgd": {LEAST: _step("adamw", 1e-4)},
+    "fpdp-sgd": {LEAST: _step("adamw", 1e-4)},
+    "subspace-sgd": {LEAST: _step("adamw", 4e-4), 8.0: _step("adamw", 2e-3)},
     "scaled-sgd": {LEAST: _step("adamw", 2e-3)},
 }
 """By method, then by the epsilon from which on they hold: settings by the names of `RunConfig`."""

@@ -122,6 +122,12 @@ _ALL = (
         "whether noise outside a subspace of public gradients can be left out",
         lambda _: {"plan": {"method": "pdp-sgd"}},
     ),
+    Variant(
+        "scaled",
+        "scaled-sgd",
+        "whether gradients scaled by public moments before the clip spend its length better",
+        lambda _: {"plan": {"method": "scaled-sgd"}},
+    ),
 )
 
 VARIANTS: Mapping[str, Variant] = {variant.name: variant for variant in _ALL}
