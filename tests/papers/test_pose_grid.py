@@ -529,14 +529,15 @@ class TestShown:
             "public-only, own, tested on public views",
         ]
         assert "fpdp-sgd, own, C = 1, epsilon = 8" in titles
-        assert self.row(found, "pdp-sgd, own, C = 1, epsilon = 3")[1] == "not run"
+        assert self.row(found, "pdp-sgd, own, C = 1, epsilon = 0.2, 3")[1] == "not run"
         assert not any("finetune" in title for title in titles)
         # what was run before methods had settings of their own still has its rows
         grid = bound("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
         before = "dp-sgd-finetune-C1-eps8-run1"
         known = grid.show([fake(c) if c.wanted or c.key == before else Outcome(c) for c in grid.cells])
         assert self.row(known, "dp-sgd, finetune, C = 1, epsilon = 8")[1] == "50.00"
-        assert self.row(known, "dp-sgd, finetune, C = 1, epsilon = 3")[1] == "not run"
+        assert self.row(known, "dp-sgd, finetune, C = 1, epsilon = 0.2, 0.8, 3")[1] == "not run"
+        assert self.row(known, "fdp-sgd, finetune, C = 1, epsilon = 0.2, 0.8, 3, 8")[1] == "not run"
 
     def test_the_recovered_share_is_of_the_way_from_start_to_ceiling(self):
         def mean(cell):
@@ -551,7 +552,7 @@ class TestShown:
             "dp-sgd, own, C = 1, epsilon = 8": "25 %",
             "fdp-sgd, own, C = 1, epsilon = 8": "-25 %",
             "the recipe, epsilon = 8": "50 %",
-            "pdp-sgd, own, C = 1, epsilon = 3": "not run",
+            "pdp-sgd, own, C = 1, epsilon = 0.2, 3": "not run",
         }.items():
             assert self.row(found, title)[-1] == share
         # without a ceiling, or with one below the start, there is no such column

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from dpose.papers.experiment import Outcome
 from dpose.papers.pose.benchmarks import STRATEGIES, Design, references_of
@@ -32,9 +33,11 @@ class Ours:
 
     Attributes:
         outcomes: At least one.
+        budgets: Of several budgets that are shown as one, how they are named.
     """
 
     outcomes: tuple[Outcome, ...]
+    budgets: str = ""
 
     @property
     def status(self) -> str:
@@ -197,11 +200,11 @@ def _compared(table: Printed, line: Line | None, ours: Ours, column: str, scores
 
 
 def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = False) -> Table:
-    """A row a setting with our numbers alone."""
+    """A row a setting with our numbers alone; the budgets at which a setting was not run share one."""
     columns = _columns(ours.values(), scores)
     span = Span.of(ours, scores)
     rows = []
-    for training, found in ours.items():
+    for training, found in _gathered(ours).items():
         if done and found.status != "done":
             continue
         for kind, suffix in _kinds(training, scores):
@@ -209,8 +212,27 @@ def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = 
             missing = "-" if found.status == "done" else found.status
             mean = found.numbers("Mean", kind) or found.numbers("AP", kind)
             share = (f"{span.share(statistics.mean(mean)):.0f} %" if mean else missing,) if span else ()
-            rows.append((named(training) + suffix, *(_spread(n) if n else missing for n in numbers), *share))
+            name = f"{named(training)}{found.budgets}{suffix}"
+            rows.append((name, *(_spread(n) if n else missing for n in numbers), *share))
     return Table(title, ("training", *columns, *(["recovered share"] if span else [])), tuple(rows))
+
+
+def _gathered(ours: Mapping[Training, Ours]) -> dict[Training, Ours]:
+    """In the same order, the budgets at which a setting was not run as one, behind those at which it was."""
+    found = {}
+    for alike, group in groupby(ours.items(), key=lambda item: replace(item[0], epsilon=None)):
+        idle = []
+        for training, one in group:
+            if training.epsilon is not None and one.status == "not run":
+                idle.append((training, one))
+            else:
+                found[training] = one
+        if len(idle) > 1:
+            budgets = ", ".join(as_given(training.epsilon or 0) for training, _ in idle)
+            found[alike] = replace(idle[0][1], budgets=f", epsilon = {budgets}")
+        else:
+            found.update(idle)
+    return found
 
 
 def _kinds(training: Training, scores: str) -> tuple[tuple[str, str], ...]:
