@@ -35,7 +35,7 @@ OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
         }
     },
     "public-only": {LEAST: _step("adamw", 1e-4)},
-    "dp-sgd": {LEAST: _step("sgd", 0.1), 8.0: _step("sgd", 0.5)},
+    "dp-sgd": {LEAST: _step("sgd", 0.1), 3.0: _step("adamw", 2e-3), 8.0: _step("sgd", 0.5)},
     "pdp-sgd": {LEAST: _step("adamw", 4e-4), 8.0: _step("sgd", 0.5)},
     "fdp-sgd": {LEAST: _step("adamw", 1e-4)},
     "fpdp-sgd": {LEAST: _step("adamw", 1e-4)},
