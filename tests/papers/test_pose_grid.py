@@ -558,7 +558,8 @@ class TestShown:
         # without a ceiling, or with one below the start, there is no such column
         flat = self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)))
         assert flat.tables[0].head[-1] == "Mean@0.1"
-        assert any("dp-sgd: sgd 0.1, adamw 0.002 from epsilon 3 on, sgd 0.5 from epsilon 8 on" in note for note in found.notes)
+        own = "dp-sgd: sgd 0.1, adamw 0.002 from epsilon 3 on, sgd 0.5 from epsilon 8 on"
+        assert any(own in note for note in found.notes)
 
     def test_which_settings_a_benchmark_runs_and_how_often(self):
         cells = bound("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True))).cells
