@@ -32,6 +32,7 @@ from dpose.runs.build import settled
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
 from dpose.runs.train import train_run
+from dpose.stats import differences
 from dpose.training import gradient
 from dpose.training.methods import METHODS
 from dpose.training.public_view import PublicViews
@@ -631,6 +632,17 @@ class TestDifferences:
         assert "the randomness of training is not in its interval" in told
         assert f"{one['low']:+.2f} to {one['high']:+.2f}" in (folder / "index.html").read_text()
         assert re.search(r"dp-sgd, finetune, C = 1, epsilon = 8 \|.* ± ", told)
+
+    def test_the_intervals_are_of_as_many_resamples_as_is_told(self, repeated):
+        folder, *_ = repeated
+        told = json.loads((folder / "results.json").read_text())["differences"]
+        (one,) = (x for x in told["pairs"] if x["training"]["method"] == "dp-sgd")
+        groups = [f"dp-sgd-finetune-C1-eps8-run{i}" for i in (1, 2)], [START]
+        people = folder / "people"
+        runs = {key: testing.read_people(people / f"{key}.json") for group in groups for key in group}
+        (again,) = differences(runs, [groups], seed=told["seed"], resamples=told["resamples"])
+        assert (one["low"], one["high"]) == (again.points.low, again.points.high)
+        assert f"{told['resamples']:,} paired resamples" in (folder / "results.md").read_text()
 
     def test_what_is_not_there_is_told_and_costs_no_other(self, repeated, tmp_path):
         folder, asked, _ = repeated

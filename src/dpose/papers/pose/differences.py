@@ -15,13 +15,13 @@ from dpose.papers.pose.run import PEOPLE
 from dpose.papers.pose.tables import Ours, by_setting, named
 from dpose.papers.pose.testing import read_people
 from dpose.report.results import Table
-from dpose.stats import RESAMPLES, Counts, Difference, differences
+from dpose.stats import PAIRED_RESAMPLES, Counts, Difference, differences
 
 SEED = 0
 COVERS = (
     "differences are of the means over repetitions, in points of PCKh@0.5, with 95 % intervals of "
-    f"{RESAMPLES:,} paired resamples of the test images (percentiles, seed {SEED}); a side of several runs has its "
-    "runs resampled too, a side of one run stands for that run alone, and the randomness of training is not in its "
+    f"{PAIRED_RESAMPLES:,} paired resamples of the test images (percentiles, seed {SEED}); a side of several runs has "
+    "its runs resampled too, a side of one run stands for that run alone, and the randomness of training is not in its "
     "interval. No interval is widened for there being several; all are read off the tested people without noise, as "
     "scores are"
 )
@@ -76,7 +76,7 @@ class ComparedMethods:
             }
             for (first, second), found in self.told
         ]
-        return {"differences": {"resamples": RESAMPLES, "seed": SEED, "pairs": rows}}
+        return {"differences": {"resamples": PAIRED_RESAMPLES, "seed": SEED, "pairs": rows}}
 
 
 def compared(outcomes: Sequence[Outcome], folder: Path) -> ComparedMethods:
@@ -93,7 +93,8 @@ def compared(outcomes: Sequence[Outcome], folder: Path) -> ComparedMethods:
         for training, ours in settings.items()
     }
     pairs = [pair for pair in chosen(list(settings)) if groups[pair[0]] and groups[pair[1]]]
-    found = differences(runs, [(groups[a], groups[b]) for a, b in pairs], seed=SEED)
+    sides = [(groups[a], groups[b]) for a, b in pairs]
+    found = differences(runs, sides, seed=SEED, resamples=PAIRED_RESAMPLES)
     told = [(pair, one) for pair, one in zip(pairs, found, strict=True) if math.isfinite(one.points.low)]
     return ComparedMethods(tuple(told), missing)
 
