@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -33,11 +33,9 @@ class Ours:
 
     Attributes:
         outcomes: At least one.
-        budgets: Of several budgets that are shown as one, how they are named.
     """
 
     outcomes: tuple[Outcome, ...]
-    budgets: str = ""
 
     @property
     def status(self) -> str:
@@ -204,7 +202,7 @@ def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = 
     columns = _columns(ours.values(), scores)
     span = Span.of(ours, scores)
     rows = []
-    for training, found in _gathered(ours).items():
+    for training, budgets, found in _gathered(ours):
         if done and found.status != "done":
             continue
         for kind, suffix in _kinds(training, scores):
@@ -212,27 +210,25 @@ def _plain(title: str, ours: Mapping[Training, Ours], scores: str, done: bool = 
             missing = "-" if found.status == "done" else found.status
             mean = found.numbers("Mean", kind) or found.numbers("AP", kind)
             share = (f"{span.share(statistics.mean(mean)):.0f} %" if mean else missing,) if span else ()
-            name = f"{named(training)}{found.budgets}{suffix}"
+            name = f"{named(training)}{budgets}{suffix}"
             rows.append((name, *(_spread(n) if n else missing for n in numbers), *share))
     return Table(title, ("training", *columns, *(["recovered share"] if span else [])), tuple(rows))
 
 
-def _gathered(ours: Mapping[Training, Ours]) -> dict[Training, Ours]:
-    """In the same order, the budgets at which a setting was not run as one, behind those at which it was."""
-    found = {}
+def _gathered(ours: Mapping[Training, Ours]) -> Iterator[tuple[Training, str, Ours]]:
+    """In the same order; the budgets at which a setting was not run as one, named, behind those at which it was."""
     for alike, group in groupby(ours.items(), key=lambda item: replace(item[0], epsilon=None)):
         idle = []
-        for training, one in group:
-            if training.epsilon is not None and one.status == "not run":
-                idle.append((training, one))
+        for training, found in group:
+            if training.epsilon is not None and found.status == "not run":
+                idle.append((training, found))
             else:
-                found[training] = one
+                yield training, "", found
         if len(idle) > 1:
             budgets = ", ".join(as_given(training.epsilon or 0) for training, _ in idle)
-            found[alike] = replace(idle[0][1], budgets=f", epsilon = {budgets}")
+            yield alike, f", epsilon = {budgets}", idle[0][1]
         else:
-            found.update(idle)
-    return found
+            yield from ((training, "", found) for training, found in idle)
 
 
 def _kinds(training: Training, scores: str) -> tuple[tuple[str, str], ...]:
