@@ -163,11 +163,11 @@ class Bench:
         """The public model, to be trained."""
         model = fold_batchnorm(load_model(self.init))
         apply_strategy(model, strategy)
-        layers = dict(model.named_modules())
-        for name, p in model.named_parameters():
-            kind = kind_of(name, layers[name.rpartition(".")[0]])
-            if fewer and not kind.endswith(("biases", "depthwise")):
-                p.requires_grad_(False)
+        if fewer:
+            layers = dict(model.named_modules())
+            for name, p in model.named_parameters():
+                if not kind_of(name, layers[name.rpartition(".")[0]]).endswith(("biases", "depthwise")):
+                    p.requires_grad_(False)
         return model.train()
 
     @torch.no_grad()
