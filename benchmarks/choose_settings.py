@@ -39,7 +39,9 @@ from dpose.errors import DposeError
 from dpose.papers.pose.ablation import choosing_splits
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
+from dpose.pose.heads import temper
 from dpose.pose.model import PoseModel, Strategy, apply_strategy, fold_batchnorm
+from dpose.pose.simcc import simcc_loss
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
 from dpose.training.arithmetic import exact_arithmetic
@@ -56,6 +58,8 @@ GRIDS: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
 }
 """Options and learning rates by optimizer: as many of each."""
 AT_ONCE = 32
+TEMPERATURES = (0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
+"""What logits are divided by: the loss falls with it where a model is too sure, and no joint moves."""
 AFTER: dict[str, tuple[float, str]] = {
     "": (0.0, "none"),
     "tail": (0.5, "none"),
@@ -109,6 +113,7 @@ class Cell:
     views: int = 1
     after: str = ""
     fewer: bool = False
+    temperature: float = 1.0
 
     def plan(self) -> TrainingPlan:
         """What it is accounted as."""
@@ -159,9 +164,9 @@ class Bench:
     task: PoseTask
     init: str
 
-    def model(self, strategy: Strategy, fewer: bool = False) -> PoseModel:
+    def model(self, strategy: Strategy, fewer: bool = False, temperature: float = 1.0) -> PoseModel:
         """The public model, to be trained."""
-        model = fold_batchnorm(load_model(self.init))
+        model = temper(fold_batchnorm(load_model(self.init)), temperature)
         apply_strategy(model, strategy)
         if fewer:
             layers = dict(model.named_modules())
@@ -172,22 +177,29 @@ class Bench:
 
     @torch.no_grad()
     def score(self, model: PoseModel) -> dict[str, float]:
-        """PCKh@0.5 in points, and the mean loss."""
-        metric, loss, units = self.task.metric(), 0.0, 0
+        """PCKh@0.5 in points, the mean loss, and the least one of `TEMPERATURES` and that temperature."""
+        metric, losses, units = self.task.metric(), dict.fromkeys(TEMPERATURES, 0.0), 0
+        config = model.config
         model.eval()
         for batch in self.test:
-            inputs, targets = batch.inputs[:, 0], {name: t[:, 0] for name, t in batch.targets.items()}
-            metric.update(model(inputs), targets)
-            loss += float(self.task.loss(model, {}, inputs, targets).sum())
+            targets = {name: t[:, 0] for name, t in batch.targets.items()}
+            x, y = model(batch.inputs[:, 0])
+            metric.update((x, y), targets)
+            for t in TEMPERATURES:
+                labels = targets["keypoints"], targets["visible"], config.split_ratio, config.sigma
+                losses[t] += float(simcc_loss(x / t, y / t, *labels).sum())
             units += len(batch)
+        coolest = min(TEMPERATURES, key=losses.__getitem__)
         return {
             "pckh": round(metric.compute().to_dict()["columns"]["Mean"], 3),
-            "loss": round(loss / units, 5),
+            "loss": round(losses[1.0] / units, 5),
+            "tempered": round(losses[coolest] / units, 5),
+            "best_temperature": coolest,
         }
 
     def run(self, cell: Cell, after: tuple[str, ...]) -> dict[str, dict[str, float]]:
         """Train it and score its weights; by name in `AFTER`, those that can be had."""
-        model, plan = self.model(cell.strategy, cell.fewer), cell.plan()
+        model, plan = self.model(cell.strategy, cell.fewer, cell.temperature), cell.plan()
         bound, params = plan.bind(len(self.train)), trainable_params(model)
         leaves = [p for p in model.parameters() if p.requires_grad]
         config = OptimizerConfig(cell.optimizer, cell.lr, options=GRIDS[cell.optimizer][0])
@@ -254,6 +266,7 @@ def shown(rows: list[dict[str, Any]]) -> None:
         "views",
         "after",
         "fewer",
+        "temperature",
     )
     settings += ("ema", "optimizer", "init")
     key = lambda row: tuple(str(row[name]) for name in settings)  # noqa: E731
@@ -263,15 +276,21 @@ def shown(rows: list[dict[str, Any]]) -> None:
         kind = METHODS.get(best["method"])
         fitted = f", k {best['rank']}, m {best['units']}, every {best['refresh']}"
         name = best["method"] + (fitted if kind and kind.fitted else "")
-        tried = "; ".join(f"{c['lr']:g}: {c['pckh']:.2f} ({c['loss']:.3f})" for c in cells)
+        tried = "; ".join(f"{c['lr']:g}: {c['pckh']:.2f} ({_losses(c)})" for c in cells)
         strategy = f"{best['strategy']}, {best['passes']:g} x {best['batch']}"
         strategy += f", {best['views']} views" if best["views"] > 1 else ""
         strategy += ", fewer" if best["fewer"] else ""
+        strategy += f", temperature {best['temperature']:g}" if best["temperature"] != 1 else ""
         strategy += f", ema {best['ema']:g}" if best["ema"] else ""
         strategy += f", {best['after']}" if best["after"] else ""
         numbers = (f"{best['lr']:g}", f"{best['pckh']:.2f}", f"{best['loss']:.3f}", tried)
         table.add_row(name, f"{best['epsilon']:g}", strategy, best["optimizer"], *numbers)
     Console(width=200).print(table)
+
+
+def _losses(row: dict[str, Any]) -> str:
+    """The loss, and behind a slash the loss at the best temperature, where that was looked at."""
+    return f"{row['loss']:.3f}" + (f" / {row['tempered']:.3f}" if "tempered" in row else "")
 
 
 def words(kind: type) -> Any:
@@ -304,15 +323,29 @@ def main() -> None:
     parser.add_argument("--ema", type=float, default=0.0)
     parser.add_argument("--views", type=int, default=1)
     parser.add_argument("--fewer", action="store_true", help="biases and depthwise convolutions alone")
+    parser.add_argument("--temperature", type=float, default=1.0, help="the start's logits are divided by it")
     parser.add_argument("--after", action="store_true", help="score all of AFTER, not the last weights alone")
     asked = parser.parse_args()
 
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
-    rows = [{"views": 1, "after": "", "fewer": False, **json.loads(line)} for line in lines]
+    rows = [
+        {"views": 1, "after": "", "fewer": False, "temperature": 1.0, **json.loads(line)} for line in lines
+    ]
     if asked.table or not asked.data:
         return shown(rows)
     bench = opened(asked.data, asked.init, asked.views)
-    known = ("strategy", "rank", "units", "refresh", "passes", "batch", "ema", "views", "fewer")
+    known = (
+        "strategy",
+        "rank",
+        "units",
+        "refresh",
+        "passes",
+        "batch",
+        "ema",
+        "views",
+        "fewer",
+        "temperature",
+    )
     after = tuple(AFTER) if asked.after else ("",)
     settings = {name: getattr(asked, name) for name in known}
     init = Path(asked.init).name
@@ -332,6 +365,7 @@ def main() -> None:
         "init": init,
         "after": "",
         **settings,
+        "temperature": 1.0,  # scored as it is: no joint moves with it, and `tempered` says the rest
     }
     if not any(row["method"] == "start" and row["init"] == init for row in rows):
         keep(start, bench.score(bench.model(asked.strategy)))

@@ -46,9 +46,10 @@ def bound(data="synthetic:ward", name="ward-dp-ablation", **grid):
 
 def configs(epsilon=8.0):
     grid = bound()
+    setup = replace(grid.setup, temperature=1.5)  # as behind a public stage
     recipe = Training(RECOMMENDED, "finetune", None, epsilon)
-    return grid.setup.config(recipe, grid.folder), {
-        name: grid.setup.config(replace(recipe, variant=name), grid.folder) for name in VARIANTS
+    return setup.config(recipe, grid.folder), {
+        name: setup.config(replace(recipe, variant=name), grid.folder) for name in VARIANTS
     }
 
 
@@ -67,6 +68,7 @@ class TestVariants:
             "four-views": {"plan.copies", "augment"},
             "tenth-clip": {"plan.clip_norm"},
             "normalise": {"plan.normalise"},
+            "untempered": {"model.temperature"},
             "projected": {"plan.method"},
             "scaled": {"plan.method"},
         }

@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from dpose.errors import DposeError
-from dpose.pose.heads import adapt_head, resize
+from dpose.pose.heads import adapt_head, resize, temper
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.simcc import decode
 from dpose.pose.skeletons import COCO, MPII
 
 LIMBS = tuple(f"{s}_{part}" for s in "rl" for part in ("ankle", "knee", "hip", "wrist", "elbow", "shoulder"))
@@ -65,6 +66,27 @@ def test_it_is_a_whole_model_of_the_other_skeleton(coco, tmp_path):
 def test_an_unknown_skeleton_is_refused(coco):
     with pytest.raises(DposeError, match="choose from mpii, coco, lsp"):
         adapt_head(coco, "horse")
+
+
+def test_logits_are_divided_and_no_joint_moves(coco):
+    coco.eval()
+    kept = {name: value.clone() for name, value in coco.state_dict().items()}
+    less_sure = temper(coco, 1.5)
+    picture = torch.rand(2, 3, *coco.config.input_size) * 255
+    with torch.no_grad():
+        found, before = less_sure(picture), coco(picture)
+    for mine, theirs in zip(found, before, strict=True):
+        torch.testing.assert_close(mine, theirs / 1.5)
+    (places, sure), (same, surer) = (decode(*logits, 2.0, 4.5) for logits in (found, before))
+    assert places.equal(same)
+    assert sure.mean() < surer.mean()
+    assert all(value.equal(kept[name]) for name, value in coco.state_dict().items())
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_temperature_that_is_none_is_refused(coco, temperature):
+    with pytest.raises(DposeError, match="positive number"):
+        temper(coco, temperature)
 
 
 def test_a_head_resampled_to_another_size_says_the_same_of_the_same_map():

@@ -243,6 +243,23 @@ class TestFirstWeights:
         assert "resampled from 64x48 pixels, stride 16, to 96x64, 16" in caveats[-1]
         assert build_model(config("mpii:/data/mpii", model={"init": str(tmp_path)}))[2] == []
 
+    def test_logits_divided_by_a_temperature_are_told(self, tmp_path):
+        saved = PoseModel(PoseConfig("lite0", (64, 48), norm="folded")).eval()
+        save_model(saved, tmp_path)
+        values = {"preset": "lite0", "init": str(tmp_path), "temperature": 2.0}
+        made, _, caveats = build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
+        picture = torch.rand(1, 3, 64, 48) * 255
+        for mine, theirs in zip(made.eval()(picture), saved(picture), strict=True):
+            torch.testing.assert_close(mine, theirs / 2)
+        assert caveats == ["the logits of the first weights were divided by 2"]
+        plain = {**values, "temperature": 1.0}
+        assert build_model(config("mpii:/data/mpii", plan=PRIVATE, model=plain))[2] == []
+
+    def test_a_temperature_without_first_weights_is_refused(self):
+        values = {"preset": "lite0", "init": "imagenet", "temperature": 2.0}
+        with pytest.raises(DposeError, match="no first weights whose logits"):
+            build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
+
     def test_the_weights_that_come_with_dpose_are_of_the_backbone_by_any_name(self, tmp_path, monkeypatch):
         shutil.copytree(files.SHIPPED / "nano", tmp_path / "lite0")
         monkeypatch.setattr(files, "SHIPPED", tmp_path)

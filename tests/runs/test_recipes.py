@@ -89,6 +89,7 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     assert first["data"]["private"] == "synthetic:ward:public"
     assert first["data"]["public_licence"] is None
     assert private["model"]["init"] == "best-public"
+    assert (first["model"]["temperature"], private["model"]["temperature"]) == (None, 1.5)
     assert private["data"]["watch"] == "none"
     ledger = (tmp_path / "best" / "ledger.jsonl").read_text()
     assert "reserve" in ledger
@@ -96,6 +97,7 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     statement = json.loads((tmp_path / "best" / "privacy.json").read_text())
     assert "that the first weights learnt from none of the images" in statement["public"]
     assert any("trained without a guarantee: nobody" in caveat for caveat in statement["caveats"])
+    assert "the logits of the first weights were divided by 1.5" in statement["caveats"]
     said = {each["what"]: each["licence"] for each in statement["inputs"]}
     behind = "behind the first weights, as their statement says: "
     assert said == {
@@ -109,6 +111,11 @@ def test_the_private_run_starts_from_weights_that_saw_the_public_split(tmp_path)
     before = (tmp_path / "best-public" / "model.safetensors").stat().st_mtime_ns
     staged = public_stage(config, tmp_path / "best", quiet(), "")
     assert isinstance(staged, RunConfig)
+    assert staged.model.temperature == 1.5
+    asked = config.model.model_copy(update={"temperature": 2.0})
+    own = public_stage(config.model_copy(update={"model": asked}), tmp_path / "best", quiet(), "")
+    assert isinstance(own, RunConfig)
+    assert own.model.temperature == 2.0
     assert (tmp_path / "best-public" / "model.safetensors").stat().st_mtime_ns == before
     with pytest.raises(DposeError, match="other settings"):
         public_stage(config.model_copy(update={"seed": 3}), tmp_path / "best", quiet(), "")

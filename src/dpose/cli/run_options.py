@@ -126,6 +126,13 @@ class ModelOptions:
             MODEL,
         ),
     ] = unset("finetune, if there are first weights")
+    temperature: Annotated[
+        float | None,
+        option(
+            "Divide the first weights' logits by it: above 1 for a model that is too sure of pictures it has not seen.",
+            MODEL,
+        ),
+    ] = unset("1, after a recipe's public stage 1.5")
     init_licence: Annotated[
         str | None,
         option("Of the first weights. Of those that come with dpose it is known.", ABOUT),

@@ -1,8 +1,9 @@
-"""A trained head for another skeleton, whose joints keep their weights, or for pictures of another size."""
+"""A trained head for another skeleton, whose joints keep their weights, for pictures of another size, or less sure."""
 
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 
 import torch
@@ -91,6 +92,34 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
         )
     made.load_state_dict({name: tensors[name] for name in wanted})
     return made
+
+
+def temper(model: PoseModel, temperature: float) -> PoseModel:
+    """A copy of a model whose logits are divided by `temperature`: as right as before, and above 1 less sure.
+
+    Guo et al. 2017, "On calibration of modern neural networks", section 4.2: temperature scaling, of the last two
+    layers' weights and biases. A model that has seen its public pictures many times is too sure of other people's, and
+    most of what their gradients say at first is that. Clipped to a norm, they say little else, and noise is added to
+    that little: whoever divides before the first private step spends the budget on where joints are (docs/results.md).
+
+    Args:
+        model: Any pose model; not changed.
+        temperature: A number that no private data was read for, or that is told of.
+
+    Returns:
+        The copy, in the same mode and on the same device. No joint moves: `decode` finds the same places in it.
+
+    Raises:
+        DposeError: `temperature` is not a positive number.
+    """
+    if not 0 < temperature < math.inf:
+        raise DposeError("a temperature is a positive number", str(temperature))
+    tempered = copy.deepcopy(model)
+    with torch.no_grad():
+        for layer in (tempered.head.x, tempered.head.y):
+            for parameter in layer.parameters(recurse=False):
+                parameter.div_(temperature)
+    return tempered
 
 
 def _resampled(values: Tensor, old: PoseConfig, new: PoseConfig, bins: int) -> Tensor:

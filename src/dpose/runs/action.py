@@ -151,6 +151,8 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
         DposeError: `init` is neither a model folder for these actions nor a file of MViT's weights.
     """
     choice = config.model
+    if choice.temperature is not None:
+        raise DposeError("is for poses", f"--temperature {choice.temperature:g}", "leave it out")
     strategy = choice.strategy or ("full" if choice.init else "scratch")
     if (choice.init is None) != (strategy == "scratch"):
         raise DposeError(

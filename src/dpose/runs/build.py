@@ -22,7 +22,7 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.folder import find_model, load_model, shipped_for
-from dpose.pose.heads import adapt_head, resize
+from dpose.pose.heads import adapt_head, resize, temper
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
@@ -170,6 +170,12 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     pretrained = file or choice.init == IMAGENET
     strategy = choice.strategy or ("finetune" if first or pretrained else "scratch")
     caveats = []
+    if first is None and choice.temperature is not None:
+        raise DposeError(
+            "there are no first weights whose logits it could divide",
+            f"--temperature {choice.temperature:g}",
+            "give --init FOLDER, or leave it out",
+        )
     if (strategy == "scratch") != (first is None and not pretrained):
         if strategy == "scratch":
             raise DposeError(
@@ -197,6 +203,9 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
             )
             model = resize(model, *asked)
         start = FirstWeights.of(first)
+        if choice.temperature not in (None, 1.0):
+            caveats.append(f"the logits of the first weights were divided by {choice.temperature:g}")
+            model = temper(model, choice.temperature)
     if private and model.config.norm == "batch":
         model = fold_batchnorm(model)
     skeleton = _skeleton(config)

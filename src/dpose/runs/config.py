@@ -73,6 +73,8 @@ class ModelChoice(BaseModel):
             first weights, else scratch.
         input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
         stride: Picture pixels a cell of the backbone's map; the preset's own by default.
+        temperature: What the logits of first weights for poses are divided by before the first step (`temper` in
+            `dpose.pose.heads`); None for 1, as they are.
         init_licence: Under which these first weights may be used, for the statement; of those that come with dpose it
             is known.
     """
@@ -84,6 +86,7 @@ class ModelChoice(BaseModel):
     strategy: Literal["light", "finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
     stride: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     init_licence: str | None = None
 
     @field_validator("input_size", mode="before")

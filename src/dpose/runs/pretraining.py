@@ -60,9 +60,11 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
         run = train_run(stage, folder, console, resume=begun, command=command, nobody_private=True)
         if run.interrupted:
             return run
+    recipe = RECIPES[config.recipe or ""]
+    first = {"init": str(folder), "temperature": config.model.temperature or recipe.temperature}
     return config.model_copy(
         update={
-            "model": config.model.model_copy(update={"init": str(folder)}),
+            "model": config.model.model_copy(update=first),
             # a score on pictures that it has learnt by heart would tell nothing
             "data": config.data.model_copy(update={"watch": config.data.watch or "none"}),
         }

@@ -20,6 +20,8 @@ class Recipe:
     Attributes:
         private: Of the private run.
         public: Of a run before it on public data alone, which gives the private run its first weights.
+        temperature: What the logits of weights from the public run are divided by before the private one: they have
+            seen few pictures often, and are too sure of others (`dpose.pose.heads.temper`).
         quiet_epsilon: Below it the learning rate falls with the root of epsilon: what noise alone moves the weights by
             grows with it, and at small budgets that is most of what moves them.
         chosen_on: What was read to choose it, by the kind of data; for the statements of runs on such data.
@@ -27,6 +29,7 @@ class Recipe:
 
     private: Values
     public: Values
+    temperature: float
     quiet_epsilon: float
     chosen_on: Mapping[str, str] = field(default_factory=dict)
 
@@ -50,6 +53,7 @@ RECOMMENDED = Recipe(
         "optimizer": {"name": "adamw", "lr": 1e-3},
         "augment": "public",
     },
+    temperature=1.5,
     quiet_epsilon=8.0,
     chosen_on={
         "lspet": "the settings of the recipe, which were chosen by the scores of a few dozen trainings on pictures "

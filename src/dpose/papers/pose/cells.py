@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.papers.pose.settings import own_settings
+from dpose.papers.pose.settings import CEILING, own_settings
 from dpose.papers.pose.variants import VARIANTS
 from dpose.pose.folder import shipped_for
 from dpose.privacy.rounding import as_given
@@ -124,6 +124,8 @@ class Setup:
         limit: At most so many units to train on.
         tested: At most so many units to test on.
         seed: None for fresh keys.
+        temperature: What the start's logits are divided by before the recipe, and before private methods at their own
+            settings; None for not at all.
     """
 
     data: str
@@ -144,6 +146,7 @@ class Setup:
     limit: int | None
     tested: int | None
     seed: int | None
+    temperature: float | None = None
 
     @property
     def values(self) -> dict[str, Any]:
@@ -185,7 +188,11 @@ class Setup:
             "accountant": self.accountant,
         }
         scratch = training.strategy == "scratch"
-        own = own_settings(training.method, training.epsilon) if training.strategy == OWN_SETTINGS else {}
+        own: Mapping[str, Any] = {}
+        if training.strategy == OWN_SETTINGS:
+            own = own_settings(training.method, training.epsilon)
+            if training.method != CEILING:
+                own = filled_in({"model": {"temperature": self.temperature}}, own)
         strategy = "finetune" if training.strategy == OWN_SETTINGS else training.strategy
         return RunConfig.from_dict(
             filled_in(
@@ -237,6 +244,7 @@ class Setup:
             "model": {
                 "preset": self.preset,
                 "init": self.first(folder) or str(shipped(self.preset)),
+                "temperature": self.temperature,
             },
             "plan": {
                 "epsilon": training.epsilon,

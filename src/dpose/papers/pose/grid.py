@@ -98,6 +98,8 @@ class TrainingGrid:
             limit=request.limit or scale.limit,
             tested=request.limit or scale.tested,
             seed=request.seed,
+            # a start that has seen few public pictures often: the stage's, or one that was made as it is
+            temperature=RECIPES[RECOMMENDED].temperature if design.pretrain else None,
         )
         setup.config(
             Training("non-private", "scratch"), request.folder

@@ -89,7 +89,16 @@ def _on_methods(design: Design, asked: GridRequest, scale: Scale, setup: Setup) 
             if method in (asked.methods or (*design.methods, *REFERENCES))
         )
         notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}")
+    if setup.temperature and {OWN_SETTINGS, "finetune"} & set(scale.strategies):
+        notes.append(_tempered(setup.temperature))
     return notes
+
+
+def _tempered(temperature: float) -> str:
+    return (
+        "before the first step of the recipe and of methods at their own settings, but for the ceiling, the start's "
+        f"logits are divided by {temperature:g}: it is too sure of pictures that it has not seen. No joint moves by that"
+    )
 
 
 def _listed_own(budgets: Mapping[float, Mapping[str, Any]]) -> str:

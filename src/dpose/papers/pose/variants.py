@@ -117,6 +117,12 @@ _ALL = (
         _normalise,
     ),
     Variant(
+        "untempered",
+        "the start's logits as they are",
+        "whether a start that is too sure of itself costs anything",
+        lambda recipe: {"model": {"temperature": 1.0}} if recipe.model.temperature else {},
+    ),
+    Variant(
         "projected",
         "pdp-sgd",
         "whether noise outside a subspace of public gradients can be left out",
