@@ -97,7 +97,7 @@ def _on_methods(design: Design, asked: GridRequest, scale: Scale, setup: Setup) 
 def _tempered(temperature: float) -> str:
     return (
         "before the first step of the recipe and of methods at their own settings, but for the ceiling, the start's "
-        f"logits are divided by {temperature:g}: it is too sure of pictures that it has not seen. No joint moves by that"
+        f"logits are divided by {temperature:g}: it is too sure of pictures that it has not seen. No joint moves by it"
     )
 
 
