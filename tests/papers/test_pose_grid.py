@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 import dpose.pose.data.synthetic as synthetic_module
+from dpose import files
 from dpose.errors import DposeError
 from dpose.media.images import decode_image
 from dpose.papers.experiment import Cell, GridRequest, Outcome, Request
@@ -30,7 +31,7 @@ from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
 from dpose.runs.build import settled
 from dpose.runs.config import RunConfig
-from dpose.runs.recipes import RECIPES
+from dpose.runs.recipes import RATES, RECIPES
 from dpose.runs.train import train_run
 from dpose.stats import differences
 from dpose.training import gradient
@@ -581,6 +582,20 @@ class TestShown:
         assert set(OWN) <= set(METHODS)
         told = {c.key: c.settings for c in grid.cells}["dp-sgd-own-C1-eps8-run1"]
         assert told["own"] == OWN["dp-sgd"][8.0]  # other settings are another cell's
+
+    def test_rates_are_a_backbones_but_for_the_ceiling(self):
+        first = str(files.SHIPPED / "nano")
+        asked = Request(data=("synthetic:ward",), grid=GridRequest(core=True, preset="lite0", init=first))
+        grid, rate = bound("ward-dp", asked), RATES["lite0"]
+        loud = grid.setup.config(Training("dp-sgd", "own", 1.0, 8.0), grid.folder)
+        ceiling = grid.setup.config(Training("non-private", "own"), grid.folder)
+        recipe = grid.setup.config(Training(RECOMMENDED, "finetune", None, 8.0), grid.folder)
+        assert loud.optimizer.lr == pytest.approx(rate * OWN["dp-sgd"][8.0]["optimizer"]["lr"])
+        assert ceiling.optimizer.lr == OWN["non-private"][0.0]["optimizer"]["lr"]
+        assert recipe.optimizer.lr == pytest.approx(rate * RECIPES[RECOMMENDED].private["optimizer"]["lr"])
+        told = {c.key: c.settings for c in grid.cells}["dp-sgd-own-C1-eps8-run1"]
+        assert told["own"]["optimizer"]["lr"] == loud.optimizer.lr
+        assert any("lite0 rates are multiplied by 0.2" in note for note in grid.show([]).notes)
 
     def test_a_cell_is_told_when_it_ends(self):
         cell = Cell("dp-sgd-finetune-C0.1-eps0.8-run1", Training("dp-sgd", "finetune", 0.1, 0.8).values)

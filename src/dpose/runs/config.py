@@ -157,10 +157,12 @@ class RunConfig(BaseModel):
             raise DposeError(
                 f"was not chosen for {task.name}", f"recipe {values['recipe']}", "leave --recipe out"
             )
-        plan = values.get("plan")
+        plan, model = values.get("plan"), values.get("model")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
-        # what is no number is told by whoever reads the plan
-        return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None))
+        preset = model.get("preset") if isinstance(model, dict) else None
+        # what is no number, or no name, is told by whoever reads the plan, or the model
+        known = {"preset": preset} if isinstance(preset, str) else {}
+        return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None, **known))
 
     @model_validator(mode="before")
     @classmethod

@@ -190,7 +190,7 @@ class Setup:
         scratch = training.strategy == "scratch"
         own: Mapping[str, Any] = {}
         if training.strategy == OWN_SETTINGS:
-            own = own_settings(training.method, training.epsilon)
+            own = own_settings(training.method, training.epsilon, self.preset)
             if training.method != CEILING:
                 own = filled_in({"model": {"temperature": self.temperature}}, own)
         strategy = "finetune" if training.strategy == OWN_SETTINGS else training.strategy

@@ -162,11 +162,12 @@ class TrainingGrid:
 
     def _told(self, training: Training) -> Values:
         if training.strategy == OWN_SETTINGS:
-            return {**training.values, "own": own_settings(training.method, training.epsilon)}
+            own = own_settings(training.method, training.epsilon, self.setup.preset)
+            return {**training.values, "own": own}
         if training.method != RECOMMENDED or training.variant:
             return training.values
         # the recipe may change: what an older one gave is then no result of this cell
-        return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon)}
+        return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon, self.setup.preset)}
 
     def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)

@@ -16,6 +16,7 @@ from dpose.papers.pose.testing import UPRIGHT_RULE
 from dpose.pose.data import DataSpec
 from dpose.privacy.rounding import as_given
 from dpose.runs.build import shown_spec
+from dpose.runs.recipes import RATES
 from dpose.training.methods import METHODS
 
 
@@ -88,7 +89,11 @@ def _on_methods(design: Design, asked: GridRequest, scale: Scale, setup: Setup) 
             for method, budgets in OWN.items()
             if method in (asked.methods or (*design.methods, *REFERENCES))
         )
-        notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}")
+        rate = RATES.get(setup.preset, 1.0)
+        less = (
+            f"; for {setup.preset} rates are multiplied by {rate:g}, the ceiling's not" if rate != 1.0 else ""
+        )
+        notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}{less}")
     if setup.temperature and {OWN_SETTINGS, "finetune"} & set(scale.strategies):
         notes.append(_tempered(setup.temperature))
     return notes

@@ -1,14 +1,17 @@
 """Each method's own settings in the benchmarks: the strategy "own", one table. A new method is an entry in `OWN`.
 
 Learning rates and optimizers are those of the least loss on LSPET's splits for choosing, of as many rates in SGD and in
-AdamW for each method (`benchmarks/choose_settings.py`, docs/results.md says what has not been run); those of
-`non-private`, which is the ceiling, of two rates on the same pictures. No benchmark reports those pictures.
+AdamW for each method (`benchmarks/choose_settings.py`, docs/results.md says what has not been run), with `nano`; for
+other backbones rates are multiplied by one number (`RATES`). Those of `non-private`, which is the ceiling, are of two
+rates on the same pictures. No benchmark reports those pictures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from dpose.runs.recipes import RATES
 
 CEILING = "non-private"
 """With settings of its own: the ceiling, what a model learns from the private data where nothing protects them."""
@@ -45,12 +48,18 @@ OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
 """By method, then by the epsilon from which on they hold: settings by the names of `RunConfig`."""
 
 
-def own_settings(method: str, epsilon: float | None) -> Mapping[str, Any]:
+def own_settings(method: str, epsilon: float | None, preset: str) -> Mapping[str, Any]:
     """A method's own settings at a budget; {} for a method that has none: the grid's are its own then.
 
     Args:
         method: A name in `METHODS`.
         epsilon: None for methods without a guarantee.
+        preset: The backbone.
     """
     known = OWN.get(method, {})
-    return known[max(e for e in known if e <= (epsilon or LEAST))] if known else {}
+    if not known:
+        return {}
+    own = known[max(e for e in known if e <= (epsilon or LEAST))]
+    if method == CEILING or preset not in RATES:
+        return own
+    return {**own, "optimizer": {**own["optimizer"], "lr": own["optimizer"]["lr"] * RATES[preset]}}
