@@ -23,7 +23,7 @@ from dpose.papers.pose import testing
 from dpose.papers.pose.catalogue import DESIGNS
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.grid import TrainingGrid, told_cell
-from dpose.papers.pose.settings import OWN
+from dpose.papers.pose.settings import OWN, RATES
 from dpose.papers.pose.tables import by_setting
 from dpose.papers.pose.testing import People
 from dpose.papers.registry import EXPERIMENTS
@@ -31,7 +31,7 @@ from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
 from dpose.runs.build import settled
 from dpose.runs.config import RunConfig
-from dpose.runs.recipes import RATES, RECIPES
+from dpose.runs.recipes import RECIPES
 from dpose.runs.train import train_run
 from dpose.stats import differences
 from dpose.training import gradient
@@ -583,7 +583,7 @@ class TestShown:
         told = {c.key: c.settings for c in grid.cells}["dp-sgd-own-C1-eps8-run1"]
         assert told["own"] == OWN["dp-sgd"][8.0]  # other settings are another cell's
 
-    def test_rates_are_a_backbones_but_for_the_ceiling(self):
+    def test_rates_are_a_backbones_but_for_the_ceiling_and_the_recipe(self):
         first = str(files.SHIPPED / "nano")
         asked = Request(data=("synthetic:ward",), grid=GridRequest(core=True, preset="lite0", init=first))
         grid, rate = bound("ward-dp", asked), RATES["lite0"]
@@ -592,7 +592,7 @@ class TestShown:
         recipe = grid.setup.config(Training(RECOMMENDED, "finetune", None, 8.0), grid.folder)
         assert loud.optimizer.lr == pytest.approx(rate * OWN["dp-sgd"][8.0]["optimizer"]["lr"])
         assert ceiling.optimizer.lr == OWN["non-private"][0.0]["optimizer"]["lr"]
-        assert recipe.optimizer.lr == pytest.approx(rate * RECIPES[RECOMMENDED].private["optimizer"]["lr"])
+        assert recipe.optimizer.lr == RECIPES[RECOMMENDED].private["optimizer"]["lr"]
         told = {c.key: c.settings for c in grid.cells}["dp-sgd-own-C1-eps8-run1"]
         assert told["own"]["optimizer"]["lr"] == loud.optimizer.lr
         assert any("lite0 rates are multiplied by 0.2" in note for note in grid.show([]).notes)

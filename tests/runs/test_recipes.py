@@ -13,7 +13,7 @@ from dpose.errors import DposeError
 from dpose.runs.build import first_weights
 from dpose.runs.config import RunConfig
 from dpose.runs.pretraining import _stage, public_stage, stage_data
-from dpose.runs.recipes import RATES, RECOMMENDED, filled_in
+from dpose.runs.recipes import RECOMMENDED, filled_in
 from dpose.runs.train import explain_task, train_task
 from dpose.scene import SceneChoice
 from small_nano import small_nano  # noqa: F401
@@ -59,15 +59,6 @@ def test_the_learning_rate_falls_with_the_budget():
     full = RECOMMENDED.private["optimizer"]["lr"]
     assert rates == pytest.approx([full, full, full / 2, full * 0.1**0.5])
     assert RECOMMENDED.at(None)["optimizer"]["lr"] == full
-
-
-def test_a_backbone_may_have_a_rate_of_its_own():
-    lite0 = RunConfig.from_dict({**GIVEN, "model": {"preset": "lite0"}})
-    assert lite0.optimizer.lr == pytest.approx(RATES["lite0"] * RunConfig.from_dict(GIVEN).optimizer.lr)
-    given = RunConfig.from_dict({**GIVEN, "model": {"preset": "lite0"}, "optimizer": {"lr": 5e-4}})
-    assert given.optimizer.lr == 5e-4
-    with pytest.raises(DposeError, match="preset"):
-        RunConfig.from_dict({**GIVEN, "model": {"preset": 7}})
 
 
 def test_a_recipe_for_poses_is_refused_for_actions():

@@ -157,12 +157,10 @@ class RunConfig(BaseModel):
             raise DposeError(
                 f"was not chosen for {task.name}", f"recipe {values['recipe']}", "leave --recipe out"
             )
-        plan, model = values.get("plan"), values.get("model")
+        plan = values.get("plan")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
-        preset = model.get("preset") if isinstance(model, dict) else None
-        # what is no number, or no name, is told by whoever reads the plan, or the model
-        known = {"preset": preset} if isinstance(preset, str) else {}
-        return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None, **known))
+        # what is no number is told by whoever reads the plan
+        return filled_in(values, recipe.at(epsilon if isinstance(epsilon, (int, float)) else None))
 
     @model_validator(mode="before")
     @classmethod

@@ -12,12 +12,6 @@ from typing import Any
 
 Values = Mapping[str, Any]
 
-RATES: Mapping[str, float] = {"lite0": 0.2}
-"""By backbone, what private learning rates that were chosen with `nano` are multiplied by; 1 for every other one.
-
-Chosen with dp-sgd, at two budgets and in two optimizers: docs/results.md, "Version 2 from `lite0`".
-"""
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -39,16 +33,11 @@ class Recipe:
     quiet_epsilon: float
     chosen_on: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, epsilon: float | None, preset: str = "nano") -> dict[str, Any]:
-        """The private run's settings at a budget.
-
-        Args:
-            epsilon: None where the noise is given instead.
-            preset: The backbone.
-        """
+    def at(self, epsilon: float | None) -> dict[str, Any]:
+        """The private run's settings at a budget; None where the noise is given instead."""
         share = 1.0 if epsilon is None else min(1.0, math.sqrt(max(epsilon, 0.0) / self.quiet_epsilon))
-        rate = self.private["optimizer"]["lr"] * share * RATES.get(preset, 1.0)
-        return {**self.private, "optimizer": {**self.private["optimizer"], "lr": rate}}
+        optimizer = {**self.private["optimizer"], "lr": self.private["optimizer"]["lr"] * share}
+        return {**self.private, "optimizer": optimizer}
 
 
 RECOMMENDED = Recipe(

@@ -167,7 +167,7 @@ class TrainingGrid:
         if training.method != RECOMMENDED or training.variant:
             return training.values
         # the recipe may change: what an older one gave is then no result of this cell
-        return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon, self.setup.preset)}
+        return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon)}
 
     def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
         people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)

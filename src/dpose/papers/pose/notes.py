@@ -11,12 +11,11 @@ from dpose.papers.pose.ablation import choosing_notes
 from dpose.papers.pose.benchmarks import REFERENCES, Design, Scale
 from dpose.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, RENDERED, START, Setup
 from dpose.papers.pose.printed import Printed
-from dpose.papers.pose.settings import OWN
+from dpose.papers.pose.settings import OWN, RATES
 from dpose.papers.pose.testing import UPRIGHT_RULE
 from dpose.pose.data import DataSpec
 from dpose.privacy.rounding import as_given
 from dpose.runs.build import shown_spec
-from dpose.runs.recipes import RATES
 from dpose.training.methods import METHODS
 
 
