@@ -45,9 +45,11 @@ OWN: Mapping[str, Mapping[float, Mapping[str, Any]]] = {
 }
 """By method, then by the epsilon from which on they hold: settings by the names of `RunConfig`."""
 RATES: Mapping[str, float] = {"lite0": 0.2}
-"""By backbone, what the rates above are multiplied by, but for the ceiling's; 1 for every other one. Chosen with dp-sgd,
-at two budgets and in two optimizers. The recipe, whose batches are larger, keeps its own: docs/results.md, "Version 2,
-from `lite0`"."""
+"""By backbone, what the rates above are multiplied by, but for the ceiling's; 1 for every other one.
+
+Chosen with dp-sgd, at two budgets and in two optimizers. The recipe, whose batches are larger, keeps its own rate:
+docs/results.md, "Version 2, from `lite0`".
+"""
 
 
 def own_settings(method: str, epsilon: float | None, preset: str) -> Mapping[str, Any]:
