@@ -88,11 +88,10 @@ def _on_methods(design: Design, asked: GridRequest, scale: Scale, setup: Setup) 
             for method, budgets in OWN.items()
             if method in (asked.methods or (*design.methods, *REFERENCES))
         )
-        rate = RATES.get(setup.preset, 1.0)
-        less = (
-            f"; for {setup.preset} rates are multiplied by {rate:g}, the ceiling's not" if rate != 1.0 else ""
-        )
-        notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}{less}")
+        notes.append(f"{OWN_SETTINGS} takes the place of optimizer, rate and what trains: {each}")
+        if setup.preset in RATES:
+            factor = RATES[setup.preset]
+            notes.append(f"for {setup.preset} rates are multiplied by {factor:g}, but for the ceiling's")
     if setup.temperature and {OWN_SETTINGS, "finetune"} & set(scale.strategies):
         notes.append(_tempered(setup.temperature))
     return notes
