@@ -17,9 +17,9 @@ from dpose import files
 from dpose.errors import DposeError
 from dpose.media.images import decode_image
 from dpose.papers.experiment import Cell, GridRequest, Outcome, Request
+from dpose.papers.pose import figures, testing
 from dpose.papers.pose import grid as grids
 from dpose.papers.pose import run as running
-from dpose.papers.pose import testing
 from dpose.papers.pose.catalogue import DESIGNS
 from dpose.papers.pose.cells import RECOMMENDED, START, Training
 from dpose.papers.pose.grid import TrainingGrid, told_cell
@@ -29,6 +29,7 @@ from dpose.papers.pose.testing import People
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
 from dpose.privacy.verify import verify_run
+from dpose.report.results import Figure
 from dpose.runs.build import settled
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
@@ -514,6 +515,24 @@ class TestShown:
         asked = request(methods=(RECOMMENDED,), epsilons=(0.8, 8.0))
         found = self.shown("ward-dp", asked)
         assert [d.name.rsplit("-", 1)[1] for d in found.figures] == ["curves"]
+
+    @pytest.mark.parametrize(("slope", "told"), [(2.0, "public-only, public views"), (0.2, "12.0, below")])
+    def test_the_recipe_and_own_settings_share_a_panel_and_its_scale(self, slope, told, monkeypatch):
+        sheets = []
+
+        def keep(name, figure, caption):
+            sheets.append(figure)
+            return Figure(name, b"", caption)
+
+        def mean(cell):
+            return 21.0 + slope * (cell.settings["epsilon"] or 0.0)  # public views: 12
+
+        monkeypatch.setattr(figures, "rendered", keep)
+        self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)), mean)
+        (panel,) = sheets[0].axes
+        labels = panel.get_legend_handles_labels()[1]
+        assert {"recommended", "dp-sgd"} <= set(labels)
+        assert any(label.endswith(told) for label in labels)
 
     def test_notes_say_the_oddities_and_who_is_protected(self):
         notes = " ".join(self.shown("003/appendix-fpdp", request()).notes)

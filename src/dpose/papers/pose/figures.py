@@ -59,7 +59,10 @@ def grid_figures(design: Design, outcomes: Sequence[Outcome]) -> tuple[Figure, .
 
 def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Figure:
     found = _means(ours)
-    strategies = _present([t.strategy for t in found if t.private]) or _present([t.strategy for t in paper])
+    shown = [t.strategy for t in found if t.private]
+    if OWN_SETTINGS in shown:  # the recipe is drawn in that panel, too
+        shown = [t.strategy for t in found if t.private and t.method != RECOMMENDED]
+    strategies = _present(shown) or _present([t.strategy for t in paper])
     numbers = {
         t.clip_norm for t in (*found, *paper) if t.private and t.strategy in strategies and t.clip_norm
     }
@@ -147,7 +150,13 @@ def _panel(
         training = Training(START, START) if method == START else Training(method, strategy)
         numbers = _numbers(ours[training], scores) if training in ours else []
         if numbers and not (method == START and strategy == "scratch"):
-            panel.axhline(statistics.mean(numbers), color=COLOURS[method], ls=style, lw=1.1, label=label)
+            value = statistics.mean(numbers)
+            low, high = panel.get_ylim()
+            if scores == VIEWS and not paper and value < low - (high - low):
+                # a scale that holds it would take more than half of the panel
+                panel.plot([], [], style, color=COLOURS[method], lw=1.1, label=f"{label}: {value:.1f}, below")
+            else:
+                panel.axhline(value, color=COLOURS[method], ls=style, lw=1.1, label=label)
     span = Span.of(ours)
     if span and strategy != "scratch":
         right = panel.secondary_yaxis("right", functions=cast(Any, (span.share, span.score)))
