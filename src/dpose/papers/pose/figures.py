@@ -59,10 +59,10 @@ def grid_figures(design: Design, outcomes: Sequence[Outcome]) -> tuple[Figure, .
 
 def _curves(design: Design, ours: Mapping[Training, Ours], paper: Curves) -> Figure:
     found = _means(ours)
-    shown = [t.strategy for t in found if t.private]
-    if OWN_SETTINGS in shown:  # the recipe is drawn in that panel, too
-        shown = [t.strategy for t in found if t.private and t.method != RECOMMENDED]
-    strategies = _present(shown) or _present([t.strategy for t in paper])
+    private = [t for t in found if t.private]
+    if any(t.strategy == OWN_SETTINGS for t in private):  # the recipe is drawn in that panel, too
+        private = [t for t in private if t.method != RECOMMENDED]
+    strategies = _present([t.strategy for t in private]) or _present([t.strategy for t in paper])
     numbers = {
         t.clip_norm for t in (*found, *paper) if t.private and t.strategy in strategies and t.clip_norm
     }
