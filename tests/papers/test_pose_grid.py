@@ -516,18 +516,40 @@ class TestShown:
         found = self.shown("ward-dp", asked)
         assert [d.name.rsplit("-", 1)[1] for d in found.figures] == ["curves"]
 
-    @pytest.mark.parametrize(("slope", "told"), [(2.0, "public-only, public views"), (0.2, "12.0, below")])
-    def test_the_recipe_and_own_settings_share_a_panel_and_its_scale(self, slope, told, monkeypatch):
-        sheets = []
+    @pytest.fixture
+    def sheets(self, monkeypatch):
+        """Figures as they are drawn."""
+        kept = []
 
         def keep(name, figure, caption):
-            sheets.append(figure)
+            kept.append(figure)
             return Figure(name, b"", caption)
 
+        monkeypatch.setattr(figures, "rendered", keep)
+        return kept
+
+    def test_a_panel_of_common_settings_has_the_ceiling_and_the_two_epochs_too(self, sheets):
+        def mean(cell):
+            ceiling = cell.settings["strategy"] == "own" and cell.settings["method"] == "non-private"
+            return {START: 40.0, "non-private": 48.0 if ceiling else 43.0}.get(cell.settings["method"], 42.0)
+
+        grid = bound("ward-dp", Request(data=("synthetic:ward",)))
+        common = [c for c in grid.cells if c.settings["strategy"] == "finetune" or c.key == START]
+        ceiling = [c for c in grid.cells if c.key == "non-private-own-run1"]
+        for cells, flat in (
+            ([*common, *ceiling], {"ceiling": 48.0, "non-private": 43.0}),
+            (common, {"non-private": 43.0}),
+        ):
+            grid.show([fake(c, mean(c)) for c in cells])
+            (panel,) = sheets.pop().axes
+            lines = dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+            assert {k: lines[k].get_ydata()[0] for k in ("ceiling", "non-private") if k in lines} == flat
+
+    @pytest.mark.parametrize(("slope", "told"), [(2.0, "public-only, public views"), (0.2, "12.0, below")])
+    def test_the_recipe_and_own_settings_share_a_panel_and_its_scale(self, slope, told, sheets):
         def mean(cell):
             return 21.0 + slope * (cell.settings["epsilon"] or 0.0)  # public views: 12
 
-        monkeypatch.setattr(figures, "rendered", keep)
         self.shown("ward-dp", Request(data=("synthetic:ward",), grid=GridRequest(core=True)), mean)
         (panel,) = sheets[0].axes
         labels = panel.get_legend_handles_labels()[1]

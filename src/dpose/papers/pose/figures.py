@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from dpose.papers.experiment import Outcome
 from dpose.papers.pose.benchmarks import STRATEGIES, Design
 from dpose.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Training
+from dpose.papers.pose.settings import CEILING
 from dpose.papers.pose.tables import SHARP, VIEWS, Ours, Span, by_setting
 from dpose.report.palette import LIGHT
 from dpose.report.plots import finish, heat_map, rendered, sheet
@@ -37,6 +38,9 @@ MARKS = {
     "fpdp-sgd": "D",
     RECOMMENDED: "*",
 }
+
+DOTS: Any = (0, (1, 1))
+"""Of a line beside the ceiling's, which has the same colour."""
 
 Curves = Mapping[Training, float]
 
@@ -141,24 +145,25 @@ def _panel(
                 label=method,
             )
         ticks |= {e for e, _ in printed} | {t.epsilon for t, _ in mine if t.epsilon}
-    for method, scores, style, label in (
-        ("non-private", SHARP, "-", "ceiling" if strategy == OWN_SETTINGS else "non-private"),
-        ("public-only", SHARP, "-", "public-only, sharp pictures"),
-        ("public-only", VIEWS, ":", "public-only, public views"),
-        (START, SHARP, "-.", "starting model"),
+    span = None if strategy == "scratch" else Span.of(ours)
+    own = strategy == OWN_SETTINGS
+    for training, scores, style, label in (
+        *([(Training(CEILING, OWN_SETTINGS), SHARP, "-", "ceiling")] if span or own else []),
+        *([] if own else [(Training(CEILING, strategy), SHARP, DOTS if span else "-", CEILING)]),
+        (Training("public-only", strategy), SHARP, "-", "public-only, sharp pictures"),
+        (Training("public-only", strategy), VIEWS, ":", "public-only, public views"),
+        *([] if strategy == "scratch" else [(Training(START, START), SHARP, "-.", "starting model")]),
     ):
-        training = Training(START, START) if method == START else Training(method, strategy)
         numbers = _numbers(ours[training], scores) if training in ours else []
-        if numbers and not (method == START and strategy == "scratch"):
+        if numbers:
             value = statistics.mean(numbers)
-            low, high = panel.get_ylim()
+            colour, (low, high) = COLOURS[training.method], panel.get_ylim()
             if scores == VIEWS and not paper and value < low - (high - low):
                 # a scale that holds it would take more than half of the panel
-                panel.plot([], [], style, color=COLOURS[method], lw=1.1, label=f"{label}: {value:.1f}, below")
+                panel.plot([], [], ls=style, color=colour, lw=1.1, label=f"{label}: {value:.1f}, below")
             else:
-                panel.axhline(value, color=COLOURS[method], ls=style, lw=1.1, label=label)
-    span = Span.of(ours)
-    if span and strategy != "scratch":
+                panel.axhline(value, color=colour, ls=style, lw=1.1, label=label)
+    if span:
         right = panel.secondary_yaxis("right", functions=cast(Any, (span.share, span.score)))
         right.set_ylabel("recovered share, percent", fontsize=8)
         right.tick_params(labelsize=8)
