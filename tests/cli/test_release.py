@@ -44,10 +44,19 @@ def test_pixelize_restore_verify(capsys, tmp_path):
     assert main(["pixelize", "a.png", *BASIC, "--out", "out/"]) == 0
     told = shown(capsys)
     assert "This protects any 16 pixels of the picture" in told
-    assert "an object of 100 x 96 pixels is protected with epsilon 1,200" in told  # all that fits
+    assert told.startswith("WARNING: an object of 100 x 96 pixels keeps epsilon 1,200")  # all that fits
+    assert "Not hidden: that a person is there and what they broadly look like" in told
+    assert "How it was released:" not in told
+    assert "The whole statement: dpose statement show out/000001.png" in told
+    assert main(["statement", "show", "out/000001.png"]) == 0
+    whole = shown(capsys)
+    assert whole.startswith("WARNING: an object of 100 x 96 pixels keeps epsilon 1,200")
+    assert whole.count("WARNING") == 1
+    assert "an object of 100 x 96 pixels is protected with epsilon 1,200" in whole
+    assert "How it was released:" in whole
     regions = ["--epsilon", "2", "--block", "32", "--subdivide", "4", "--regions", "private", "--again"]
     assert main(["pixelize", "a.png", *regions, "--out", "out2"]) == 0
-    assert "How it was released:" in shown(capsys)
+    assert "This protects any 16 pixels of the picture with epsilon = 2" in shown(capsys)
     assert main(["restore", "out2/000001.npz", "b.png"]) == 0
     assert np.array_equal(cv2.imread("b.png"), cv2.imread("out2/000001.png"))
     capsys.readouterr()
@@ -83,6 +92,7 @@ def test_no_object_is_larger_than_the_picture(capsys):
     assert "100 x 100" not in told
     assert "epsilon for an object of 64 x 64: 512" in told
     assert main(["pixelize", "small.png", *BASIC, "--out", "small-out.png"]) == 0
+    assert main(["statement", "show", "small-out.png"]) == 0
     told = shown(capsys)
     assert "100 x 100" not in told
     assert "an object of 64 x 64 pixels is protected with epsilon 512" in told
@@ -238,7 +248,7 @@ def test_a_clip_with_sound(capsys, tmp_path):
     assert "not protected at all" not in shown(capsys)
     asked = ["pixelize", "clip.mp4", *BASIC, "--keep-audio", "--again", "--workers", "3", "--out", "loud.mp4"]
     assert main(asked) == 0
-    assert "the sound was copied unchanged and is not protected at all" in shown(capsys)
+    assert "WARNING: the sound was copied unchanged and is not protected at all" in shown(capsys)
     assert sound_of(tmp_path / "loud.mp4") == sound_of(source)
     for name in ("quiet.mp4", "loud.mp4"):
         assert stamps_of(tmp_path / name) == stamps_of(source)

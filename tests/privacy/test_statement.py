@@ -14,10 +14,10 @@ from scipy.stats import norm
 import dpose
 from dpose.errors import DposeError
 from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
-from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.neighbours import BEYOND, Neighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
-from dpose.privacy.wording import true_positives
+from dpose.privacy.wording import WARNING, summary, true_positives
 from statements import of_a_picture
 
 EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
@@ -259,3 +259,28 @@ def test_the_bound_is_the_published_formula():
     assert true_positives(math.log(2), 0.001) == pytest.approx(0.021)
     assert true_positives(5.0, 0.0) == pytest.approx(1 - math.exp(-5) * 0.99)
     assert true_positives(10_000.0, 0.0) == 1.0
+
+
+def test_what_is_printed_begins_with_what_restricts_the_guarantee():
+    """A warning stands before the sentence that it restricts, in what is printed and in the whole statement."""
+    warned = statement(caveats=("a small thing", f"{WARNING}a face keeps epsilon 5,000"))
+    for text in (summary(warned), warned.paragraph()):
+        assert text.startswith(f"{WARNING}a face keeps epsilon 5,000")
+        assert text.count(WARNING) == 1
+        assert text.index(WARNING) < text.index("This protects")
+    assert "a small thing" not in summary(warned)
+    assert len(summary(warned).splitlines()) <= 4
+    weak = summary(statement(epsilon=50.0, events=(replace(EVENT, sigma=0.3),)))
+    assert "That is a weak guarantee" in weak
+
+
+def test_what_is_printed_names_what_is_not_hidden():
+    text = summary(statement(conditional_on=("the mask is public",)))
+    assert "Not hidden: what is true of the private data as a whole; what several images share" in text
+    assert "Taken as given: the mask is public." in text
+    assert summary(statement(kind=Kind.SEEDED)).startswith("NOTHING IS GUARANTEED")
+    beyond = statement(neighbours=Neighbours(Relation.ZERO_OUT, 1, BEYOND))
+    assert "Not hidden: the public views and labels" in summary(beyond)
+    assert "beyond its public view" in summary(beyond)
+    read = Query("accuracy", "the private test set", "to choose the weights")
+    assert summary(statement(queries=(read,))).count("accuracy of the private test set") == 1

@@ -340,7 +340,8 @@ class TestCommand:
             "release 2 of this picture: this release costs epsilon 1, both together cost epsilon 2"
         )
         assert costs < told.index("This protects")
-        assert "2 releases of this original are known" in told
+        assert main(["statement", "show", "other/000001.png"]) == 0
+        assert "2 releases of this original are known" in " ".join(capsys.readouterr().out.split())
 
     def test_another_setting_is_another_release(self, capsys):
         put("a.png")

@@ -189,6 +189,8 @@ def tell_each(
     Returns:
         How many were released.
     """
+    from dpose.privacy.wording import summary
+
     shown: list[str] = []
     released = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -200,10 +202,12 @@ def tell_each(
             if statement is None:
                 continue
             released += 1
-            text = statement.paragraph()
+            text = summary(statement)
             if text not in shown:  # one statement often holds for a whole folder
                 shown.append(text)
-                bar.console.print(text + "\n", highlight=False)
+                bar.console.print(text, highlight=False)
+                whole = f"The whole statement: dpose statement show {job.outputs[0]}\n"
+                bar.console.print(whole, highlight=False, soft_wrap=True)
             bar.console.print(
                 f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True
             )

@@ -108,14 +108,17 @@ def _only(data: list[str] | None, annotations: str) -> str:
 
 def told(run: Run, console: Console) -> None:
     """Print what came of a run, in its first process; exit with 130 if it was stopped."""
+    from dpose.privacy.wording import summary
     from dpose.training.distributed import process_group
 
     if not process_group().first:
         console = Console(quiet=True)
     console.print()
-    console.print(run.statement.paragraph(), highlight=False)
+    console.print(summary(run.statement), highlight=False)
     console.print(
-        f"\nModel, statement and ledger are in {run.folder}\nThe report: {run.folder / 'report.html'}",
+        f"\nModel, statement and ledger are in {run.folder}\n"
+        f"The whole statement: dpose statement show {run.folder}\n"
+        f"The report: {run.folder / 'report.html'}",
         highlight=False,
         soft_wrap=True,
     )

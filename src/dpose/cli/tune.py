@@ -66,6 +66,7 @@ def tune(
     """
     from dpose.files import check_free
     from dpose.privacy.trial_law import TrialLaw
+    from dpose.privacy.wording import summary
     from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
     from dpose.runs.tune_config import TuningConfig
 
@@ -95,9 +96,11 @@ def tune(
         )
         raise
     console.print()
-    console.print(done.statement.paragraph(), highlight=False)
+    console.print(summary(done.statement), highlight=False)
     console.print(
-        f"\nModel, statement and ledger are in {done.folder}\nThe report: {done.folder / 'report.html'}",
+        f"\nModel, statement and ledger are in {done.folder}\n"
+        f"The whole statement: dpose statement show {done.folder}\n"
+        f"The report: {done.folder / 'report.html'}",
         highlight=False,
         soft_wrap=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpose.privacy.accounting import Accountant, Event, Relation
@@ -46,6 +47,14 @@ NOISES = {
     False: "in 64-bit floating point, which is not exact: see the caveats",
 }
 """How the noise of events was drawn, by whether they are `rounded`."""
+
+WARNING = "WARNING: "
+"""The beginning of a text that stands before the guarantee that it restricts."""
+
+DETAILS_ONLY = (
+    "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
+)
+"""A caveat of releases for so few pixels that a face covers many times as many."""
 
 NOTHING = {
     Kind.SEEDED: (
@@ -103,21 +112,18 @@ def attacker_curve(statement: PrivacyStatement) -> TradeOff:
 
 
 def paragraph(statement: PrivacyStatement) -> str:
-    """The statement as text: one paragraph, then its lists, every item of which is shown."""
-    blocks = []
-    if statement.kind in NOTHING:
-        blocks.append(NOTHING[statement.kind])
+    """The statement as text: warnings, one paragraph, then its lists, every item of which is shown."""
+    blocks = warnings_of(statement)
     if statement.neighbours is not None and statement.epsilon is not None and statement.delta is not None:
-        whole = statement.neighbours.scope in ("unit", BEYOND)
-        blocks.append(_guarantee(statement) if whole else _release_guarantee(statement))
+        blocks.append(_guarantee(statement) if _of_units(statement) else _release_guarantee(statement))
     for title, items in (
         ("How it was chosen:", _choice(statement)),
         ("How it was released:", [f"{name}: {value}" for name, value in statement.release.items()]),
         ("How its noise was drawn:", _noise(statement)),
         ("Treated as public:", statement.public),
-        ("Taken as given:", statement.conditional_on),
+        ("Taken as given:", _without_warnings(statement.conditional_on)),
         ("Also computed from private data:", [_query(query) for query in statement.queries]),
-        ("Caveats:", statement.caveats),
+        ("Caveats:", _without_warnings(statement.caveats)),
         *section_lists(statement),
     ):
         if items:
@@ -125,24 +131,78 @@ def paragraph(statement: PrivacyStatement) -> str:
     return "\n\n".join(blocks)
 
 
-def _guarantee(statement: PrivacyStatement) -> str:
+def summary(statement: PrivacyStatement) -> str:
+    """What is printed of a statement once its artefact is written: warnings, one sentence, and what is not hidden."""
+    lines = warnings_of(statement)
+    weak = "That is a weak guarantee. " if statement.epsilon is not None and is_weak(statement) else ""
+    if statement.neighbours is not None and statement.epsilon is not None and statement.delta is not None:
+        verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
+        lines.append(f"This {verb} {_protected(statement)} with {_cost(statement)}. {weak}".strip())
+        lines.append(f"Not hidden: {'; '.join(_not_hidden(statement))}.")
+        if given := _without_warnings(statement.conditional_on):
+            lines.append(f"Taken as given: {'; '.join(given)}.")
+    return "\n".join(lines)
+
+
+def warnings_of(statement: PrivacyStatement) -> list[str]:
+    """What must be read before the guarantee: that there is none, and each text that begins with `WARNING`."""
+    nothing = [NOTHING[statement.kind]] if statement.kind in NOTHING else []
+    return nothing + [
+        text for text in (*statement.caveats, *statement.conditional_on) if text.startswith(WARNING)
+    ]
+
+
+def _without_warnings(texts: Sequence[str]) -> list[str]:
+    return [text for text in texts if not text.startswith(WARNING)]
+
+
+def _of_units(statement: PrivacyStatement) -> bool:
+    """True if whole units are protected, as by a training; False if a number of pixels is, as by a release."""
+    return statement.neighbours is not None and statement.neighbours.scope in ("unit", BEYOND)
+
+
+def _not_hidden(statement: PrivacyStatement) -> list[str]:
+    """What the guarantee leaves open, the widest first."""
     assert statement.neighbours is not None
-    assert statement.epsilon is not None
-    assert statement.delta is not None
+    if _of_units(statement):
+        beyond = ["the public views and labels"] if statement.neighbours.scope == BEYOND else []
+        found = [
+            *beyond,
+            "what is true of the private data as a whole",
+            f"what several {statement.unit}s share",
+        ]
+        for group in [group for group in statement.sections.groups if group.epsilon is not None][-1:]:
+            found[-1] += f" ({group.units} of them: epsilon {upper(group.epsilon or 0)})"
+    else:
+        few = DETAILS_ONLY in statement.caveats
+        person = "that a person is there and what they broadly look like, and " if few else ""
+        found = [f"{person}whatever covers more {statement.unit}s than that"]
+    return found + [f"{query.what} of {query.data}" for query in statement.queries if not query.covered]
+
+
+def _protected(statement: PrivacyStatement) -> str:
+    """What a guarantee is about, in words."""
+    assert statement.neighbours is not None
+    if not _of_units(statement):
+        return protected_words(statement.neighbours, statement.unit)
     scored = statement.tuning.scored if statement.tuning else 0
     count = "" if statement.n is None else f" {statement.n + scored:,}"
     nominal = " (a number fixed beforehand)" if statement.neighbours.relation is Relation.ADD_REMOVE else ""
+    each = f"each single {statement.unit} among the{count} private ones{nominal}"
+    return f"what {each} holds beyond its public view" if statement.neighbours.scope == BEYOND else each
+
+
+def _cost(statement: PrivacyStatement) -> str:
+    assert statement.epsilon is not None
+    assert statement.delta is not None
+    return f"epsilon = {upper(statement.epsilon)} and delta = {upper(statement.delta)}"
+
+
+def _guarantee(statement: PrivacyStatement) -> str:
     verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
     by = f", {METHODS[statement.accountant]}" if statement.accountant else ""
-    beyond = statement.neighbours.scope == BEYOND
-    what = (
-        f"what each single {statement.unit} among the{count} private ones{nominal} holds beyond its public view"
-        if beyond
-        else f"each single {statement.unit} among the{count} private ones{nominal}"
-    )
     return (
-        f"This {verb} {what} with "
-        f"epsilon = {upper(statement.epsilon)} and delta = {upper(statement.delta)}{by}. "
+        f"This {verb} {_protected(statement)} with {_cost(statement)}{by}. "
         f"{difference(statement)} This holds against anyone who has the artefact, {LIMIT}. "
         f"{_attack(statement)} It does not hide what is true of the private data as a whole, and whatever is spread "
         f"over several {statement.unit}s is protected less: their epsilons at least add up."
@@ -169,13 +229,10 @@ def protected_words(neighbours: Neighbours, unit: str = "pixel") -> str:
 
 
 def _release_guarantee(statement: PrivacyStatement) -> str:
-    assert statement.neighbours is not None
-    assert statement.epsilon is not None
     verb = "protects" if statement.kind is Kind.PRIVATE else "would protect"
-    some = protected_words(statement.neighbours, statement.unit)
     by = f" ({METHODS[statement.accountant]})" if statement.accountant else ""
     return (
-        f"This {verb} {some}, with epsilon = {upper(statement.epsilon)} and delta = {upper(statement.delta or 0)}{by}. "
+        f"This {verb} {_protected(statement)}, with {_cost(statement)}{by}. "
         f"What can be learnt from it changes little if these {statement.unit}s take any other values. This holds "
         f"against anyone who has the artefact, {LIMIT}. {_attack(statement)} "
         f"Whatever covers more {statement.unit}s than that is protected less: the caveats say how much less."

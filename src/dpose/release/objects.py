@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
 from dpose.privacy.rounding import upper
-from dpose.privacy.wording import protected_words
+from dpose.privacy.wording import DETAILS_ONLY, WARNING, protected_words
 from dpose.release.boxes import OUTSIDE
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
@@ -30,10 +30,7 @@ RECOGNISABLE = 20
 """Above this epsilon for a face nothing worth a word is guaranteed about it: an attacker's odds may grow e^20 times."""
 TIMES = 10
 """Of how many pictures of one person a statement tells what they cost together."""
-DETAILS_ONLY = (
-    "so this hides details of a few pixels, not that a person is there, nor what they broadly look like"
-)
-LATER = ("WARNING: ", "a person of ", f"{TIMES} pictures of ", f"{TIMES} clips of ")
+LATER = (WARNING, "a person of ", f"{TIMES} pictures of ", f"{TIMES} clips of ")
 """How sentences begin that statements of before did not have."""
 
 COSTS: Mapping[ReleaseAccountant, Callable[[Any, float], float | Fraction]] = {
@@ -131,7 +128,7 @@ def warning_lines(plan: SoundPlan) -> tuple[str, ...]:
     if cost <= RECOGNISABLE:
         return ()
     return (
-        f"{LATER[0]}{name} keeps epsilon {upper(cost)}{where}: epsilon no longer limits recognition of a face",
+        f"{WARNING}{name} keeps epsilon {upper(cost)}{where}: epsilon no longer limits recognition of a face",
     )
 
 

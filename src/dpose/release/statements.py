@@ -9,6 +9,7 @@ from fractions import Fraction
 from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.sections import Deployment, Sections
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
+from dpose.privacy.wording import WARNING
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import ColourPlanes
 from dpose.release.config import CELLS
@@ -36,7 +37,7 @@ DECODED_VIDEO = (
 )
 CHOSEN = "cells from epsilon, delta, neighbours, sizes, colour and restoration alone, by a public prior"
 """How cells were chosen that nobody fixed."""
-SOUND = "the sound was copied unchanged and is not protected at all"
+SOUND = f"{WARNING}the sound was copied unchanged and is not protected at all"
 
 
 def release_statement(

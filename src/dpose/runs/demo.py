@@ -17,6 +17,7 @@ from rich.table import Table
 from dpose.files import check_free
 from dpose.pose.folder import find_model
 from dpose.privacy.rounding import as_given
+from dpose.privacy.wording import summary
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import train_run
@@ -80,10 +81,13 @@ def run_demo(
     times.note("scores and report")
     console.print()
     # after the scores were listed in it
-    console.print(_statement(folder), highlight=False)
+    statement = read_statement(folder)
+    assert statement is not None
+    console.print(summary(statement), highlight=False)
     console.print(
         f"\nThe run is in {folder}: the model, its card, its statement, its ledger and its report.\n"
         f"Look at the report:  {folder / 'report.html'}\n"
+        f"Read the statement:  dpose statement show {folder}\n"
         f"Check the epsilon:   dpose verify {folder}\n"
         f"The whole demo took {times}.\n\n"
         f"Try next:  {'  |  '.join(NEXT)}",
@@ -125,12 +129,6 @@ def _table(scores: dict[str, dict[str, float]]) -> Table:
         end = joint == "Ankle"  # the means stand apart
         table.add_row(joint, f"{start:.1f}", f"{value:.1f}", f"{value - start:+.1f}", end_section=end)
     return table
-
-
-def _statement(folder: Path) -> str:
-    statement = read_statement(folder)
-    assert statement is not None
-    return statement.paragraph()
 
 
 def _free(base: str) -> Path:
