@@ -50,6 +50,11 @@ CONSTANT = "Key.drawn(bytes(32), seeded=False)"
 """A key that everybody knows and that says of itself that nobody does."""
 NAMED = (
     Named(
+        "exact sampler: draws that need more digits are rejected",
+        "privacy/rounded_gaussian.py",
+        (Edit("_draws", "np.delete(values, rejected)", "np.delete(values, places)"),),
+    ),
+    Named(
         "canaries: any opening is taken for the one that was committed to",
         "privacy/canaries.py",
         (

@@ -101,6 +101,28 @@ def test_further_digits_settle_a_strip_a_rejection_and_a_rounding():
     assert module._slowly(scale, choice, x, 0, False, Digits(2**63)) == 3
 
 
+def test_a_draw_left_to_whole_numbers_stands_among_the_others_in_its_place():
+    """An open draw is settled by further digits and kept or rejected by them alone, like any other."""
+    exact = {bits: module._bounds(bits) for bits in (64, 128)}
+    strip = 70
+    edge, deeper = exact[64][strip], exact[128][strip] & (2**64 - 1)
+    inside = [(exact[64][j] + exact[64][j + 1]) // 2 for j in (3, 40)]
+    x = 5 << 39
+    y = Fraction(40, STRIPS) + Fraction(x, STRIPS << X_BITS)
+    touching = math.floor(density(float(y)) / density(40 / STRIPS) * 2**V_BITS)
+    draws = [(inside[0], word(0, 0)), (edge, word(1 << 40, 0, True)), (inside[1], word(x, touching))]
+    words = np.array([*draws, (inside[1], word(x, 0))], np.uint64)
+    scale = 1000.0
+    first, last = round(scale * 3 / STRIPS), round(scale * float(y))
+    for choice, v, found in (
+        (deeper + 1, 0, [first, -math.floor(scale * (strip + 2.0**-4) / STRIPS + 0.5), last, last]),
+        (deeper + 1, 2**64 - 1, [first, -math.floor(scale * (strip + 2.0**-4) / STRIPS + 0.5), last]),
+    ):
+        more = Digits(choice, 0, v)
+        assert module._draws(scale, words, more).tolist() == found
+        assert not more.words
+
+
 def test_strips_have_their_share_of_the_density():
     """Against 60-digit arithmetic of another kind: theta's series by mpmath."""
     mpmath = pytest.importorskip("mpmath")
