@@ -102,7 +102,7 @@ GUARDED = {
     ),
     "privacy/odometer/reservations.py": Guarded(
         (*ODOMETER, "attacks/test_counted.py", "runs/test_tune.py"),
-        ("reserve_all", "_reserve", "_settle", "committing", "note_weights"),
+        ("reserve_all", "charge_within", "_settle", "committing", "note_weights"),
     ),
     "privacy/odometer/questions.py": Guarded(ODOMETER, ("touching_sets", "spent_on", "_parts", "lineage")),
     "privacy/odometer/compositions.py": Guarded(ODOMETER),

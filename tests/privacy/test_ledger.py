@@ -76,7 +76,7 @@ def test_a_true_ledger_is_accepted(run, state):
 
 def test_the_lines_have_the_designs_fields(run):
     for number, line in enumerate((run / "ledger.jsonl").read_text().splitlines()):
-        extra = ["run_id"] if number == 0 else []
+        extra = ["run_id", "nonce"] if number == 0 else []
         assert list(json.loads(line)) == [
             *("seq", "prev", "type", "event", "first_step", "steps", "plan_sha256", "key_id"),
             *extra,

@@ -5,7 +5,6 @@ two different sums. Twice the same noise on two sums gives away their difference
 """
 
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -20,48 +19,23 @@ import pytest
 import torch
 from rich.console import Console
 
-from dots import train
 from dpose.errors import DposeError
 from dpose.files import locked_folder
-from dpose.privacy.ledger import Ledger, read_ledger, spent
-from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.ledger import read_ledger, spent
+from dpose.privacy.noise import Key
 from dpose.privacy.verify import verify_run
 from dpose.runs.keys import discard_key, list_keys
 from dpose.training import arithmetic, reproducibility
-from dpose.training import gradient as updates
 from dpose.training import loop as loops
 from dpose.training import step as steps
 from dpose.training.folder import RunLog
-from dpose.training.methods import SubspaceConfig
-from dpose.training.optim import OptimizerConfig
-from dpose.training.plan import TrainingPlan
-from dpose.training.public_view import PublicView
 from dpose.training.session import TrainingSession
 from quick import quick  # noqa: F401
-
-FAST = OptimizerConfig("adam", lr=0.3, schedule="cosine", warmup=0.0)
-STEPS = 22
-SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": STEPS, "expected_batch_size": 60, "accountant": "rdp"}
-VIEW = PublicView("pixelize", width=86.0)  # blocks of 2x2 in pictures of 6x6
-PLANS = {
-    "dp-sgd": {"ema_decay": 0.9},
-    "pdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 5}},
-    "fdp-sgd": {"private_loss": "residual", "public_view": VIEW},
-    "fpdp-sgd": {"subspace": {"rank": 4, "units": 10, "refresh": 5}, "public_view": VIEW},
-}
-
+from resumed import COMMIT, GRADIENT, LOG, PLANS, RESERVE, SAVE, SETTINGS, STEPS, killed, plan_of, run
+from resumed import quiet as quiet
+from resumed import released as released
 
 KEY, WHOLE = Key.fresh(), {}
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing catches it."""
-
-
-@pytest.fixture
-def quiet(tmp_path):
-    with (tmp_path / "printed.txt").open("w") as file:
-        yield Console(file=file, width=200)
 
 
 @pytest.fixture
@@ -91,73 +65,11 @@ def unbroken(dots, tmp_path, quiet, same_key):
 
 
 @pytest.fixture
-def streams(monkeypatch, unbroken):
+def streams(monkeypatch, unbroken, request):
     """What was added to which stream of noise, over all attempts; fails where a stream met two sums."""
     for method in PLANS:
         unbroken(method)  # its streams are those of the run that is killed, with the same sums
-    met = {}
-    real_stream, real_add = AesNoise.stream, steps.add_gaussian
-
-    def stream(self, purpose, step=0, context=b""):
-        got = real_stream(self, purpose, step, context)
-        if purpose is Purpose.NOISE:
-            got.name = self._subkey(purpose, step, context)
-        return got
-
-    def add(sums, stddev, source, *grid):
-        content = hashlib.sha256(b"".join(sums[n].numpy().tobytes() for n in sorted(sums))).digest()
-        met.setdefault(source.name, set()).add(content)
-        return real_add(sums, stddev, source, *grid)
-
-    monkeypatch.setattr(AesNoise, "stream", stream)
-    monkeypatch.setattr(steps, "add_gaussian", add)
-    yield met
-    assert all(len(sums) == 1 for sums in met.values()), "one noise was added to two sums"
-
-
-def plan_of(method="dp-sgd"):
-    extra = dict(PLANS[method])
-    if "subspace" in extra:
-        extra["subspace"] = SubspaceConfig(**extra["subspace"])
-    return TrainingPlan(method=method, **SETTINGS, **extra)
-
-
-def run(dots, out, console, method="dp-sgd", data=None, **options):
-    options = {"optimizer": FAST, "state_dir": out.parent / "state", "views_at_once": 64, **options}
-    return train(
-        dots.task,
-        dots.task.build_model(),
-        private=data or dots.data(240),
-        public=dots.data(30, seed=3),
-        plan=plan_of(method),
-        out=out,
-        console=console,
-        **options,
-    )
-
-
-def killed(monkeypatch, place, at, *arguments, after=False, **options):
-    """A run that is killed at the `at`-th call of `place`, before or after it does its work."""
-    owner, name = place
-    real, calls = getattr(owner, name), []
-
-    def dying(*given, **named):
-        calls.append(1)
-        if len(calls) == at and not after:
-            raise Killed
-        result = real(*given, **named)
-        if len(calls) == at:
-            raise Killed
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, dying)
-        with pytest.raises(Killed):
-            run(*arguments, **options)
-
-
-GRADIENT, SAVE = (updates, "private_gradient"), (loops, "save_checkpoint")
-RESERVE, COMMIT, LOG = (Ledger, "reserve"), (Ledger, "commit"), (RunLog, "write")
+    return request.getfixturevalue("released")
 
 
 @pytest.mark.parametrize("often", [True, False], ids=["checkpoints", "only the first checkpoint"])

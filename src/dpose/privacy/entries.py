@@ -62,6 +62,8 @@ class Entry:
         plan_sha256: Digest of the plan.
         key_id: Public name of the key in use.
         run_id: Name of the run, in the first line only; empty in others.
+        nonce: 32 random hexadecimal digits, in lines of type `RESUME` only: two ledgers of one name, and two copies of
+            one ledger that are both taken up, have no line in common from there on.
         sha256: Hash of the line without this field.
         torn: The line was not completely written; it stands for the largest reservation that it could be.
     """
@@ -75,6 +77,7 @@ class Entry:
     plan_sha256: str
     key_id: str
     run_id: str = ""
+    nonce: str = ""
     sha256: str = ""
     torn: bool = False
 
@@ -88,8 +91,7 @@ class Entry:
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
-        if self.run_id:
-            content["run_id"] = self.run_id
+        content |= {name: value for name in ("run_id", "nonce") if (value := getattr(self, name))}
         return content
 
 
@@ -199,6 +201,8 @@ def _well_formed(entry: Entry, first: bool) -> bool:
         and isinstance(entry.event, dict)
         == (entry.type in (EntryType.RESERVE, EntryType.QUERY, EntryType.CANARIES, EntryType.SEAL))
         and bool(entry.run_id) == first
+        and isinstance(entry.nonce, str)
+        and bool(re.fullmatch("[0-9a-f]{32}" if entry.type is EntryType.RESUME else "", entry.nonce))
         # the run's name becomes a file name
         and (
             not first or (entry.type is EntryType.RESUME and bool(re.fullmatch("[0-9a-f]{32}", entry.run_id)))

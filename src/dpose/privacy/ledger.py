@@ -33,7 +33,7 @@ from typing import Any
 from filelock import FileLock
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_json, take_lock, write_atomic, write_private
+from dpose.files import explain_os_error, file_json, private_folder, take_lock, write_atomic, write_private
 from dpose.privacy.accounting import Event
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger, spent
 from dpose.privacy.keys import state_folder
@@ -78,10 +78,18 @@ class Ledger:
             run_id: The run's name, 32 hexadecimal digits; a new one by default.
 
         Raises:
-            DposeError: the file exists or cannot be written.
+            DposeError: the file exists or cannot be written, or the head of another ledger of that name is kept.
         """
         run_id = run_id or secrets.token_hex(16)
-        first = Entry(0, GENESIS, EntryType.RESUME, None, 0, 0, plan_sha256, key_id, run_id).sealed()
+        if head_kept(run_id, state_dir):
+            raise DposeError(
+                "this machine keeps the head of another ledger of this run",
+                str(path),
+                "bring that ledger back, or start a new run",
+            )
+        first = Entry(
+            0, GENESIS, EntryType.RESUME, None, 0, 0, plan_sha256, key_id, run_id, secrets.token_hex(16)
+        ).sealed()
         ledger = cls(path, state_dir, first)
         with ledger._closing_on_error():
             _keep_head_apart([first], state_dir)
@@ -119,6 +127,16 @@ class Ledger:
     def run_id(self) -> str:
         """Name of the run."""
         return self._entries[0].run_id
+
+    @property
+    def identity(self) -> str:
+        """Hash of the first line, which is random: copies of this ledger have it, and no other one."""
+        return self._entries[0].sha256
+
+    @property
+    def heads(self) -> frozenset[str]:
+        """Hashes of all lines."""
+        return frozenset(entry.sha256 for entry in self._entries)
 
     @property
     def spent_steps(self) -> int:
@@ -204,7 +222,8 @@ class Ledger:
         Raises:
             DposeError: it could not be written.
         """
-        self._append(EntryType.RESUME, self._entries[-1].plan_sha256, key_id, None, first_step)
+        plan = self._entries[-1].plan_sha256
+        self._append(EntryType.RESUME, plan, key_id, None, first_step, nonce=secrets.token_hex(16))
 
     def close(self) -> None:
         """Release the file and its lock."""
@@ -235,11 +254,12 @@ class Ledger:
         event: Mapping[str, Any] | None = None,
         first_step: int = 0,
         steps: int = 0,
+        nonce: str = "",
     ) -> None:
         if self._descriptor < 0:
             raise ValueError(f"the ledger {self.path} is closed")
         entry = Entry(
-            len(self._entries), self.head, kind, event, first_step, steps, plan_sha256, key_id
+            len(self._entries), self.head, kind, event, first_step, steps, plan_sha256, key_id, nonce=nonce
         ).sealed()
         line = entry.line()
         try:
@@ -311,6 +331,31 @@ def keep_head(path: Path, state_dir: Path | None = None) -> None:
         DposeError: the ledger cannot be read, or the state folder not be written.
     """
     _keep_head_apart(read_ledger(path), state_dir)
+
+
+def head_kept(run_id: str, state_dir: Path | None = None) -> bool:
+    """Whether this machine keeps the head of a ledger of the run `run_id`."""
+    return _head_file(run_id, state_dir).exists()
+
+
+@contextlib.contextmanager
+def hold_run(run_id: str, state_dir: Path | None = None) -> Iterator[None]:
+    """The only process with this state folder that goes on with the run `run_id`, in whichever folder a copy of it is.
+
+    Raises:
+        DposeError: another one does, or the state folder cannot be written.
+    """
+    heads = _head_file(run_id, state_dir).parent
+    private_folder(heads)
+    lock = take_lock(heads / f".{run_id}.lock")
+    if lock is None:
+        raise DposeError(
+            "another process is at work on this run, in another folder", run_id, "wait for it, or end it"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _make_locked(path: Path, first: Entry) -> tuple[int, FileLock]:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
+from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
+from dpose.privacy.entries import read_ledger
+from dpose.privacy.keys import keys_kept
+from dpose.privacy.ledger import head_kept
 from dpose.privacy.odometer import EVALUATION, Charge, Marks, marks_of
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.rounding import upper
+from dpose.training.checkpoint import checkpoints
 from dpose.training.first_weights import Inherited
-from dpose.training.kept import run_name
+from dpose.training.kept import run_id_of
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan
 
@@ -28,9 +34,12 @@ def run_charge(
     *,
     opened: Marks | None,
     seeded: bool,
-    resume: bool,
+    known: Sequence[Charge] | None,
 ) -> Charge:
     """What the run will take from its pictures: all that its plan allows, however it ends.
+
+    A run is told by its ledger. A folder without one begins a run of its own, whatever its settings call it, and is
+    refused where there has been one.
 
     Args:
         folder: The run folder.
@@ -39,11 +48,23 @@ def run_charge(
         options: What account and readers call the run and its data.
         opened: Pictures that are taken to be public and learnt from; None where there are none.
         seeded: Whether the noise comes from a seed.
-        resume: Whether the folder holds the run already.
+        known: What the account holds, if the run is to go on from what the folder holds; None for one that begins.
+
+    Raises:
+        DposeError: the folder's ledger is missing or cannot be read.
     """
-    plan = bound.plan
+    plan, ledger = bound.plan, folder / "ledger.jsonl"
+    run_id = identity = ""
+    if known is not None and ledger.exists():
+        first = read_ledger(ledger)[0]
+        run_id, identity = first.run_id, first.sha256
+    elif known is not None:
+        _check_had_none(folder, known, options.state_dir, private=bound.event is not None)
+        run_id = run_id_of(folder) if checkpoints(folder) else ""
     return Charge(
-        id=(run_name(folder) if resume else "") or secrets.token_hex(16),
+        id=run_id or secrets.token_hex(16),
+        # without a guarantee the ledger holds a seal and counts no steps
+        ledger=identity if bound.event and not seeded else "",
         what=options.what,
         data=options.data_name or type(own.source).__name__,
         folder=str(folder.resolve()),
@@ -59,6 +80,41 @@ def run_charge(
         views=f"{plan.public_view.kind}, width {plan.public_view.width:g}" if plan.kind.public_views else "",
         opened=marks_of(()) if opened is None else opened,
     )
+
+
+def _check_had_none(folder: Path, known: Sequence[Charge], state_dir: Path | None, *, private: bool) -> None:
+    """Refuse a run folder without a ledger where anything tells that it had one: what it has spent cannot be told.
+
+    Settings that were copied from another run's folder tell of none: under them a run of its own begins.
+
+    Args:
+        folder: The run folder.
+        known: What the account holds.
+        state_dir: Where keys and heads are kept.
+        private: Whether the run has a ledger from its first step on; otherwise from its end.
+
+    Raises:
+        DposeError: it had one; says what tells it.
+    """
+    name, here = run_id_of(folder), str(folder.resolve())
+    named = [entry for entry in known if entry.id == name]
+    copied = bool(named) and not any(here in entry.folders for entry in named)
+    told = [file for file in ("model.safetensors", "privacy.json") if (folder / file).exists()]
+    if private:
+        told += ["its checkpoints"] if checkpoints(folder) else []
+        told += ["log.jsonl"] if (folder / "log.jsonl").exists() else []
+        if any(entry.ledger and here in entry.folders and name in ("", entry.id) for entry in known):
+            told.append("the account")
+    if name and not copied:
+        told += ["its head, which this machine keeps"] if head_kept(name, state_dir) else []
+        told += ["its key, which this machine keeps"] if name in keys_kept(state_dir) else []
+    if told:
+        raise DposeError(
+            f"the ledger of this run is missing, and what it has spent cannot be told without it ({told[0]} tells that "
+            "there was one)",
+            str(folder / "ledger.jsonl"),
+            "bring it back, or start a new run in another folder",
+        )
 
 
 def watch_charge(options: RunOptions, entry: Charge, console: Console) -> Charge | None:

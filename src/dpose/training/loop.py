@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
-from dpose.privacy.ledger import Ledger
+from dpose.privacy.odometer.ledgers import CountedSteps, LedgerTakenError
 from dpose.privacy.rounding import upper
 from dpose.training.checkpoint import Checkpoint, apply_checkpoint, save_checkpoint
 from dpose.training.folder import NoLog
@@ -28,6 +28,7 @@ from dpose.training.gradient import Parts
 from dpose.training.gradients import Params, trainable_params
 from dpose.training.optim import OptimizerConfig, weight_average
 from dpose.training.reproducibility import digest_of
+from dpose.training.subspace import Subspace
 from dpose.training.validation import Validation, metric_of_views, moments, spent_by
 
 BLOCKS = 20
@@ -55,6 +56,10 @@ def checkpoint_steps(ends: Sequence[int], expected_batch_size: float) -> set[int
     return saved
 
 
+TAKEN = -1
+"""In place of how many steps were reserved: another copy of the run goes on under its key."""
+
+
 class Ended(IntEnum):
     """Why a run's steps ended; where processes differ, the highest holds for all."""
 
@@ -70,7 +75,11 @@ class TrainingDivergedError(DposeError):
 
 
 class ReplayError(Exception):
-    """A step that was taken before, under this key, came out otherwise; nothing of the new one was shown."""
+    """Under this key the run cannot go on.
+
+    A step that was taken before came out otherwise, and nothing of the new one was shown; or another copy of the run has
+    gone on.
+    """
 
 
 class Loop:
@@ -87,8 +96,9 @@ class Loop:
         priced: Whether the epsilon spent by then stands beside scores; not in a trial, which costs what all trials do.
 
     Attributes:
-        chain: What the draws of the first step depend on besides key, plan and data; None for draws that depend on
-            nothing else, which is for seeded keys.
+        chain: Digest of all that the next step's draws depend on besides key, plan, data and what it is computed at:
+            first weights, surroundings, and of every step before what it was computed at and its update. None for draws
+            that depend on nothing else, which is for seeded keys.
         taken: Digests of the updates of steps that were taken under this key before, by step.
         seconds: That steps have taken in this process.
     """
@@ -114,6 +124,7 @@ class Loop:
         plan = self.bound.plan
         self.average = weight_average(self._followed(), plan.ema_decay, plan.tail, self.bound.steps)
         self.chain: bytes | None = None
+        self._basis: tuple[Subspace | None, bytes] = (None, b"")
         self.taken: Mapping[int, str] = {}
         self.done = 0
         self.seconds = 0.0
@@ -141,12 +152,12 @@ class Loop:
         state = {name: value.to(device) for name, value in checkpoint.method.items()}
         self.parts.resume_at(self.done, subspace, checkpoint.fitted, state)
 
-    def run(self, log: NoLog, ledger: Ledger | None) -> Ended:
+    def run(self, log: NoLog, counted: CountedSteps | None) -> Ended:
         """All steps that are left, block by block.
 
         Args:
             log: Gets a line a step.
-            ledger: Of a run with a guarantee, in its first process: every step is reserved in it before it samples.
+            counted: Of a run with a guarantee, in its first process: every step is reserved before it samples.
 
         Returns:
             Why it ended.
@@ -154,7 +165,7 @@ class Loop:
         Raises:
             ReplayError: see there; the state is that of a step which must not be used.
         """
-        bound, event = self.bound, self.bound.event
+        bound = self.bound
         block = math.ceil(bound.steps / BLOCKS)
         ends = [min(end, bound.steps) for end in range(block, bound.steps + block, block)]
         saved = checkpoint_steps(ends, bound.divisor)
@@ -167,9 +178,11 @@ class Loop:
         with _interruptible() as asked, self._progress() as bar:
             while self.done < bound.steps:
                 count = min(block - self.done % block, bound.steps - self.done)
-                if ledger and event is not None:
-                    count = self._reserve(ledger, count)  # before anything is sampled
+                if counted:
+                    count = self._reserve(counted, count)  # before anything is sampled
                 count = -self.ranks.highest(-count if self.ranks.first else -bound.steps)
+                if count == TAKEN:
+                    raise ReplayError("another copy of this run goes on under its key")
                 if not count:
                     return Ended.BUDGET
                 first, ended = self.done, Ended.FINISHED
@@ -180,13 +193,13 @@ class Loop:
                     self.done += 1
                     bar.update(bar.task_ids[0], completed=self.done)
                     ended = Ended(self.ranks.highest(Ended.ASKED if asked() else Ended.FINISHED))
-                if ledger and self.done > first:
+                if counted and self.done > first:
                     log.flush()  # a committed step whose line is lost could not be compared when it is taken again
-                    ledger.commit(first, self.done - first)
+                    counted.commit(first, self.done - first)
                 if self.done in scored:
                     self._score(self.done, spent[self.done], log)
                 if self.done in saved or ended:
-                    self.save(ledger.head if ledger else "", log)
+                    self.save(counted.head if counted else "", log)
                 if ended and self.done < bound.steps:
                     return ended
         return Ended.FINISHED
@@ -197,22 +210,36 @@ class Loop:
         share = self.parts.waited / self.seconds if self.seconds else 0.0
         return f"Steps took {self.seconds:,.0f} s, of which {share:.0%} was waiting for units to be read."
 
-    def _reserve(self, ledger: Ledger, count: int) -> int:
-        """Reserve the next `count` steps, or as many as the plan's claim has room for; how many."""
-        event = self.bound.event
-        assert event is not None
-        room = self.bound.steps - ledger.spent_steps
-        while count and ledger.new_steps(event, self.done, count) > room:
-            count -= 1
-        if count:
-            ledger.reserve(event, self.done, count)
-        return count
+    def _reserve(self, counted: CountedSteps, count: int) -> int:
+        """Reserve the next `count` steps, or as many as the plan's claim has room for; how many, or `TAKEN`."""
+        assert self.bound.event is not None
+        try:
+            return counted.reserve(self.bound.event, self.done, count)
+        except LedgerTakenError:
+            return TAKEN
+
+    def _drawn_at(self) -> bytes:
+        """What sample and noise of the next step depend on besides key, plan and data, the same in every process.
+
+        The chain, and what the step's sum is computed at: weights, what the method keeps, the subspace. After another
+        past, or at other weights after the same past, a step has draws that were never used.
+        """
+        if self.chain is None or self.bound.event is None or not self.ranks.first:
+            return self.ranks.bytes_from_first(self.chain or b"")
+        projection = self.parts.projection
+        subspace = projection.subspace if projection else None
+        if subspace is not self._basis[0]:
+            self._basis = (subspace, digest_of(subspace.basis) if subspace else b"")
+        kept = {f"the method's {name}": value for name, value in self.parts.state.items()}
+        at = hashlib.sha256(self.chain + digest_of({**self.params, **kept}) + self._basis[1])
+        return self.ranks.bytes_from_first(at.digest())
 
     def _step(self, step: int, log: NoLog) -> None:
-        gradient, found = self.parts.gradient(self.params, step, self.chain or b"")
+        drawn_at = self._drawn_at()
+        gradient, found = self.parts.gradient(self.params, step, drawn_at)
         update = digest_of(gradient).hex() if self.bound.event else ""
         if self.ranks.highest(int(self.taken.get(step, update) != update)):
-            raise ReplayError
+            raise ReplayError("an update came out otherwise")
         shown = {"lr": float(self.schedule.get_last_lr()[0]), **found.shown}
         if not all(math.isfinite(v) for v in shown.values()):
             raise TrainingDivergedError(
@@ -225,7 +252,7 @@ class Loop:
         if self.average:
             self.average.update(self._followed())
         if self.chain is not None:
-            self.chain = hashlib.sha256(self.chain + bytes.fromhex(update)).digest()
+            self.chain = hashlib.sha256(drawn_at + bytes.fromhex(update)).digest()
         if step in self.taken:
             return  # its lines are in the log
         log.write("step", step=step + 1, **shown, **({"update": update} if update else {}))

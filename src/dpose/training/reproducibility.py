@@ -9,8 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import json
 import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +32,10 @@ NO_REPEAT = (
     "will be taken under a new key and counted twice."
 )
 """Said before such a run begins."""
+_NO_SETTINGS = ("command", "views_at_once")
+"""What `config.json` says under "run" that decides nothing, or is a surrounding of its own."""
+_LONG, _DEEP = 64, 3
+"""What holds more values than this, or lies deeper in an object, is data and no setting: data have their own digest."""
 
 
 def environment(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
@@ -53,6 +61,26 @@ def environment(device: torch.device, views_at_once: int, processes: int, *parts
         "the number of processes": str(processes),
         MICRO_BATCH: str(views_at_once),
         **arithmetic_in_force(device),
+    }
+
+
+def settings_in_force(config: Mapping[str, Any], parts: Sequence[object]) -> dict[str, str]:
+    """Digests of all settings, by name: of what `config.json` says, and of the objects that were made by them.
+
+    Args:
+        config: As in `config.json`.
+        parts: Task, data and public data, of which settings are the public attributes that are plain values.
+    """
+    run = {name: value for name, value in config["run"].items() if name not in _NO_SETTINGS}
+    described = {
+        "the optimizer and its schedule": run.pop("optimizer"),
+        "the model's settings": [config["task"], config["model"]],
+        "the run's settings": run,
+        "what task and data are set to": [_plain(part) for part in parts],
+    }
+    return {
+        name: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+        for name, value in described.items()
     }
 
 
@@ -106,6 +134,30 @@ def digest_of(tensors: Params) -> bytes:
         total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         total.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return total.digest()
+
+
+def _plain(value: object, deeper: int = _DEEP) -> Any:
+    """What `value` is set to, ready for JSON: of an object its type and its public attributes."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return repr(value)
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    inside: Any = {}
+    if isinstance(value, np.ndarray) and value.nbytes <= 2**20:
+        return [kind, hashlib.sha256(value.tobytes()).hexdigest()]
+    if isinstance(value, Mapping):
+        inside = value
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        inside = dict(enumerate(value)) if len(value) <= _LONG else {}
+    elif is_dataclass(value):
+        inside = {one.name: getattr(value, one.name) for one in fields(value)}
+    else:
+        inside = getattr(value, "__dict__", {})
+    if len(inside) > _LONG or not deeper:
+        return kind
+    shown = {str(name): one for name, one in inside.items() if not str(name).startswith("_")}
+    return [kind, {name: _plain(one, deeper - 1) for name, one in shown.items()}]
 
 
 def _file(part: object) -> Path | None:

@@ -3,7 +3,8 @@
 A run that was stopped goes on from its last checkpoint. The steps after that have been taken, and perhaps seen. They
 may be taken again under their old key if the result is the same to the last bit, since nothing new is then released.
 In every other case a new key draws new samples and new noise, and the ledger counts the steps twice. Which case it is
-does not rest on trust: every step's update is compared with the digest that the log holds of it, before it is used.
+does not rest on trust: every step's update is compared with the digest that the log holds of it, before it is used, and
+the account lets one copy of the run go on under a key (`dpose.privacy.odometer.ledgers`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from dpose.errors import DposeError
 from dpose.privacy.canaries import keep_opening
 from dpose.privacy.entries import EntryType
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key
-from dpose.privacy.ledger import Ledger
+from dpose.privacy.ledger import Ledger, hold_run
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.odometer import Charge, charge, charge_account, commit
+from dpose.privacy.odometer import Charge, charge_account, commit
+from dpose.privacy.odometer.ledgers import CountedSteps, place_of
 from dpose.privacy.protected import DATA
 from dpose.privacy.queries import Query
 from dpose.training.checkpoint import last_checkpoint
@@ -72,6 +74,8 @@ class TrainingSession:
         self.query: Query | None = options.watch.query() if options.watch else None
         self.saved = last_checkpoint(folder, console) if resume else None
         self.head, self.counted, self.run_id = "", 0, ""
+        self.total = 0
+        self._alone = contextlib.ExitStack()
         self.around: dict[str, str] = {}
         self.kept: Kept | None = None
         self._lost = False
@@ -99,7 +103,7 @@ class TrainingSession:
                 str(self.folder),
                 "go on with the settings that it began with, or start a new run",
             )
-        if self.saved and self.saved.ledger_head and self.saved.ledger_head not in known:
+        if self.saved and self.saved.ledger_head not in known:
             raise DposeError(
                 "the ledger is not the one that the checkpoint was written beside", str(self._path)
             )
@@ -150,8 +154,32 @@ class TrainingSession:
                 )
         elif self.run_id and self.seed is None:
             self.forsake_key("this machine does not hold its key")
+        if self.run_id and not self._take_up():
+            self.forsake_key("another copy of this run went on under its key, or may be at work")
+            self._take_up()
         key = self.kept.key if self.kept else self._key
         return AesNoise(Key.drawn(self.ranks.bytes_from_first(key.secret), seeded=key.seeded))
+
+    def _take_up(self) -> bool:
+        """Whether this copy of the run may go on under its key; its ledger then says that it does."""
+        self._hold()
+        key_id = (self.kept.key if self.kept else self._key).key_id
+        with Ledger.append_to(self._path, self.state_dir) as ledger:
+            logged = updates_of(self.folder / "log.jsonl", key_id)
+            first = self.saved.step if self.saved else 0
+            return self._steps(ledger).take_up(key_id, first, logged, begun=True)
+
+    def _steps(self, ledger: Ledger) -> CountedSteps:
+        return CountedSteps(ledger, self.entry, self.bound.steps, self.state_dir, place_of(self.state_dir))
+
+    def _hold(self) -> None:
+        """Keep other processes with this state folder from the run, in whichever folder a copy of it is."""
+        self._alone.close()
+        self._alone.enter_context(hold_run(self.run_id, self.state_dir))
+
+    def close(self) -> None:
+        """Let other processes go on with the run."""
+        self._alone.close()
 
     def forsake_key(self, why: str) -> None:
         """Go on from the last checkpoint with a new key; the steps after it will be counted again."""
@@ -184,51 +212,60 @@ class TrainingSession:
         self._agree(loop.model)
         if not self.ranks.first:
             return loop.run(NoLog(), None)
-        if not self.trial:
-            charge_account(self.entry, self.state_dir)
-        with RunLog(self.folder / "log.jsonl") as log:
-            goes_on = self.saved is not None
+        goes_on = self.saved is not None
+        with contextlib.ExitStack() as closing:
+            # the ledger before all that tells of a step, so that a folder that has any of it has had a ledger
             if not goes_on:
                 write_config(self.folder, loop.config)
-                loop.save("")
-            with contextlib.ExitStack() as closing:
-                ledger = self._ledger(loop, noise.key_id)
-                if ledger:
-                    closing.enter_context(ledger)
-                    closing.callback(self._note, ledger)
-                    if not noise.seeded:
-                        loop.taken = log.taken(noise.key_id)
-                if goes_on:
-                    log.write("resume", step=loop.done, key_id=noise.key_id, replay=bool(self.kept))
-                else:
-                    bound, settings = self.bound, loop.config["run"]
-                    log.write(
-                        "start",
-                        n=bound.n,
-                        steps=bound.steps,
-                        plan_sha256=bound.sha256,
-                        key_id=noise.key_id,
-                        **settings,
-                    )
-                return loop.run(log, ledger)
+            counted = self._ledger(noise.key_id, closing)
+            if not self.trial and not self.entry.ledger:
+                charge_account(self.entry, self.state_dir)
+            log = closing.enter_context(RunLog(self.folder / "log.jsonl"))
+            if not goes_on:
+                loop.save(counted.head if counted else "")
+            if counted and not noise.seeded:
+                loop.taken = log.taken(noise.key_id)
+            if goes_on:
+                log.write("resume", step=loop.done, key_id=noise.key_id, replay=bool(self.kept))
+            else:
+                bound, settings = self.bound, loop.config["run"]
+                log.write(
+                    "start",
+                    n=bound.n,
+                    steps=bound.steps,
+                    plan_sha256=bound.sha256,
+                    key_id=noise.key_id,
+                    **settings,
+                )
+            return loop.run(log, counted)
 
-    def _ledger(self, loop: Loop, key_id: str) -> Ledger | None:
-        """The run's ledger, with a line that says who goes on; the key is on disk when this returns."""
+    def _ledger(self, key_id: str, closing: contextlib.ExitStack) -> CountedSteps | None:
+        """The run's ledger, charged to the account, in `closing`; the key is on disk when this returns."""
         if self.bound.event is None:
             return None
-        if self._path.exists():
+        begun = bool(self.run_id)
+        if begun:
             ledger = Ledger.append_to(self._path, self.state_dir)
-            ledger.resume(key_id, loop.done)
         else:
             ledger = Ledger.create(self._path, self.bound.sha256, key_id, self.state_dir, self.entry.id)
+        closing.enter_context(ledger)
+        closing.callback(self._note, ledger)
+        if not begun:
+            self.run_id = ledger.run_id
+            self._hold()
+            if self.seed is None and not self.trial:
+                self.entry = replace(self.entry, ledger=ledger.identity)
             if self.query:
                 ledger.query(self.query.to_dict())
-        self.run_id = ledger.run_id
         self._commit_to_canaries(ledger)
         if self.seed is None and not self.kept:
             kept = Kept(self._key, self.content.hex(), self.around)
             keep_key(self.run_id, kept, self.state_dir)
-        return ledger
+        counted = self._steps(ledger)
+        closing.callback(self._note_total, counted)
+        if not begun:
+            counted.take_up(key_id, 0, (), begun=False)
+        return counted
 
     def _commit_to_canaries(self, ledger: Ledger) -> None:
         """Have the commitment in the ledger before anything is reserved; a run that goes on has it already."""
@@ -246,6 +283,9 @@ class TrainingSession:
     def _note(self, ledger: Ledger) -> None:
         self.head, self.counted = ledger.head, ledger.spent_steps
 
+    def _note_total(self, counted: CountedSteps) -> None:
+        self.total = counted.total
+
     @torch.no_grad()
     def _agree(self, model: torch.nn.Module) -> None:
         """The first process's weights in every process."""
@@ -258,7 +298,7 @@ class TrainingSession:
         bound = self.bound
         if ended is Ended.ASKED:
             return [f"the run was stopped after {done} of {bound.steps} steps; epsilon is the plan's"]
-        again = self.counted - done
+        again = self.total - done
         if bound.event is None or again <= 0:
             return []
         told = f"the run was stopped and taken up again; {again} steps count that were lost or taken twice"
@@ -268,9 +308,6 @@ class TrainingSession:
 
     def finish(self) -> None:
         """The run needs its key no more, and has taken what its ledger counts."""
-        if not self.trial and self.entry.events and self.bound.event and self.counted > self.bound.steps:
-            event = replace(self.bound.event, steps=self.counted)
-            charge(replace(self.entry, events=(event,)), self.state_dir)
         if not self.trial:
             commit(self.entry.id, where=self.state_dir)
         if self.run_id and self.seed is None:

@@ -48,7 +48,15 @@ from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.preclipping import PreClipping, stand_in
 from dpose.training.rehearsal import rehearse
-from dpose.training.reproducibility import NO_REPEAT, check_alike, code_digest, environment, repeatable
+from dpose.training.reproducibility import (
+    NO_REPEAT,
+    check_alike,
+    code_digest,
+    digest_of,
+    environment,
+    repeatable,
+    settings_in_force,
+)
 from dpose.training.session import TrainingSession
 from dpose.training.statement import StatementFacts, run_statement
 from dpose.units import Task, UnitBatch, UnitDataset, most_views
@@ -147,11 +155,12 @@ def train(
     _agree(place, model, content, bound, optimizer, (seed, resume, options.views_at_once), code)
 
     # what it takes from the account of its data; whatever can be refused is refused before it is charged
-    entry = run_charge(folder, bound, own, options, opened=opened, seeded=seed is not None, resume=resume)
     trial = options.trial
+    account = charges(trial.account if trial else options.state_dir)
+    before = account if resume else None
+    entry = run_charge(folder, bound, own, options, opened=opened, seeded=seed is not None, known=before)
     if trial:
         entry = replace(entry, id=trial.charge.id)
-    account = charges(trial.account if trial else options.state_dir)
     first = first_of(options.start, model)
     known = inherited(first, entry, plan, account)
     entry = replace(entry, start=known.digest)
@@ -174,12 +183,15 @@ def train(
             _make(folder, resume)
             held.enter_context(locked_folder(folder))
         session = TrainingSession(folder, bound, entry, content, seed, place, resume, options, console)
+        held.callback(session.close)
         if kind.private:
             held.enter_context(exact_arithmetic(inputs.device))
         fitted, repeats = _fitted(inputs, options.views_at_once or session.micro_batch, console)
-        around = environment(inputs.device, fitted, place.count, *code)
-        check_alike(around, place)
         config = describe_run(entry.id, task, model, bound, optimizer, fitted, seed, options.settings)
+        around = environment(inputs.device, fitted, place.count, *code)
+        around |= settings_in_force(config, (task, own.source, used))
+        check_alike(around, place)
+        around["the first weights"] = place.bytes_from_first(digest_of(model.state_dict())).hex()
         context = hashlib.sha256(bytes.fromhex(bound.sha256) + content).digest()
         ended = None
         while ended is None:
@@ -194,8 +206,8 @@ def train(
                     keep_places(entry.id, options.places, options.state_dir)
                 try:
                     ended = session.run(loop, noise)
-                except ReplayError:
-                    session.forsake_key("an update came out otherwise")
+                except ReplayError as error:
+                    session.forsake_key(str(error))
         console.print(loop.pace, highlight=False)
         loop.load_average()
         model.eval()

@@ -15,7 +15,7 @@ from dpose.privacy.odometer.records import Budget, Charge, Marks, State, Stored,
 from dpose.privacy.odometer.store import ACCEPTED, Where
 
 NOBODY: Marks = marks_of(())
-_TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings")
+_TEXTS = ("id", "what", "data", "folder", "at", "unit", "views", "start", "within", "settings", "ledger")
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,7 @@ def charge_to_dict(
         "area": entry.area,
         "units": entry.units,
         "outputs": list(entry.outputs),
+        "elsewhere": list(entry.elsewhere),
         "state": entry.state.value,
         "sets": {str(name): digest for name, digest in sets.items()},
         "opened": {str(name): digest for name, digest in opened.items()},
@@ -221,6 +222,7 @@ def charge_from(row: JournalRow, where: Where, first: int | None = None) -> Char
             area=int(values["area"]),
             units=int(values.get("units", 0)),
             outputs=tuple(map(str, values["outputs"])),
+            elsewhere=tuple(map(str, values["elsewhere"])),
             state=State(values["state"]),
             stored=Stored(
                 row.seq if first is None else first,

@@ -121,6 +121,9 @@ class Charge:
         area: Of a release, the pixels of the whole picture or clip, the largest of `marks`; 0 where unknown.
         units: How many units it read; 0 where that is not known. A picture has more than one mark.
         within: Of a release, what its picture is: "image" or "video".
+        ledger: Hash of the first line of the ledger that counts its steps; "" for what has none. A second ledger is
+            another charge.
+        elsewhere: Other folders in which it was begun or taken up.
         settings: Digest of all settings that decide the output, without paths; "" where nobody will ask.
         outputs: SHA-256 of every complete file of its output.
         state: How far it has come.
@@ -145,10 +148,17 @@ class Charge:
     area: int = 0
     units: int = 0
     within: str = "image"
+    ledger: str = ""
+    elsewhere: tuple[str, ...] = ()
     settings: str = ""
     outputs: tuple[str, ...] = ()
     state: State = State.RESERVED
     stored: Stored | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Every folder of it, the last one first."""
+        return (self.folder, *self.elsewhere)
 
 
 @dataclass(frozen=True)
@@ -270,8 +280,14 @@ def joined(before: Charge, entry: Charge) -> Charge:
     stays so.
 
     Raises:
-        DposeError: the run began with other first weights.
+        DposeError: the run began with other first weights, or another ledger counts its steps.
     """
+    if before.ledger != entry.ledger:
+        raise DposeError(
+            "the account knows this run by another ledger",
+            entry.folder,
+            "bring that ledger back, or start a new run",
+        )
     if before.start not in (UNKNOWN, entry.start):
         raise DposeError(
             "the first weights are not those that this run began with",
@@ -281,6 +297,7 @@ def joined(before: Charge, entry: Charge) -> Charge:
     return replace(
         entry,
         events=_joined_events(before.events, entry.events),
+        elsewhere=tuple(f for f in dict.fromkeys((*before.folders, *entry.folders)) if f != entry.folder),
         weights=tuple(dict.fromkeys((*before.weights, *entry.weights))),
         outputs=tuple(dict.fromkeys((*before.outputs, *entry.outputs))),
         area=max(before.area, entry.area),

@@ -58,7 +58,7 @@ def reserve_all(entries: Sequence[Charge], where: Where = None) -> list[Charge]:
         DposeError: as `charge_account`.
     """
     with opened(where).transaction() as account:
-        return [_reserve(account, entry, checked=True) for entry in entries]
+        return [charge_within(account, entry) for entry in entries]
 
 
 def reserve_after(entry: Charge, known: Mapping[str, State], where: Where = None) -> Charge:
@@ -103,7 +103,7 @@ def reserve_all_after(
                     entry.data,
                     "run this again",
                 )
-            made.append(_reserve(account, entry, checked=True))
+            made.append(charge_within(account, entry))
         return made
 
 
@@ -117,7 +117,7 @@ def charge(entry: Charge, where: Where = None) -> Charge:
         DposeError: the account cannot be written, or the run began with other first weights.
     """
     with opened(where).transaction() as account:
-        return _reserve(account, entry, checked=False)
+        return charge_within(account, entry, checked=False)
 
 
 def check_budgets(entry: Charge, where: Where = None) -> None:
@@ -128,13 +128,18 @@ def check_budgets(entry: Charge, where: Where = None) -> None:
     """
     try:
         with opened(where).transaction(make=False) as account:
-            _reserve(account, entry, checked=True)
+            charge_within(account, entry)
             raise _DryRunError
     except _DryRunError:
         pass
 
 
-def _reserve(account: Transaction, entry: Charge, *, checked: bool) -> Charge:
+def charge_within(account: Transaction, entry: Charge, *, checked: bool = True) -> Charge:
+    """`charge_account` within a transaction; `charge` where budgets are not `checked`.
+
+    Raises:
+        DposeError: as these.
+    """
     before = _of_name(account, entry.id)
     sets, public = set[int](), set[int]()
     if before:
