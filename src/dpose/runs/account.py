@@ -177,7 +177,7 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
         table.add_column(column, justify="right" if column in ("epsilon", "delta") else "left", no_wrap=True)
     table.add_column("where", overflow="fold")
     for line in lines:
-        table.add_row(*row_of(line), _short(line.folder))
+        table.add_row(*row_of(line), "\n".join(map(_short, line.folders)))
     return Group(table, text)
 
 

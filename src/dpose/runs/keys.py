@@ -43,10 +43,8 @@ def list_keys(state_dir: Path | None = None) -> RenderableType:
         if entry is None:
             table.add_row("", "", f"{name} (not in the account)")
         else:
-            there = (Path(entry.folder) / "ledger.jsonl").exists()
-            table.add_row(
-                entry.at[:10], entry.data, entry.folder if there else f"{name} (its folder is gone)"
-            )
+            there = [folder for folder in entry.folders if (Path(folder) / "ledger.jsonl").exists()]
+            table.add_row(entry.at[:10], entry.data, "\n".join(there) or f"{name} (its folder is gone)")
     return table
 
 

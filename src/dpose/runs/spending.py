@@ -308,9 +308,9 @@ class ChargeLine:
     epsilon: float
 
     @property
-    def folder(self) -> str:
-        """Where the results are."""
-        return str(PurePath(self.entry.folder).parent) if self.count > 1 else self.entry.folder
+    def folders(self) -> tuple[str, ...]:
+        """Where the results are: of many releases their folder, of a run every folder that it was in."""
+        return (str(PurePath(self.entry.folder).parent),) if self.count > 1 else self.entry.folders
 
 
 def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:

@@ -20,6 +20,7 @@ import json
 import math
 import secrets
 import shutil
+import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -382,7 +383,10 @@ def _publish(
         out.rmdir()  # empty, as was checked
     with folder_beside(out) as folder:
         if state.best is None:
-            _write_default(problem, state, known, folder, command, state_dir)
+            with tempfile.TemporaryDirectory(
+                dir=work
+            ) as own:  # as a trial's head, it is nobody's until it is chosen
+                _write_default(problem, state, known, folder, command, Path(own))
         else:
             _copy(work / f"trial-{state.best}" / "run", folder)
         keep_head(folder / "ledger.jsonl", state_dir)
@@ -408,7 +412,7 @@ def _write_default(
     known: Inherited,
     folder: Path,
     command: str,
-    state_dir: Path | None,
+    state_dir: Path,
 ) -> None:
     """A run of no trial: the first weights, which say nothing of the data, under the same statement."""
     found, bound, run = problem.found, problem.bounds[0], problem.runs[0]

@@ -228,7 +228,7 @@ def _origin(first: FirstWeights, entries: Sequence[Charge]) -> tuple[list[Charge
     named = names_of_run(first.run_id) if first.run_id else ()
     released = [e for e in entries if first.digest in e.weights or e.id in named]
     if not released and first.folder:  # charged before weights were recorded
-        released = [e for e in entries if e.folder == first.folder and not e.weights]
+        released = [e for e in entries if first.folder in e.folders and not e.weights]
     if not released:
         return [], [first.digest]
     earlier, unknown = lineage([e.start for e in released], entries)

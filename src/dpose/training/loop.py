@@ -77,8 +77,8 @@ class TrainingDivergedError(DposeError):
 class ReplayError(Exception):
     """Under this key the run cannot go on.
 
-    A step that was taken before came out otherwise, and nothing of the new one was shown; or another copy of the run has
-    gone on.
+    A step that was taken before came out otherwise, and nothing of the new one was shown; or another copy of the run
+    has gone on.
     """
 
 
