@@ -2,8 +2,9 @@
 
 The content's digest, the seal, and everything that the statement says are recomputed: sensitivities, noise and epsilon
 from the sizes that the file shows, its words from its settings, the picture from the released values. What differs is
-named, and what could not be checked is said. That is arithmetic, not proof of origin: nobody can see from a picture
-that noise was added to it, and whoever makes another release can seal it. A statement says what dpose did.
+named, and what could not be checked is said. An archive's sums are held to the recorded noise, too (`noise_tests`).
+That is arithmetic, not proof of origin: noise that is there may be anyone's, and whoever makes another release can seal
+it. A statement says what dpose did.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dpose.release.archive import unpack
 from dpose.release.cells import RegionSums
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
+from dpose.release.noise_tests import noise_verdict
 from dpose.release.objects import LATER
 from dpose.release.once import GIVEN
 from dpose.release.pixelization import PixelizationPlan
@@ -98,7 +100,8 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         Its statement, and one line that says what was found, and what could not be checked.
 
     Raises:
-        DposeError: there is no statement, it belongs to other content, or it does not add up; names what differs.
+        DposeError: there is no statement, it belongs to other content, it does not add up, or released sums cannot hold
+            the noise that it records; names what differs.
     """
     try:
         with unchanged(path):
@@ -132,6 +135,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     _check_statement(found)
     _check_picture(found)
     statement.verify_sections()
+    noise = noise_verdict(found.released if found.pixels is None else None, statement.events, where)
     text = (
         exact_text(statement.epsilon)
         if isinstance(statement.epsilon, Fraction)
@@ -145,7 +149,7 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     )
     if statement.kind is Kind.SEEDED:
         line += "; nothing is guaranteed: the noise came from a seed or a key that others may know"
-    return statement, line + _ending(found)
+    return statement, f"{line}; {noise}{_ending(found)}"
 
 
 def _opened(path: Path) -> OpenedRelease:
