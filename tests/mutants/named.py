@@ -625,6 +625,17 @@ NAMED = (
         ),
     ),
     Named(
+        "noise looked at in pairs that its values make",
+        "release/noise_tests.py",
+        (
+            Edit(
+                "noise_tests",
+                "np.abs(sums[first] - sums[second]).reshape(-1)",
+                "np.diff(np.sort(sums, axis=0), axis=0)[::2].reshape(-1)",
+            ),
+        ),
+    ),
+    Named(
         "one noise draw for R, G and B: pictures, Laplace",
         "release/mechanism.py",
         (

@@ -19,7 +19,15 @@ from dpose.release.archive import pack_archive
 from dpose.release.config import ReleaseConfig
 from dpose.release.files import restore_file
 from dpose.release.grid import Shape
-from dpose.release.noise_tests import LEVEL, TESTS, at_least, at_most, multiple_chance, noise_verdict, within
+from dpose.release.noise_tests import (
+    LEVEL,
+    TESTS,
+    binomial_tail,
+    chernoff_bound,
+    multiple_chance,
+    noise_verdict,
+    within,
+)
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.statements import release_statement
@@ -149,16 +157,16 @@ class TestTails:
                 math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits, count + 1)
             )
             if hits > count * chance:
-                assert at_least(hits, count, float(chance)) == pytest.approx(float(exact), rel=1e-12)
+                assert binomial_tail(hits, count, float(chance)) == pytest.approx(float(exact), rel=1e-12)
             else:
-                assert at_least(hits, count, float(chance)) == 1
-        assert at_least(5, 5, 1.0) == 1
+                assert binomial_tail(hits, count, float(chance)) == 1
+        assert binomial_tail(5, 5, 1.0) == 1
 
     def test_millions_of_tries(self):
         # normal in the middle: 6 deviations above
-        found = at_least(334833, 10**6, 1 / 3)
+        found = binomial_tail(334833, 10**6, 1 / 3)
         assert found == pytest.approx(math.erfc(3.18 / math.sqrt(2)) / 2, rel=0.02)
-        assert at_least(10**6, 10**6, 1 / 3) == 0
+        assert binomial_tail(10**6, 10**6, 1 / 3) == 0
 
     @pytest.mark.parametrize("count", [1, 2, 3, 5])
     def test_sums(self, count):
@@ -170,15 +178,15 @@ class TestTails:
             totals[sum(each)] = totals.get(sum(each), 0) + math.prod(steps[step] for step in each)
         for total in range(3 * count + 1):
             exact = sum(chance for found, chance in totals.items() if found <= total)
-            assert exact * (1 - 1e-12) <= at_most(total, count, below) <= 1
-        assert at_most(0, count, below) == pytest.approx(0.2**count, rel=1e-9)
-        assert at_most(3 * count, count, below) == 1
+            assert exact * (1 - 1e-12) <= chernoff_bound(total, count, below) <= 1
+        assert chernoff_bound(0, count, below) == pytest.approx(0.2**count, rel=1e-9)
+        assert chernoff_bound(3 * count, count, below) == 1
 
     def test_upper_bounds_stay_upper_bounds(self):
         below = np.array([0.3, 0.6, 0.8])
         for total in range(0, 30, 3):
-            assert at_most(total, 10, below) <= at_most(total, 10, below + 0.05)
-            assert at_most(total, 10, below) <= at_most(total + 1, 10, below)
+            assert chernoff_bound(total, 10, below) <= chernoff_bound(total, 10, below + 0.05)
+            assert chernoff_bound(total, 10, below) <= chernoff_bound(total + 1, 10, below)
 
 
 class TestLevel:
@@ -212,6 +220,19 @@ class TestLevel:
             return
         assert found.min() > 1e-5
         assert ((found <= 0.5).mean() > 0.05) == noticed
+
+    @pytest.mark.parametrize(("p", "refuted"), [(LEVEL / 20, False), (LEVEL / TESTS / 1.01, True)])
+    def test_every_test_has_its_share_of_the_level(self, monkeypatch, p, refuted):
+        assert LEVEL == 1e-9
+        plan = plan_of()
+        found = released(plan, colour(PICTURES["any"]), 0)
+        one = noise_tests.NoiseTest("a thing", p, 0.0)
+        monkeypatch.setattr(noise_tests, "noise_tests", lambda *_: [replace(one, p=1.0), one])
+        if refuted:
+            with pytest.raises(DposeError, match="a thing"):
+                noise_verdict(found, plan.events, "a")
+        else:
+            assert "not refuted" in noise_verdict(found, plan.events, "a")
 
     def test_more_tests_than_any_release_has(self):
         for form, most in (("two stages", 34), ("ycc", 23), ("rgb", 10), ("public mask", 10)):

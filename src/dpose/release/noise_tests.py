@@ -116,8 +116,8 @@ def _multiples(sums: NDArray[np.int64], q: int, event: ExactEvent, name: str) ->
     chance, hits = multiple_chance(event, q), int((sums % q == 0).sum())
     return NoiseTest(
         f"{hits:,} of {sums.size:,} sums ({name}) are multiples of {q}",
-        at_least(hits, sums.size, chance),
-        at_least(sums.size, sums.size, chance),
+        binomial_tail(hits, sums.size, chance),
+        binomial_tail(sums.size, sums.size, chance),
     )
 
 
@@ -132,12 +132,12 @@ def _differences(far: NDArray[np.int64], event: ExactEvent, name: str) -> Iterat
         mean = float(cap) * total / STEPS / far.size
         yield NoiseTest(
             f"{far.size:,} differences of {name} are {mean:.3g} scales on average, cut off at {float(cap):g}",
-            at_most(total, far.size, below),
-            at_most(0, far.size, below),
+            chernoff_bound(total, far.size, below),
+            chernoff_bound(0, far.size, below),
         )
 
 
-def at_least(hits: int, count: int, chance: float) -> float:
+def binomial_tail(hits: int, count: int, chance: float) -> float:
     """The probability of `hits` or more among `count` independent tries of this chance; 1 up to the expected number."""
     if hits <= count * chance:
         return 1.0
@@ -149,7 +149,7 @@ def at_least(hits: int, count: int, chance: float) -> float:
     )
 
 
-def at_most(total: int, count: int, below: NDArray[np.float64]) -> float:
+def chernoff_bound(total: int, count: int, below: NDArray[np.float64]) -> float:
     """Upper bound, Chernoff's, on the probability that independent whole numbers add up to at most `total`.
 
     Args:
