@@ -36,9 +36,15 @@ from public_doors import pixelize
 
 SCALES = [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(20)]
 SIGMAS = [1, 2, 5, 20]
+
+
+def gaussian(sigma):
+    return GaussianEvent(Fraction(sigma**2), Fraction(1))
+
+
 EVENTS = [
     *(LaplaceEvent(scale, Fraction(1)) for scale in SCALES),
-    *(GaussianEvent(Fraction(sigma**2), Fraction(1)) for sigma in SIGMAS),
+    *map(gaussian, SIGMAS),
 ]
 RNG = np.random.default_rng(0)
 SIDE = 48
@@ -56,7 +62,13 @@ FORMS = {
     "rgb": {"colour": "rgb"},
     "ycc": {"colour": "ycc", "chroma": 1},
     "ycc, ragged": {"colour": "ycc", "chroma": 4, "block": 5},
-    "two stages": {"colour": "ycc", "chroma": 2, "block": 6, "subdivide": 2, "regions": PrivateRegions()},
+    "two stages": {
+        "colour": "ycc",
+        "chroma": 2,
+        "block": 6,
+        "subdivide": 2,
+        "regions": PrivateRegions(share=Fraction(1, 8)),
+    },
     "public mask": {"colour": "rgb", "subdivide": 2, "regions": PublicRegions(DOWN < SIDE // 3)},
 }
 
@@ -189,6 +201,27 @@ class TestTails:
             assert chernoff_bound(total, 10, below) <= chernoff_bound(total + 1, 10, below)
 
 
+class TestDifferences:
+    """Each test is the sum of min(|difference|, cap) in sixteenths of its cap, against the law of its own noise."""
+
+    @pytest.mark.parametrize("width", [16, 1])
+    @pytest.mark.parametrize("make", [lambda w: LaplaceEvent(Fraction(w), Fraction(1)), gaussian])
+    def test_sums_as_defined(self, make, width):
+        event, far = make(width), np.array([0, 1, 2, 3, 5, 8, 15, 16, 17, 40, 63, 64, 1000])
+        found = list(noise_tests._differences(far, event, "cells"))
+        assert [float(cap) for cap in noise_tests.CAPS] == [1 / 64, 1 / 16, 1 / 4, 1, 4]
+        for test, cap in zip(found, noise_tests.CAPS, strict=True):
+            ends = [max(1, math.ceil(cap * width * step / 16)) for step in range(1, 17)]
+            total = sum(sum(int(d) >= end for end in ends) for d in far)
+            below = np.array([within(event, end - 1) for end in ends])
+            assert test.p == chernoff_bound(total, len(far), below)
+            assert test.least == chernoff_bound(0, len(far), below)
+        if width == 16:
+            whole = found[3]
+            mean = np.minimum(far, 16).mean() / 16
+            assert whole.found == f"13 differences of cells are {mean:.3g} scales on average, cut off at 1"
+
+
 class TestLevel:
     """Genuine releases: p-values are no smaller than uniform numbers, whatever the picture."""
 
@@ -262,6 +295,18 @@ class TestRefuted:
         with pytest.raises(DposeError, match="are multiples of") as caught:
             noise_verdict(bare, plan.events, "a.npz")
         assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("delta", [0, 1e-5])
+    def test_each_combination_by_its_own_multiples(self, delta):
+        plan = plan_of(8, delta, colour="ycc", chroma=1)
+        genuine, bare = (released(plan, colour(PICTURES["any"]), 0, share) for share in (1, 0))
+        for place, q in enumerate((5, 7, 5) if delta else (3, 2)):
+            name, column = ("chroma", place - 1) if place else ("luma", 0)
+            mixed = genuine.sums[name].copy()
+            mixed[:, column] = bare.sums[name][:, column]
+            mixed = replace(genuine, sums={**genuine.sums, name: mixed})
+            with pytest.raises(DposeError, match=rf"144 of 144 sums \({name}\) are multiples of {q};"):
+                noise_verdict(mixed, plan.events, "a")
 
     def test_noise_in_one_stage_alone(self):
         plan = plan_of(1, **FORMS["two stages"])

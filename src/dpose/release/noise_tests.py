@@ -122,9 +122,7 @@ def _multiples(sums: NDArray[np.int64], q: int, event: ExactEvent, name: str) ->
 
 
 def _differences(far: NDArray[np.int64], event: ExactEvent, name: str) -> Iterator[NoiseTest]:
-    scale = (
-        event.scale if isinstance(event, LaplaceEvent) else Fraction(math.isqrt(math.floor(event.variance)))
-    )
+    scale = event.scale if isinstance(event, LaplaceEvent) else Fraction(math.sqrt(event.variance))
     for cap in CAPS:
         ends = [max(1, math.ceil(cap * scale * step / STEPS)) for step in range(1, STEPS + 1)]
         below = np.array([within(event, end - 1) for end in ends])
