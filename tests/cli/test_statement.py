@@ -1,21 +1,30 @@
 """`dpose statement`: shown, checked, signed, verified and passed on; mistakes are one line and exit code 2."""
 
 import json
+import shutil
+import struct
+import zlib
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import yaml
+from PIL import Image as Pillow
 
+from clips import write as write_clip
 from dpose.cli import main
 from dpose.errors import DposeError
-from dpose.media import write_image
+from dpose.files import file_digest
+from dpose.media import encode_image, write_image
+from dpose.media.tags import extract_text
 from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.sections import About, Deployment, Sections, group_section
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.api import pixelize
+from dpose.release.embed import NAME, SEAL, bound_to, read_sidecar, read_stamp, sidecar_of, stamp
+from dpose.release.sealing import sealed
 
 EVENT, DELTA = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
 
@@ -206,3 +215,156 @@ def test_what_several_times_as_much_costs_cannot_be_made_prettier(tmp_path):
     ):
         with pytest.raises(DposeError, match="groups: says less"):
             replace(made, sections=replace(made.sections, groups=forged)).verify()
+
+
+def _stamped(file):
+    """A file's statement, and its seal as one line."""
+    statement, _ = read_stamp(file.read_bytes(), str(file))
+    return statement, extract_text(file.read_bytes(), SEAL)[0]
+
+
+def _with_exif(data):
+    exif = Pillow.Exif()
+    exif[0x0112] = 6
+    if data.startswith(b"\x89PNG"):
+        return _with_chunk(data, b"eXIf", exif.tobytes().removeprefix(b"Exif\0\0"))
+    return _with_segment(data, 0xE1, exif.tobytes())
+
+
+def _with_profile(data):
+    if data.startswith(b"\x89PNG"):
+        return _with_chunk(data, b"iCCP", b"x\0\0" + zlib.compress(bytes(128)))
+    return _with_segment(data, 0xE2, b"ICC_PROFILE\0\1\1" + bytes(128))
+
+
+def _with_segment(data, marker, body):
+    return data[:2] + bytes((0xFF, marker)) + struct.pack(">H", len(body) + 2) + body + data[2:]
+
+
+def _with_chunk(data, name, body):
+    if not data.startswith(b"\x89PNG"):
+        return data
+    chunk = struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    return data[:33] + chunk + data[33:]
+
+
+ADDED = {
+    "bytes behind the end": lambda data: data + b"more",
+    "a second picture behind the end": lambda data: (
+        data + encode_image(np.zeros((9, 9, 3), np.uint8), ".jpg")
+    ),
+    "orientation": _with_exif,
+    "a colour profile": _with_profile,
+    "gamma": lambda data: _with_chunk(data, b"gAMA", struct.pack(">I", 9)),
+    "transparency": lambda data: _with_chunk(data, b"tRNS", bytes(6)),
+    "an animation": lambda data: _with_chunk(data, b"acTL", struct.pack(">II", 2, 0)),
+}
+
+
+class TestForgeries:
+    """Everything that is no longer just the file that was signed is refused, and named."""
+
+    @pytest.fixture
+    def signed(self, tmp_path, capsys, monkeypatch):
+        """A released picture of both formats, signed, and the raw photograph that it was made from."""
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        raw = np.random.default_rng(0).integers(0, 256, (48, 64, 3)).astype(np.uint8)
+        write_image(tmp_path / "raw.png", raw)
+        key = tmp_path / "h.pem"
+        told(capsys, "statement", "key", key)
+        for suffix in ("png", "jpg"):
+            file = tmp_path / f"released.{suffix}"
+            told(capsys, "pixelize", tmp_path / "raw.png", "--epsilon", 2, "--again", "--out", file)
+            told(capsys, "statement", "sign", file, "--key", key)
+            assert "the signature holds" in told(capsys, "statement", "verify", file, "--key", f"{key}.pub")
+        return tmp_path, raw
+
+    def refused(self, capsys, file):
+        key = file.parent / "h.pem.pub"
+        if key.is_file():
+            assert (
+                "signature"
+                not in told(capsys, "statement", "verify", file, "--key", key, code=2).split(":")[0]
+            )
+        return told(capsys, "verify", file, code=2)
+
+    @pytest.mark.parametrize("suffix", ["png", "jpg"])
+    def test_a_raw_photograph_with_the_signed_file_beside_it(self, signed, capsys, suffix):
+        """Statement, seal and signature are genuine and the signed file lies under the name of a video's sidecar."""
+        folder, raw = signed
+        genuine = folder / f"released.{suffix}"
+        statement, line = _stamped(genuine)
+        forged = folder / "street.jpg"
+        forged.write_bytes(stamp(encode_image(raw, ".jpg"), statement, line))
+        beside = forged.with_name("street.jpg.privacy.json")
+        shutil.copy(genuine, beside)
+        shutil.copy(f"{genuine}.sig", f"{beside}.sig")
+        shutil.copy(f"{genuine}.sig", f"{forged}.sig")
+        assert "file is not the one that was sealed" in self.refused(capsys, forged)
+
+    @pytest.mark.parametrize("source", ["released.jpg", "released.npz", "clip.mp4"])
+    @pytest.mark.parametrize("suffix", [".png", ".jpg"])
+    def test_the_statement_of_something_else(self, signed, capsys, source, suffix):
+        folder, raw = signed
+        released = folder / "released.npz" if source.endswith("npz") else folder / source
+        if source == "clip.mp4":
+            write_clip(folder / "in.mp4")
+            told(capsys, "pixelize", folder / "in.mp4", "--epsilon", 2, "--block", 8, "--out", released)
+            statement, line = read_sidecar(released)
+        elif source == "released.npz":
+            made = pixelize(raw, 2, 4, 16, public=True)
+            statement, line = sealed(made.frames[0], made.statement)
+        else:
+            statement, line = _stamped(released)
+        forged = folder / f"street{suffix}"
+        forged.write_bytes(stamp(encode_image(raw, suffix), statement, line))
+        self.refused(capsys, forged)
+
+    @pytest.mark.parametrize("what", ADDED)
+    @pytest.mark.parametrize("suffix", ["png", "jpg"])
+    def test_what_is_added_later_and_bound_again(self, signed, capsys, suffix, what):
+        """Everything is genuine but the digest outside the seal, which a forger computes anew."""
+        folder, _ = signed
+        genuine = folder / f"released.{suffix}"
+        statement, line = _stamped(genuine)
+        bare = extract_text(extract_text(genuine.read_bytes(), SEAL)[1], NAME)[1]
+        changed = ADDED[what](bare)
+        if changed == bare:
+            pytest.skip("no such thing in this format")
+        genuine.write_bytes(stamp(changed, statement, line))
+        assert "file is not the one that was sealed" in self.refused(capsys, genuine)
+
+    def test_more_bytes_in_the_statements_own_segment(self, signed, capsys):
+        folder, _ = signed
+        genuine = folder / "released.jpg"
+        data = genuine.read_bytes()
+        at = data.index(NAME.encode()) - 4
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        end = at + 2 + length
+        genuine.write_bytes(
+            data[: at + 2] + struct.pack(">H", length + 4) + data[at + 4 : end] + b"more" + data[end:]
+        )
+        assert "text is damaged" in self.refused(capsys, genuine)
+
+    def test_another_video_under_a_signed_sidecar(self, signed, capsys):
+        folder, _ = signed
+        released, key = folder / "out.mp4", folder / "h.pem"
+        write_clip(folder / "in.mp4")
+        told(capsys, "pixelize", folder / "in.mp4", "--epsilon", 2, "--block", 8, "--out", released)
+        told(capsys, "statement", "sign", released, "--key", key)
+        said = told(capsys, "statement", "verify", released, "--key", f"{key}.pub")
+        assert "the signature holds" in said
+        genuine = released.read_bytes()
+        for other in (genuine + b"\0", (folder / "in.mp4").read_bytes()):
+            released.write_bytes(other)
+            self.refused(capsys, released)
+        statement, line = read_sidecar(released)
+        bound = bound_to(file_digest(released), statement)
+        sidecar_of(released).write_text(json.dumps(json.loads(bound.to_json()) | {"sealed": line}))
+        assert "file is not the one that was sealed" in self.refused(capsys, released)
+
+    def test_words_alone_are_not_taken_for_what_they_are_about(self, signed, folder, capsys):
+        there, _ = signed
+        told(capsys, "statement", "sign", folder / "privacy.json", "--key", there / "h.pem")
+        said = told(capsys, "statement", "verify", folder / "privacy.json", "--key", there / "h.pem.pub")
+        assert "what it is about was not looked at" in said

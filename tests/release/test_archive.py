@@ -15,7 +15,7 @@ from dpose.errors import DposeError
 from dpose.media.images import encode_image
 from dpose.privacy.exact import LaplaceEvent
 from dpose.release.archive import pack_archive, unpack
-from dpose.release.embed import read_stamp, stamp
+from dpose.release.embed import read_stamp, stamped_picture
 from dpose.release.verify import verify_release
 from public_doors import pixelize
 
@@ -51,7 +51,7 @@ def test_every_release_is_restored_bit_for_bit(height, width, colour, deep, regi
 def test_archives_of_all_sums_are_hardly_larger_than_pngs(block, regions):
     picture = np.add.outer(np.arange(256), np.arange(320)).astype(np.uint8)
     made = pixelize(picture, 0.5, 16, block, subdivide=2 if regions else 1, regions=regions)
-    png = stamp(encode_image(made.picture, ".png"), made.statement)
+    png = stamped_picture(made.frames[0], ".png", made.statement)
     assert len(pack_archive(made.frames[0], made.statement)) < 2 * len(png)
 
 
@@ -92,6 +92,9 @@ class TestRefusals:
             lambda data: edited(data, lambda about: about.update(chroma=3)),
             lambda data: edited(data, lambda about: about.update(chroma="1")),
             lambda data: edited(data, lambda about: about.update(stages=2)),
+            lambda data: encode_image(GREY, ".jpg") + data,
+            lambda data: data + b"\0",
+            lambda data: data[:-2] + b"\4\0note",
         ],
     )
     def test_broken_archives(self, broken):
@@ -136,6 +139,10 @@ class TestRefusals:
             assert np.array_equal(released.picture(), whole.picture())
             assert told == statement
 
+    def test_no_clock_is_published(self):
+        with zipfile.ZipFile(io.BytesIO(archive())) as file:
+            assert {entry.date_time for entry in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
     def test_nothing_is_pickled(self):
         with np.load(io.BytesIO(archive()), allow_pickle=False) as file:
             assert set(file.files) == {"about", "luma"}
@@ -148,7 +155,7 @@ class TestVerify:
         if path.suffix == ".npz":
             path.write_bytes(pack_archive(made.frames[0], made.statement))
         else:
-            path.write_bytes(stamp(encode_image(made.picture, path.suffix), made.statement))
+            path.write_bytes(stamped_picture(made.frames[0], path.suffix, made.statement))
         return path
 
     @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.npz"])

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from clips import write
 from dpose.errors import DposeError
-from dpose.files import file_digest
 from dpose.media.video import probe, read_frames
 from dpose.privacy.accounting import Relation
 from dpose.privacy.discrete import discrete_gaussian
@@ -27,7 +26,7 @@ from dpose.privacy.statement import Kind
 from dpose.release import api, choosing, linear, mechanism
 from dpose.release.api import bind, shape_of
 from dpose.release.config import ReleaseConfig, parse_neighbours
-from dpose.release.embed import bound_to, read_sidecar, sidecar_of, write_sidecar
+from dpose.release.embed import read_sidecar, write_sidecar
 from dpose.release.explain import explain_release, noise_psnr
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_videos
@@ -653,8 +652,7 @@ class TestFiles:
         ],
         ids=lambda value: value if isinstance(value, str) else next(iter(value)),
     )
-    @pytest.mark.parametrize("again", [True, False], ids=["sealed again", "without a seal"])
-    def test_a_forged_record_is_found_out(self, tmp_path, changes, word, again):
+    def test_a_forged_record_is_found_out(self, tmp_path, changes, word):
         """Digests and seals are no signature: a forger computes new ones. The rest must still be consistent."""
         target = tmp_path / "b.mp4"
         made = release_video(write(tmp_path / "a.mp4"), target, 8, "1e-5", 16, "low-pass", k=300, pool=2)
@@ -683,10 +681,7 @@ class TestFiles:
             release={**made.release, **more},
             seal="",
         )
-        if again:
-            write_sidecar(target, target, forged)
-        else:
-            sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
+        write_sidecar(target, target, forged)
         with pytest.raises(DposeError, match=word) as caught:
             verify_release(target)
         assert "\n" not in str(caught.value)

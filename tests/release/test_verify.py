@@ -1,6 +1,6 @@
 """What a release claims is bound: forged numbers, exchanged pictures and rewritten words are refused and named."""
 
-import io
+import hashlib
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -9,27 +9,28 @@ import av
 import numpy as np
 import pytest
 
-from archives import edited, npy, rebuilt
+from archives import edited
 from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media.images import encode_image
+from dpose.media.tags import extract_text
 from dpose.media.video import probe
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import GaussianEvent
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.sections import Sections
+from dpose.privacy.seal import sealed_alone
 from dpose.privacy.statement import Kind
 from dpose.release import archive, embed, follows
-from dpose.release.archive import pack_archive
+from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import ReleaseConfig
-from dpose.release.embed import bound_to, read_stamp, sidecar_of, stamp, stamped_picture
+from dpose.release.embed import SEAL, bound_to, read_stamp, sidecar_of, stamp, stamped_picture
 from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.jobs import find_jobs
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import Released
-from dpose.release.recompute import recorded_plan
+from dpose.release.sealing import FILE, SUMS, sealed_video, sums_digest
 from dpose.release.sealing import sealed as seal_of
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
@@ -42,13 +43,24 @@ MASK = np.arange(64)[None, :].repeat(48, 0) < 32
 
 
 def bare(folder, name, picture, statement):
-    """As files were before seals, and as a forger writes them: the digest is of content and statement."""
+    """As a forger writes them: a seal, which is no secret, of just this content and statement."""
     path = folder / name
     if path.suffix == ".npz":
         path.write_bytes(pack_archive(picture, statement))
     else:
-        path.write_bytes(stamp(encode_image(picture, path.suffix), replace(statement, seal="")))
+        data = encode_image(picture, path.suffix)
+        made, line = sealed_alone(
+            replace(statement, seal=""), {SUMS: "00" * 32, FILE: hashlib.sha256(data).hexdigest()}
+        )
+        path.write_bytes(stamp(data, made, line.decode()))
     return path
+
+
+def beside(video, statement):
+    """The same for a video."""
+    made, line = sealed_video(file_digest(video), replace(statement, seal=""))
+    bound = bound_to(file_digest(video), made)
+    sidecar_of(video).write_text(json.dumps(json.loads(bound.to_json()) | {"sealed": line}))
 
 
 def refused(path, word):
@@ -80,7 +92,7 @@ class TestForgedNumbers:
         release_file(probe(write_clip(tmp_path / "a.mp4")), target, config)
         plan = LinearPlan.of(config, Shape(9, 32, 48, 1))
         forged = release_statement(plan, seeded=False)
-        sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
+        beside(target, forged)
         refused(target, "channels 3")
 
     def test_a_grey_video_is_one(self, tmp_path):
@@ -102,7 +114,7 @@ class TestForgedNumbers:
         (event,) = made.events
         # nine frames' worth of noise on one release: it adds up, and is not what was done
         forged = replace(made, events=(replace(event, steps=9),), epsilon=made.epsilon * 9, seal="")
-        sidecar_of(target).write_text(bound_to(file_digest(target), forged).to_json())
+        beside(target, forged)
         refused(target, "steps 9, but 1")
 
     def test_every_recorded_constant(self, tmp_path):
@@ -151,15 +163,15 @@ class TestExchangedPictures:
         more = {} if regions is None else {"subdivide": 4, "regions": regions}
         made, other = (pixelize(COLOUR, 2, 4, 16, **more) for _ in range(2))
         bare(tmp_path, "a.npz", made.frames[0], made.statement)
-        # the archive names its seal, so the picture must name the same to belong to it
-        statement, _ = verify_release(tmp_path / "a.npz")
-        sealed = replace(statement, artefact_sha256="")
-        _, line = seal_of(made.frames[0], made.statement)
         path = tmp_path / f"a{suffix}"
         path.write_bytes(stamped_picture(made.frames[0], suffix, made.statement))
         assert "archive" not in verify_release(path)[1]
-        path.write_bytes(stamp(encode_image(other.picture, suffix), sealed, line))
-        refused(path, "not the one that was sealed|does not follow from its archive")
+        statement, _ = read_stamp(path.read_bytes(), "a")
+        line, data = extract_text(path.read_bytes(), SEAL)[0], encode_image(other.picture, suffix)
+        path.write_bytes(stamp(data, statement, line))
+        refused(path, "file is not the one that was sealed")
+        path.write_bytes(stamp(data, *seal_of(made.frames[0], made.statement, data)))
+        refused(path, "does not follow from its archive")
 
     def test_one_gray_level_of_a_jpeg_is_let_pass_and_two_are_not(self, tmp_path):
         made = pixelize(GREY, 50, 1, 16)
@@ -173,7 +185,6 @@ class TestExchangedPictures:
         _, line = verify_release(bare(tmp_path, "a.jpg", made.picture, made.statement))
         assert "not checked: " in line
         assert "no archive beside it" in line
-        assert "it has no seal" in line
         bare(tmp_path, "a.npz", pixelize(COLOUR, 2, 4, 16).frames[0], made.statement)
         assert "another release's" in verify_release(tmp_path / "a.jpg")[1]
         (tmp_path / "a.npz").write_bytes(b"broken")
@@ -203,7 +214,7 @@ class TestSound:
     def test_sound_that_no_statement_mentions(self, tmp_path, make):
         quiet, loud = make(tmp_path / "b.mp4", False), tmp_path / "c.mp4"
         make(loud, True)
-        sidecar_of(loud).write_text(bound_to(file_digest(loud), replace(quiet, seal="")).to_json())
+        beside(loud, quiet)
         refused(loud, "has sound, and its statement does not mention it")
 
 
@@ -262,15 +273,15 @@ class TestSeal:
                 )
 
             return path, statement, edit
-        statement, line = embed.read_stamp(path.read_bytes(), "a")
+        statement, _ = embed.read_stamp(path.read_bytes(), "a")
+        line, _ = extract_text(path.read_bytes(), SEAL)
         data = embed.encoded(release.frames[0], suffix)
         return path, statement, lambda changed, line=line: path.write_bytes(stamp(data, changed, line))
 
     @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])
     def test_what_dpose_makes_is_sealed(self, tmp_path, suffix):
-        path, statement, _ = self.made(tmp_path, suffix)
+        _, statement, _ = self.made(tmp_path, suffix)
         assert statement.seal
-        assert "it has no seal" not in verify_release(path)[1]
 
     @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])
     @pytest.mark.parametrize("edit", EDITS)
@@ -317,17 +328,18 @@ class TestSeal:
         made = pixelize(COLOUR, 2, 4, 16)
         one, line = seal_of(made.frames[0], made.statement)
         seal = json.loads(line)["event"]
-        assert set(seal["digests"]) == {"pixels", "released values"}
+        assert set(seal["digests"]) == {"released values"}
         assert seal_of(made.frames[0], one) == (one, line)
 
-    def test_a_picture_and_its_archive_carry_one_seal(self, tmp_path):
+    def test_a_picture_and_its_archive_are_sealed_as_of_the_same_values(self, tmp_path):
         (tmp_path / "in.png").write_bytes(encode_image(COLOUR, ".png"))
         jobs = find_jobs([str(tmp_path / "in.png")], tmp_path / "out")
         list(release_all(jobs, ReleaseConfig.of(2, 4, 16)))
         restore_file(tmp_path / "out" / "000001.npz", tmp_path / "b.jpg")
-        seals = {read_stamp(p.read_bytes(), "a")[0].seal for p in (jobs[0].target, tmp_path / "b.jpg")}
-        seals.add(verify_release(tmp_path / "out" / "000001.npz")[0].seal)
-        assert len(seals) == 1
+        sums = {sums_digest(unpack((tmp_path / "out" / "000001.npz").read_bytes(), "a")[0])}
+        for path in (jobs[0].target, tmp_path / "b.jpg"):
+            sums.add(read_stamp(path.read_bytes(), "a")[1].digests["released values"])
+        assert len(sums) == 1
 
     def test_another_mask_in_the_archive(self, tmp_path):
         made = pixelize(GREY, 2, 4, 16, subdivide=4, regions=MASK)
@@ -340,62 +352,26 @@ class TestSeal:
         forged = replace(made.statement, kind=Kind.PRIVATE)
         refused(bare(tmp_path, "a.png", made.picture, forged), "given by the caller")
 
+    @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])
+    def test_nothing_passes_without_a_seal(self, tmp_path, suffix):
+        """Without one its words would not be compared with anything."""
+        path, statement, write = self.made(tmp_path, suffix)
+        write(replace(statement, seal="", caveats=("faces are safe",)), "")
+        refused(path, "has no seal|no seal|cannot be read")
 
-class TestOlder:
-    """Releases from before seals."""
 
-    def test_they_verify_and_say_what_was_not_checked(self, tmp_path):
-        made = pixelize(COLOUR, 2, 4, 16, subdivide=4, regions="private")
-        statement = replace(made.statement, public=("as it was said then",), caveats=("other words",))
-        _, line = verify_release(bare(tmp_path, "a.png", made.picture, statement))
-        assert "is claimed" in line
-        assert "the statement's words, as it has no seal" in line
-
-    def test_an_archive_of_version_two(self, tmp_path):
-        """It held whole gray levels; so do those of a published algorithm still."""
-        made = pixelize(COLOUR, 2, 4, 16, colour="rgb", subdivide=4, regions="private", restore="none")
-        older = Released(made.frames[0].cells, made.frames[0].values)
-        (tmp_path / "a.npz").write_bytes(pack_archive(older, made.statement))
-        with np.load(tmp_path / "a.npz") as file:
-            assert json.loads(file["about"].tobytes())["version"] == 2
-        _, line = verify_release(tmp_path / "a.npz")
-        assert "not checked" not in line
-        restore_file(tmp_path / "a.npz", tmp_path / "a.png")
-        verify_release(tmp_path / "a.png")
-        assert np.array_equal(older.picture(), made.picture)
-
-    def test_an_archive_of_version_one(self, tmp_path):
-        made = pixelize(COLOUR, 2, 4, 16, colour="rgb")
-        data = pack_archive(Released(made.frames[0].cells, made.frames[0].values), made.statement)
-        with np.load(io.BytesIO(data)) as file:
-            about, values = json.loads(file["about"].tobytes()), file["values"]
-        about["version"] = 1
-        del about["sealed"]
-        older = replace(made.statement, seal="", public=("as it was said then",))
-        bound = bound_to(archive._digest(about, {"values": values}), older)
-        about["statement"] = json.loads(bound.to_json())
-        (tmp_path / "a.npz").write_bytes(
-            rebuilt(data, about=npy(np.frombuffer(json.dumps(about).encode(), np.uint8)))
-        )
-        _, line = verify_release(tmp_path / "a.npz")
-        assert "no seal" in line
-        restore_file(tmp_path / "a.npz", tmp_path / "a.png")
-        _, line = verify_release(tmp_path / "a.png")
-        assert "no seal" in line
-
-    def test_noise_that_was_made_for_its_own_mask(self, tmp_path):
-        """Earlier versions calibrated Gaussian noise to the mask's own cells: with the archive that can be checked."""
-        every = np.ones((48, 64), bool)
-        made = pixelize(GREY, 2, 50, 16, delta=1e-5, subdivide=4, regions=every)
-        cells = made.frames[0].cells
-        assert (
-            cells.sensitivity(made.statement.neighbours).l2_squared
-            < made.statement.events[0].sensitivity_squared
-        )
-        events = recorded_plan(made.statement, "a").calibrated_to(cells)
-        older = replace(made.statement, events=events, sections=Sections())
-        verify_release(bare(tmp_path, "a.npz", made.frames[0], older))
-        refused(bare(tmp_path, "b.png", made.picture, older), "smaller sensitivity")
+def test_an_archive_of_whole_gray_levels(tmp_path):
+    """All that a published algorithm's release has."""
+    made = pixelize(COLOUR, 2, 4, 16, colour="rgb", subdivide=4, regions="private", restore="none")
+    older = Released(made.frames[0].cells, made.frames[0].values)
+    (tmp_path / "a.npz").write_bytes(pack_archive(older, made.statement))
+    with np.load(tmp_path / "a.npz") as file:
+        assert json.loads(file["about"].tobytes())["version"] == 2
+    _, line = verify_release(tmp_path / "a.npz")
+    assert "not checked" not in line
+    restore_file(tmp_path / "a.npz", tmp_path / "a.png")
+    verify_release(tmp_path / "a.png")
+    assert np.array_equal(older.picture(), made.picture)
 
 
 def test_a_video_without_sound_track_says_no_sound(tmp_path):
@@ -407,7 +383,5 @@ def test_a_video_without_sound_track_says_no_sound(tmp_path):
             if packet.dts is not None:
                 packet.stream = stream
                 out.mux(packet)
-    sidecar_of(tmp_path / "c.mp4").write_text(
-        bound_to(file_digest(tmp_path / "c.mp4"), replace(made, seal="")).to_json()
-    )
+    beside(tmp_path / "c.mp4", made)
     refused(tmp_path / "c.mp4", "has no sound, and its statement says that it has")

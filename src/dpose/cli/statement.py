@@ -122,7 +122,7 @@ def verify(
     ]
     if opened.folder:
         lines += verify_run(opened.folder, statement_only=True).lines
-    elif opened.found:
+    else:
         lines.append(opened.found)
     for line in lines:
         console.print(line, soft_wrap=True)

@@ -62,6 +62,8 @@ def extract_text(data: bytes, name: str) -> tuple[str | None, bytes]:
         raw = expand.decompress(packed, _LIMIT)
         if expand.unconsumed_tail or not expand.eof:
             raise ValueError("the text is cut short or too long")
+        if expand.unused_data:
+            raise ValueError("the text is damaged: something stands behind it")
         return raw.decode(), data[:start] + data[end:]
     except (zlib.error, UnicodeDecodeError) as error:
         raise ValueError("the text is damaged") from error

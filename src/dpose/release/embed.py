@@ -16,10 +16,11 @@ from dpose.errors import DposeError
 from dpose.files import file_digest, file_text, write_atomic
 from dpose.media.images import encode_image
 from dpose.media.tags import embed_text, extract_text
+from dpose.privacy.seal import Seal
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.linear import ReleasedValues
 from dpose.release.released import Shown
-from dpose.release.sealing import sealed, sealed_video
+from dpose.release.sealing import FILE, check_seal, sealed, sealed_video
 
 NAME, SEAL = "dpose-privacy", "dpose-seal"
 PNG_LEVEL = 6
@@ -40,8 +41,9 @@ def stamped_picture(released: Shown | ReleasedValues, suffix: str, statement: Pr
     Raises:
         DposeError: another suffix.
     """
-    made, line = sealed(released, statement)
-    return stamp(encoded(released, suffix), made, line)
+    data = encoded(released, suffix)
+    made, line = sealed(released, statement, data)
+    return stamp(data, made, line)
 
 
 def encoded(released: Shown | ReleasedValues, suffix: str) -> bytes:
@@ -55,24 +57,23 @@ def encoded(released: Shown | ReleasedValues, suffix: str) -> bytes:
     return encode_image(shown, suffix, compression=PNG_LEVEL)
 
 
-def stamp(data: bytes, statement: PrivacyStatement, seal: str = "") -> bytes:
+def stamp(data: bytes, statement: PrivacyStatement, seal: str) -> bytes:
     """A PNG or JPEG file that carries `statement`, bound to the file's own bytes.
 
     Args:
         data: The file as its encoder wrote it.
         statement: What is guaranteed about it.
-        seal: The line that the statement names; empty for none.
+        seal: The line that the statement names.
     """
     text = bound_to(hashlib.sha256(data).hexdigest(), statement).to_json()
-    stamped = embed_text(data, NAME, text)
-    return embed_text(stamped, SEAL, seal) if seal else stamped
+    return embed_text(embed_text(data, NAME, text), SEAL, seal)
 
 
-def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, str]:
-    """The statement in a PNG or JPEG file, and the seal beside it; empty where there is none.
+def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, Seal]:
+    """The statement in a PNG or JPEG file and its seal, both checked against all other bytes of the file.
 
     Raises:
-        DposeError: there is no statement, it is damaged, or the file was changed since.
+        DposeError: there is no statement or no seal, one is damaged, or the file is not the one that was sealed.
     """
     try:
         seal, rest = extract_text(data, SEAL)
@@ -81,9 +82,9 @@ def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, str]:
         raise DposeError(f"its privacy statement cannot be read: {error}", where) from error
     if text is None:
         raise DposeError("carries no privacy statement", where)
-    statement = PrivacyStatement.from_json(text, where)
-    check_digest(statement, hashlib.sha256(rest).hexdigest(), where)
-    return statement, seal or ""
+    statement, digest = PrivacyStatement.from_json(text, where), hashlib.sha256(rest).hexdigest()
+    check_digest(statement, digest, where)
+    return statement, check_seal(statement, seal or "", {FILE: digest}, where)
 
 
 def write_sidecar(video: Path, temporary: Path, statement: PrivacyStatement) -> PrivacyStatement:

@@ -21,7 +21,7 @@ from dpose.release.api import PEAKS, bind, bind_video, noised, release_file
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.config import CELLS, ReleaseConfig
 from dpose.release.counting import account_standing, release_charge, reserved_release, settings_digest
-from dpose.release.embed import encoded, read_sidecar, read_stamp, stamp, stamped_picture
+from dpose.release.embed import read_sidecar, read_stamp, stamped_picture
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job
 from dpose.release.linear import ReleasedValues
@@ -297,10 +297,5 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
         released = replace(released, restoration=other)
         versions = {**software_versions(*other.libraries), **statement.software}
         statement = replace(statement, release=bare | other.record, software=versions)
-    if statement.seal:
-        content = stamped_picture(released, out.suffix, statement)
-    else:
-        # older than seals: its words are not today's, and a new seal would say that they are
-        content = stamp(encoded(released, out.suffix), statement)
-    write_atomic(out, content)
+    write_atomic(out, stamped_picture(released, out.suffix, statement))
     return statement

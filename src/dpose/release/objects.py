@@ -30,8 +30,6 @@ RECOGNISABLE = 20
 """Above this epsilon for a face nothing worth a word is guaranteed about it: an attacker's odds may grow e^20 times."""
 TIMES = 10
 """Of how many pictures of one person a statement tells what they cost together."""
-LATER = (WARNING, "a person of ", f"{TIMES} pictures of ", f"{TIMES} clips of ")
-"""How sentences begin that statements of before did not have."""
 
 COSTS: Mapping[ReleaseAccountant, Callable[[Any, float], float | Fraction]] = {
     ReleaseAccountant.PURE: lambda events, delta: pure_epsilon(events),

@@ -156,14 +156,6 @@ class PixelizationPlan(Plan):
         """What the accountant sees."""
         return tuple(stage.event for stage in self.stages)
 
-    def calibrated_to(self, cells: Cells) -> tuple[ExactEvent, ...]:
-        """The one event of a release whose noise was made for the partition of its own public mask.
-
-        So earlier versions calibrated Gaussian noise: less of it where no cell holds m pixels.
-        """
-        bound = self.sensitivity(b"coarse", self.config.neighbours(self.shape), cells)
-        return (_event(self.config, bound, Fraction(1), self.stages[0].event.steps),)
-
     def release(self, picture: NDArray[Any] | Tensor, source: NoiseSource, frame: int = 0) -> ReleasedSums:
         """Release one picture or frame.
 

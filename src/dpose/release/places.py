@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, file_digest
+from dpose.media.video import VIDEO_SUFFIXES
 from dpose.release.archive import unpack
 from dpose.release.counting import Standing
 from dpose.release.embed import SIDECAR, read_sidecar, read_stamp
@@ -65,7 +66,7 @@ def _is_release(path: Path, target: Path) -> bool:
     try:
         if path.suffix == ".npz":
             unpack(file_bytes(path), str(path))
-        elif path.name.endswith(SIDECAR) or path.with_name(path.name + SIDECAR).exists():
+        elif path.name.endswith(SIDECAR) or path.suffix.lower() in VIDEO_SUFFIXES:
             read_sidecar(target)
         else:
             read_stamp(file_bytes(path), str(path))

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
-from dpose.privacy.exact import ExactEvent, LaplaceEvent, exact_text
+from dpose.privacy.exact import LaplaceEvent, exact_text
 from dpose.privacy.neighbours import BOX
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.cells import Mask
@@ -200,8 +200,6 @@ def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> Privacy
         told["complex"] = record.get("complex", "")
     if "blocks_sha256" in told:
         told["blocks_sha256"] = record.get("blocks_sha256", "")
-        if not statement.seal and "blocks_sha256" not in record:
-            del told["blocks_sha256"]
     return replace(made, release=told)
 
 
@@ -219,16 +217,13 @@ def _regions(record: Mapping[str, str], where: str) -> Regions | None:
     raise DposeError(f"its statement has unknown regions {kind!r}", where)
 
 
-def compare(
-    statement: PrivacyStatement, wanted: PrivacyStatement, where: str, others: tuple[ExactEvent, ...] = ()
-) -> None:
+def compare(statement: PrivacyStatement, wanted: PrivacyStatement, where: str) -> None:
     """Refuse a statement whose numbers or record differ from the recomputed ones. For its words see `compare_words`.
 
     Args:
         statement: As it stands in the artefact.
         wanted: The recomputed one.
         where: The file, for errors.
-        others: Events that will do as well.
 
     Raises:
         DposeError: something differs; names it.
@@ -239,9 +234,8 @@ def compare(
             raise _differs(name, found.get(name, "nothing"), told.get(name, "nothing"), where)
     if len(statement.events) != len(wanted.events):
         raise DposeError(f"its statement has {len(statement.events)} events, not {len(wanted.events)}", where)
-    if not (others and _same_events(statement.events, others)):
-        for event, other in zip(statement.events, wanted.events, strict=True):
-            _compare_event(event, other, where)
+    for event, other in zip(statement.events, wanted.events, strict=True):
+        _compare_event(event, other, where)
     ours, theirs = statement.to_dict(), wanted.to_dict()
     for name in (
         "unit",
@@ -310,15 +304,6 @@ def whole_numbers(pattern: str, text: str) -> tuple[int, ...]:
     if found is None:
         raise ValueError(f"{text!r} is not of the form {pattern}")
     return tuple(int(number) for number in found.groups())
-
-
-def _same_events(found: tuple[Any, ...], wanted: tuple[ExactEvent, ...]) -> bool:
-    try:
-        for event, other in zip(found, wanted, strict=True):
-            _compare_event(event, other, "")
-    except (DposeError, ValueError):
-        return False
-    return True
 
 
 def _compare_event(event: Any, wanted: Any, where: str) -> None:

@@ -1,7 +1,9 @@
 """The seal of a release: the statement word for word and digests of what was released, on a line that travels along.
 
-A picture and its archive carry the same line, so each shows that it belongs to the other. The line holds digests
-of released values only. Like every seal it is no signature: whoever makes another release can seal it too.
+A picture's line and its archive's hold the digest of the same released values, so each shows that it belongs to the
+other. A picture's also holds the digest of its file as the encoder wrote it: every byte but the statement's and the
+seal's own segments, so that nothing can be put in, taken out or encoded anew. The line holds digests of what is
+released only. Like every seal it is no signature: whoever makes another release can seal it too.
 """
 
 from __future__ import annotations
@@ -22,18 +24,22 @@ from dpose.release.cells import Mask, RegionSums
 from dpose.release.linear import ReleasedValues
 from dpose.release.released import SIZES, ReleasedSums, Shown
 
-SUMS, PIXELS, FILE = "released values", "pixels", "file"
-"""What a seal has digests of: cells' values and mask; the picture that follows from them; a video's file."""
+SUMS, FILE = "released values", "file"
+"""What a seal has digests of: cells' values and mask; a video's file, or a picture's without its statement and seal."""
 
 
-def sealed(released: Shown | ReleasedValues, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
+def sealed(
+    released: Shown | ReleasedValues, statement: PrivacyStatement, file: bytes = b""
+) -> tuple[PrivacyStatement, str]:
     """The statement with its seal's hash, and the seal as one line.
 
     Args:
         released: The picture, as its values.
         statement: Of which an earlier seal is ignored.
+        file: The picture's file as its encoder wrote it; empty for an archive, whose values are all that it holds.
     """
-    return _sealed(statement, {SUMS: sums_digest(released), PIXELS: pixels_digest(released.picture())})
+    digests = {SUMS: sums_digest(released)}
+    return _sealed(statement, digests | ({FILE: hashlib.sha256(file).hexdigest()} if file else {}))
 
 
 def sealed_video(file_sha256: str, statement: PrivacyStatement) -> tuple[PrivacyStatement, str]:
@@ -41,7 +47,7 @@ def sealed_video(file_sha256: str, statement: PrivacyStatement) -> tuple[Privacy
     return _sealed(statement, {FILE: file_sha256})
 
 
-def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str], where: str) -> Seal | None:
+def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str], where: str) -> Seal:
     """Check a release against its seal.
 
     Args:
@@ -51,15 +57,18 @@ def check_seal(statement: PrivacyStatement, line: str, digests: Mapping[str, str
         where: The file, for errors.
 
     Returns:
-        The seal; None where the statement names none: the release is older than seals, or lost it on purpose.
+        The seal.
 
     Raises:
         DposeError: the seal is missing, altered, or of another statement or content; names what differs.
     """
     if not statement.seal:
-        if line:
-            raise DposeError("carries a seal that its statement does not name", where, "do not rely on it")
-        return None
+        lost = (
+            "carries a seal that its statement does not name"
+            if line
+            else "has no seal: every release has one"
+        )
+        raise DposeError(lost, where, "do not rely on it")
     # which file it lies in was settled after the seal
     seal = open_seal(replace(statement, artefact_sha256=""), line, where)
     seal.check_digests(digests, where)
@@ -86,12 +95,6 @@ def sums_digest(released: Shown | ReleasedValues) -> str:
     if isinstance(cells, RegionSums):
         digest.update(b"\0" + np.packbits(cells.mask).tobytes())
     return digest.hexdigest()
-
-
-def pixels_digest(picture: NDArray[Any]) -> str:
-    """SHA-256 of a picture's pixels, uint8 or uint16, (H, W) or (H, W, C)."""
-    wide = picture.reshape(*picture.shape[:2], -1)
-    return hashlib.sha256(f"{wide.shape} {wide.dtype}".encode() + b"\0" + _little(wide)).hexdigest()
 
 
 def mask_digest(mask: Mask) -> str:

@@ -31,14 +31,12 @@ from dpose.release.cells import RegionSums
 from dpose.release.embed import check_digest, read_sidecar, read_stamp
 from dpose.release.follows import check_cells, check_grey, check_restored
 from dpose.release.noise_tests import noise_verdict
-from dpose.release.objects import LATER
 from dpose.release.once import GIVEN
-from dpose.release.pixelization import PixelizationPlan
-from dpose.release.recompute import compare, compare_words, expected, recorded_plan, whole_numbers
+from dpose.release.recompute import compare, compare_words, expected, whole_numbers
 from dpose.release.recount import ask_account, check_count
 from dpose.release.released import ReleasedSums, Shown
 from dpose.release.restoration import PAINTED, RECORD, RESTORING, Restoration
-from dpose.release.sealing import FILE, PIXELS, SUMS, check_seal, mask_digest, pixels_digest, sums_digest
+from dpose.release.sealing import FILE, SUMS, check_seal, mask_digest, sums_digest
 from dpose.release.statements import DECODED_VIDEO, PROJECTION, SOUND
 
 PICTURES = (".png", ".jpg", ".jpeg")
@@ -51,21 +49,19 @@ class OpenedRelease:
 
     Attributes:
         path: The file.
-        statement: What it carries, bound to its content.
-        sealed: Whether it has a seal, which was checked.
+        statement: What it carries, bound to its content by a seal, which was checked.
         shown: What the file itself shows of what the statement records.
         released: The released values: the archive's own, or those of the archive beside a picture.
         pixels: A picture's, as decoded.
         lossless: Whether they are exactly what was encoded.
         video: Whether it is one.
         sound: Whether it has sound.
-        sums: Digest of the released values in a picture's seal; empty where it has none.
+        sums: Digest of the released values in a picture's seal.
         unchecked: What could not be checked.
     """
 
     path: Path
     statement: PrivacyStatement
-    sealed: bool
     shown: dict[str, str]
     released: Shown | None = None
     pixels: NDArray[Any] | None = None
@@ -123,8 +119,6 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
     spent = statement.verify_claim()
     check_count(statement, where)
     found.unchecked += ask_account(statement, path)
-    if not found.sealed:
-        found.unchecked.append("the statement's words, as it has no seal")
     if spent is None:
         if statement.release.get("channels") == "1" and found.video:
             check_grey(path)
@@ -169,34 +163,31 @@ def _opened(path: Path) -> OpenedRelease:
             shown |= {"colour": layers.colour.name, "combinations": layers.colour.text}
             if layers.colour.chroma:
                 shown["chroma"] = f"cells {layers.factor} times as wide"
-        return OpenedRelease(path, statement, bool(statement.seal), shown, released)
+        return OpenedRelease(path, statement, shown, released)
     if suffix in PICTURES:
         return _picture(path)
     statement, line = read_sidecar(path)
     digest = file_digest(path)
     check_digest(statement, digest, str(path))
-    seal = check_seal(statement, line, {FILE: digest}, str(path))
+    check_seal(statement, line, {FILE: digest}, str(path))
     info = probe(path)
     shown = {"size": f"{info.width}x{info.height}", "frames": str(info.frames)}
     unchecked = ["that its frames follow from released values, of which a video keeps none"]
-    return OpenedRelease(
-        path, statement, seal is not None, shown, video=True, sound=info.sound, unchecked=unchecked
-    )
+    return OpenedRelease(path, statement, shown, video=True, sound=info.sound, unchecked=unchecked)
 
 
 def _picture(path: Path) -> OpenedRelease:
     data, where = file_bytes(path), str(path)
-    statement, line = read_stamp(data, where)
+    statement, seal = read_stamp(data, where)
     pixels, lossless = decode_pixels(data, where), read_header(data).format == "png"
-    seal = check_seal(statement, line, {PIXELS: pixels_digest(pixels)} if lossless else {}, where)
     shown = {
         "size": f"{pixels.shape[1]}x{pixels.shape[0]}",
         "channels": "1" if pixels.ndim == 2 else "3",
     }
     if lossless:
         shown["levels"] = str(np.iinfo(pixels.dtype).max)
-    found = OpenedRelease(path, statement, seal is not None, shown, pixels=pixels, lossless=lossless)
-    found.sums = seal.digests.get(SUMS, "") if seal is not None else ""
+    found = OpenedRelease(path, statement, shown, pixels=pixels, lossless=lossless)
+    found.sums = seal.digests.get(SUMS, "")
     _look_beside(found)
     return found
 
@@ -210,8 +201,7 @@ def _look_beside(found: OpenedRelease) -> None:
         except DposeError:
             found.unchecked.append(f"the archive beside it, which cannot be read ({beside.name})")
             return
-        same = found.statement.seal == other.seal or found.sums == sums_digest(released)
-        if same and _but_restored(found.statement) == _but_restored(other):
+        if found.sums == sums_digest(released) and _but_restored(found.statement) == _but_restored(other):
             found.released = replace(released, restoration=Restoration.recorded(found.statement.release))
             return
         found.unchecked.append(f"the archive beside it, which is another release's ({beside.name})")
@@ -240,36 +230,25 @@ def _check_statement(found: OpenedRelease) -> None:
     if found.video and record.get("channels") == "1":
         check_grey(found.path)
     wanted = expected(statement, where)
-    others: tuple[Any, ...] = ()
     if record.get("regions") == "public":
-        others = _older_events(found)
-    compare(statement, wanted, where, others)
-    if not found.sealed:
-        return
+        _check_mask(found)
+    compare(statement, wanted, where)
     if statement.software.get("dpose") != software_versions()["dpose"]:
         found.unchecked.append("the statement's words, which are another version's")
         return
     caveats = (DECODED_VIDEO,) if found.video else ()
     given = (SOUND,) if found.sound else ()
     rough = record.get("mechanism") == PROJECTION and record.get("operator") != "block"
-    if not any(line.startswith(LATER) for line in statement.caveats):
-        wanted = replace(wanted, caveats=tuple(c for c in wanted.caveats if not c.startswith(LATER)))
-        found.unchecked.append("what it would say today of a person and of several pictures")
     compare_words(statement, wanted, where, caveats=caveats, given=given, rough=rough)
 
 
-def _older_events(found: OpenedRelease) -> tuple[Any, ...]:
-    """Compare a public mask with the archive's; the events that earlier versions made for it."""
-    statement = found.statement
+def _check_mask(found: OpenedRelease) -> None:
+    """Compare a public mask with the archive's, where that is at hand."""
     cells = None if found.released is None else found.released.cells
     if not isinstance(cells, RegionSums):
         found.unchecked.append("the mask of complex regions, which stands in the archive")
-        return ()
-    told = statement.release.get("blocks_sha256")
-    if told is not None and told != mask_digest(cells.mask):
+    elif found.statement.release.get("blocks_sha256") != mask_digest(cells.mask):
         raise DposeError("its mask is not the one that its statement is about", str(found.path))
-    plan = recorded_plan(statement, str(found.path))
-    return plan.calibrated_to(cells) if isinstance(plan, PixelizationPlan) else ()
 
 
 def _check_picture(found: OpenedRelease) -> None:
@@ -283,7 +262,7 @@ def _check_picture(found: OpenedRelease) -> None:
         except DposeError as error:
             found.unchecked.append(f"that the picture follows from its archive: {error.what}")
             return
-        check_restored(found.pixels, found.released, found.path.suffix.lower(), str(found.path))
+        check_restored(found.pixels, found.released, ".png" if found.lossless else ".jpg", str(found.path))
         return
     if found.lossless and restoration == PAINTED and record["mechanism"] != PROJECTION:
         ((block,), (n,)) = (whole_numbers(r"(\d{1,6})", record[name]) for name in ("block", "subdivide"))

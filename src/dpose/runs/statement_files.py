@@ -1,4 +1,15 @@
-"""Where statements lie: a run or model folder, a statement's own file, a released picture, archive or video."""
+"""Where statements lie: a run or model folder, a statement's own file, a released picture, archive or video.
+
+Which bytes a signature is of, and what they bind, is answered here alone (`open_statement`):
+
+* a picture or archive: of the file itself, which carries its statement and seal. The seal binds every other byte of a
+  picture, and an archive's values and mask;
+* a video: of its sidecar, FILE.privacy.json, which is part of the format. The sidecar's seal binds the video's bytes;
+* a run or model folder: of its privacy.json. Its seal binds weights, config, card and log;
+* a statement's own file: of that file. What it is about is not looked at.
+
+No other file counts because it lies beside one of these.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +34,14 @@ class StatementFile:
         file: What a signature would sign.
         statement: As it stands there.
         folder: The run or model folder; None of anything else.
-        found: What is known of a release that was checked while it was opened, in a line; "" of anything else.
+        found: What is known of a release that was checked while it was opened, in a line; of anything else that
+            nothing was.
     """
 
     file: Path
     statement: PrivacyStatement
     folder: Path | None = None
-    found: str = ""
+    found: str = "what it is about was not looked at: name the run's folder, or the released file"
 
     @property
     def name(self) -> str:
@@ -38,18 +50,19 @@ class StatementFile:
 
 
 def open_statement(path: Path) -> StatementFile:
-    """The statement of whatever `path` is.
+    """The statement of whatever `path` is, and the file whose bytes a signature is of.
 
     Raises:
         DposeError: there is none, or a released file does not hold what its statement says.
     """
+    from dpose.media.video import VIDEO_SUFFIXES
     from dpose.release.embed import sidecar_of
     from dpose.release.verify import ARTEFACTS, verify_release
 
     if path.is_file() and path.suffix.lower() in ARTEFACTS:
         statement, found = verify_release(path)
-        beside = sidecar_of(path)
-        return StatementFile(beside if beside.is_file() else path, statement, found=found)
+        video = path.suffix.lower() in VIDEO_SUFFIXES
+        return StatementFile(sidecar_of(path) if video else path, statement, found=found)
     file = path / "privacy.json" if path.is_dir() else path
     return StatementFile(
         file, PrivacyStatement.from_json(_text(file), str(file)), path if path.is_dir() else None
