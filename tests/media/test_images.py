@@ -1,4 +1,6 @@
 import io
+import struct
+import zlib
 
 import cv2
 import numpy as np
@@ -7,6 +9,7 @@ from PIL import Image as Pillow
 
 from dpose.errors import DposeError
 from dpose.media import images
+from dpose.media.identity import pixel_hash
 from dpose.media.images import decode_image, decode_pixels, image_size, read_image, write_image
 
 RNG = np.random.default_rng(1)
@@ -60,13 +63,10 @@ def test_sixteen_bits_keep_their_high_byte():
     assert np.array_equal(image[..., 1], (deep >> 8).astype(np.uint8))
 
 
-def test_palette_alpha_one_bit_and_cmyk():
+def test_palette_one_bit_and_cmyk():
     picture = Pillow.fromarray(SCENE)
     palette = picture.quantize(16)
     assert np.array_equal(decode_image(encoded(palette, "PNG"), "a"), np.asarray(palette.convert("RGB")))
-    alpha = picture.copy()
-    alpha.putalpha(Pillow.fromarray(np.zeros(SCENE.shape[:2], np.uint8)))
-    assert np.array_equal(decode_image(encoded(alpha, "PNG"), "a"), SCENE)
     bits = picture.convert("1")
     assert np.array_equal(decode_image(encoded(bits, "PNG"), "a"), np.asarray(bits.convert("RGB")))
     cmyk = encoded(picture.convert("CMYK"), "JPEG", quality=95)
@@ -245,14 +245,148 @@ def test_a_palette_has_three_channels_whatever_its_colours():
     assert shapes == {(12, 18, 3)}
 
 
-def test_grey_under_transparency_is_the_grey_that_was_stored():
-    levels = RNG.integers(0, 256, (12, 18), np.uint8)
-    both = Pillow.merge("LA", [Pillow.fromarray(levels), Pillow.fromarray(np.roll(levels, 3))])
-    assert np.array_equal(decode_pixels(encoded(both, "PNG"), "a"), levels)
-
-
 def test_a_decoder_that_disagrees_with_the_header_is_not_believed(monkeypatch):
     data = cv2.imencode(".png", SCENE)[1].tobytes()
     monkeypatch.setattr(images.cv2, "imdecode", lambda *_: SCENE[:-1])
     with pytest.raises(DposeError, match="than its header declares"):
         decode_pixels(data, "a.png")
+
+
+def laid_on_white(colours, alpha):
+    """By floating point: what a viewer shows on a white page."""
+    peak = np.iinfo(colours.dtype).max
+    share = (alpha / peak).reshape(*alpha.shape, *[1] * (colours.ndim - 2))
+    return np.floor(colours * share + peak * (1 - share) + 0.5).astype(colours.dtype)
+
+
+class TestTransparency:
+    """What transparency hides is in no picture that is read, whichever way the file says that it is hidden."""
+
+    ALPHA = np.add.outer(np.arange(48) * 5 % 256, np.arange(64) * 3 % 256).astype(np.uint8)
+
+    @pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+    @pytest.mark.parametrize("turned", range(1, 9))
+    @pytest.mark.parametrize("order", ["<", ">"])
+    def test_colours_are_laid_on_white_and_turned_with_their_alpha(self, kind, turned, order):
+        exif = Pillow.Exif()
+        exif.endian = order
+        exif[0x0112] = turned
+        picture = Pillow.fromarray(np.dstack([SCENE, self.ALPHA]))
+        options = {"lossless": True, "exact": True} if kind == "WEBP" else {}
+        data = encoded(picture, kind, exif=exif.tobytes(), **options)
+        upright = laid_on_white(SCENE, self.ALPHA)
+        found = decode_image(data, "a", orient=False)
+        assert np.array_equal(found, upright)
+        ways = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE")
+        ways += ("ROTATE_270", "TRANSVERSE", "ROTATE_90")
+        shown = Pillow.fromarray(upright)
+        if turned > 1:
+            shown = shown.transpose(getattr(Pillow.Transpose, ways[turned - 2]))
+        assert np.array_equal(decode_image(data, "a"), np.asarray(shown))
+        assert np.array_equal(decode_pixels(data, "a"), np.asarray(shown))
+
+    def test_grey_and_16_bits(self):
+        both = encoded(
+            Pillow.merge("LA", [Pillow.fromarray(SCENE[:, :, 0]), Pillow.fromarray(self.ALPHA)]), "PNG"
+        )
+        grey = laid_on_white(SCENE[:, :, 0], self.ALPHA)
+        assert np.array_equal(decode_pixels(both, "a"), grey)
+        assert np.array_equal(decode_image(both, "a"), np.dstack([grey] * 3))
+        deep = RNG.integers(0, 65536, (6, 9, 4), np.uint16)
+        deep[0, 0] = 65535
+        data = cv2.imencode(".png", cv2.cvtColor(deep, cv2.COLOR_RGBA2BGRA))[1].tobytes()
+        assert np.array_equal(decode_pixels(data, "a"), laid_on_white(deep[:, :, :3], deep[:, :, 3]))
+        assert np.array_equal(decode_image(data, "a"), decode_pixels(data, "a") >> 8)
+
+    @pytest.mark.parametrize("mode", ["P", "L", "RGB", "1", "2 bits", "16 bits", "colour, 16 bits"])
+    def test_a_palette_or_one_colour_may_be_transparent(self, mode):
+        """A tRNS chunk: levels of a palette's entries, or the one colour that is transparent."""
+        levels = RNG.integers(0, 4, (12, 18), np.uint8)
+        if "16" in mode:
+            deep = levels.astype(np.uint16) * 5000
+            deep, key = (
+                (np.dstack([deep, deep, deep + 1]), (5000, 5000, 5001)) if "col" in mode else (deep, (5000,))
+            )
+            data = cv2.imencode(".png", deep[..., ::-1] if deep.ndim == 3 else deep)[1].tobytes()
+            data = data[:33] + _chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)) + data[33:]
+            clear, shown = levels == 1, deep
+        elif mode == "2 bits":
+            picture = Pillow.fromarray(levels * 85)
+            rows = np.packbits(np.unpackbits(levels[..., None], axis=2)[:, :, -2:].reshape(12, -1), axis=1)
+            body = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
+            ihdr = struct.pack(">IIBBBBB", 18, 12, 2, 0, 0, 0, 0)
+            parts = [(b"IHDR", ihdr), (b"tRNS", b"\0\1"), (b"IDAT", body), (b"IEND", b"")]
+            data = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*part) for part in parts)
+            clear, shown = levels == 1, np.asarray(picture)
+        else:
+            picture = Pillow.fromarray(levels * 80).convert("RGB").quantize(4)
+            picture = picture if mode == "P" else Pillow.fromarray(levels * 80).convert(mode)
+            one = 1 if mode == "P" else picture.getpixel((3, 3))
+            data = encoded(picture, "PNG", transparency=one)
+            shown = np.asarray(picture.convert("RGB" if mode == "P" else "L" if mode == "1" else mode))
+            clear = np.asarray(picture) == 1 if mode == "P" else (np.atleast_3d(shown) == one).all(axis=2)
+        assert 0 < clear.sum() < clear.size
+        wanted = shown.copy()
+        wanted[clear] = np.iinfo(shown.dtype).max
+        assert np.array_equal(decode_pixels(data, "a"), wanted)
+        assert np.array_equal(
+            decode_image(data, "a")[..., 0], wanted.reshape(12, 18, -1)[..., 0] >> (8 if "16" in mode else 0)
+        )
+
+    @pytest.mark.parametrize("kind", [".bmp", ".webp", "animated PNG", "animated WEBP"])
+    def test_other_files(self, kind):
+        whole = np.dstack([SCENE, self.ALPHA])
+        if kind.startswith("."):
+            options = [cv2.IMWRITE_WEBP_QUALITY, 60] if kind == ".webp" else []
+            data = cv2.imencode(kind, cv2.cvtColor(whole, cv2.COLOR_RGBA2BGRA), options)[1].tobytes()
+        else:
+            more = {"save_all": True, "append_images": [Pillow.fromarray(255 - whole)], "duration": 100}
+            more |= {"lossless": True, "exact": True} if "WEBP" in kind else {}
+            data = encoded(Pillow.fromarray(whole), kind.split()[1], **more)
+        assert mean_difference(decode_image(data, "a"), laid_on_white(SCENE, self.ALPHA)) < (
+            3 if kind == ".webp" else 1e-9
+        )
+
+    def test_hidden_colours_change_nothing(self):
+        """Not even the digests that a picture is known by."""
+        clear = np.broadcast_to(np.where(np.arange(64) < 20, 0, 255).astype(np.uint8), (48, 64))
+        shown = [SCENE.copy(), SCENE.copy()]
+        shown[1][:, :20] = 255 - shown[1][:, :20]
+        found = [decode_image(encoded(Pillow.fromarray(np.dstack([s, clear])), "PNG"), "a") for s in shown]
+        assert np.array_equal(*found)
+        assert (found[0][:, :20] == 255).all()
+        assert pixel_hash(found[0]) == pixel_hash(found[1])
+
+    def test_one_pixel_of_a_file_is_one_pixel_of_the_picture(self):
+        whole = np.dstack([SCENE, self.ALPHA])
+        other = whole.copy()
+        other[7, 9] = (255, 0, 255, 255 - other[7, 9, 3])
+        found = [
+            decode_image(encoded(Pillow.fromarray(one), "PNG"), "a").astype(int) for one in (whole, other)
+        ]
+        assert np.argwhere((found[0] != found[1]).any(axis=2)).tolist() == [[7, 9]]
+
+    def test_what_cannot_be_told_is_refused(self, monkeypatch):
+        data = encoded(Pillow.fromarray(np.dstack([SCENE, self.ALPHA])), "PNG")
+        monkeypatch.setattr(images, "orientation", lambda _: 3)
+        with pytest.raises(DposeError, match="which way up"):
+            decode_image(data, "a.png")
+        decode = cv2.imdecode
+        monkeypatch.setattr(images.cv2, "imdecode", lambda raw, _: decode(raw, cv2.IMREAD_COLOR))
+        with pytest.raises(DposeError, match="transparent parts cannot be decoded"):
+            decode_image(data, "a.png")
+
+    @pytest.mark.parametrize("packing", ["none", "masks without alpha"])
+    def test_a_bmp_of_32_bits_without_alpha_is_not_made_white(self, packing):
+        if packing == "none":
+            data = encoded(Pillow.fromarray(np.dstack([SCENE, self.ALPHA])), "BMP")
+        else:
+            rows = np.dstack([SCENE[::-1, :, ::-1], np.zeros((48, 64), np.uint8)]).tobytes()
+            masks = struct.pack("<III", 0xFF0000, 0xFF00, 0xFF)
+            info = struct.pack("<IiiHHIIiiII", 40, 64, 48, 1, 32, 3, len(rows), 0, 0, 0, 0)
+            data = b"BM" + struct.pack("<IHHI", 66 + len(rows), 0, 0, 66) + info + masks + rows
+        assert np.array_equal(decode_image(data, "a"), SCENE)
+
+
+def _chunk(name, body):
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))

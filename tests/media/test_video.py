@@ -8,6 +8,7 @@ import av
 import numpy as np
 import pytest
 
+from clips import write
 from dpose.errors import DposeError
 from dpose.media.video import VideoReader, probe, read_frames
 from dpose.media.video_writer import open_writer, settle
@@ -49,6 +50,16 @@ def make_video(
             for packet in tone.encode(None):
                 out.mux(packet)
     return path
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "pix_fmt"),
+    [("a.mkv", "ffv1", "bgra"), ("a.mov", "qtrle", "argb"), ("a.webm", "libvpx-vp9", "yuva420p")],
+)
+def test_a_video_with_transparency_is_refused(tmp_path, name, codec, pix_fmt):
+    """In WebM alpha is a track of its own: the decoder gives opaque frames, with what it hides."""
+    with pytest.raises(DposeError, match=rf"{name}: has transparency"):
+        probe(write(tmp_path / name, codec=codec, pix_fmt=pix_fmt))
 
 
 def copy(source, target, **more):

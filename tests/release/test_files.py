@@ -29,7 +29,7 @@ from dpose.release.files import plan_of, record_names, restore_file
 from dpose.release.grid import Shape
 from dpose.release.jobs import Job, find_jobs
 from dpose.release.pixelization import PixelizationPlan, released_frames
-from dpose.release.regions import PrivateRegions
+from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.verify import released_files, verify_release
 from public_doors import release_all, release_file
 
@@ -96,6 +96,27 @@ class TestPictures:
         for name in ("grey", "deep"):
             for suffix in (".png", ".npz"):
                 verify_release(tmp_path / "out" / f"{name}{suffix}")
+
+    def test_what_transparency_hides_is_not_released(self, tmp_path):
+        """A face that was cut out still lies under its transparent pixels in the file."""
+        cut = np.dstack([COLOUR, np.full((40, 56), 255, np.uint8)])
+        cut[8:24, 16:40] = (220, 30, 30, 0)
+        Pillow.fromarray(cut).save(tmp_path / "cut.png")
+        (statement,) = release([tmp_path / "cut.png"], tmp_path / "out", ReleaseConfig.of(999_999, 4, 8))
+        shown = read_pixels(tmp_path / "out" / "cut.png")
+        assert (shown[8:24, 16:40] >= 250).all()
+        assert (shown[24:, 40:] < 250).any()
+        assert statement.release["background"] == "white"
+        assert "transparent parts of the original are laid on white" in statement.paragraph()
+        Pillow.fromarray(cut[..., 3]).save(tmp_path / "mask.png", transparency=0)
+        with pytest.raises(DposeError, match="a mask has no transparent parts"):
+            PublicRegions.from_file(tmp_path / "mask.png")
+
+    def test_a_statement_says_what_no_noise_hides(self, tmp_path):
+        write(tmp_path / "a.png")
+        (statement,) = release([tmp_path / "a.png"], tmp_path / "out")
+        for words in ("the size, 56 x 40", "header says besides: format, bits, orientation", "all settings"):
+            assert any(words in line for line in statement.public)
 
     @pytest.mark.parametrize("suffix", [".bmp", ".png"])
     def test_one_pixel_does_not_decide_how_many_channels_are_released(self, tmp_path, suffix):

@@ -10,6 +10,7 @@ or in pixels lets one changed pixel turn a grey picture into a coloured one, and
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -21,6 +22,7 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {
 }  # start-of-frame markers; the rest are tables
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length: TEM and restarts
 _JPEG_END = 0xD9
+_ORIENTATION = 0x0112
 _PNG_GREY = (0, 4)  # colour types: grey, and grey with transparency
 
 
@@ -41,6 +43,9 @@ class Header:
             colours do not count: a picture with a palette has 3.
         depth: Bits that a decoded value takes, 8 or 16.
         lossy: Whether the pixels went through lossy compression.
+        alpha: Whether the format's own fields say that pixels can be transparent.
+        key: Of a PNG without alpha channel: the one gray level, or red, green and blue, that is transparent, as
+            decoded. Empty for none.
     """
 
     format: str
@@ -50,6 +55,8 @@ class Header:
     channels: int = 3
     depth: int = 8
     lossy: bool = False
+    alpha: bool = False
+    key: tuple[int, ...] = ()
 
 
 def read_header(data: bytes) -> Header:
@@ -104,15 +111,29 @@ def _jpeg(data: bytes) -> Header:
 
 def _png(data: bytes) -> Header:
     width, height, bits, kind = struct.unpack_from(">IIBB", data, 16)
-    at, complete = len(_PNG), False
+    chunks = dict(reversed(list(_png_chunks(data))))  # of several the first counts
+    channels, depth = 1 if kind in _PNG_GREY else 3, 16 if bits == 16 else 8
+    clear, key = chunks.get(b"tRNS"), ()
+    if clear is not None and kind in (0, 2):
+        most = max(1, (1 << bits) - 1)
+        key = tuple((level & most) * ((1 << depth) - 1) // most for level in _levels(clear, channels))
+    alpha = kind in (4, 6) or clear is not None
+    return Header("png", width, height, b"IEND" in chunks, channels, depth, alpha=alpha, key=key)
+
+
+def _levels(clear: bytes, channels: int) -> tuple[int, ...]:
+    return struct.unpack_from(f">{channels}H", clear)
+
+
+def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = len(_PNG)
     while at + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, at)
-        if data[at + 4 : at + 8] == b"IEND":
-            complete = True
-            break
+        name = data[at + 4 : at + 8]
+        yield name, data[at + 8 : at + 8 + length] if name in (b"tRNS", b"eXIf") else b""
+        if name == b"IEND":
+            return
         at += 12 + length
-    channels = 1 if kind in _PNG_GREY else 3
-    return Header("png", width, height, complete, channels, 16 if bits == 16 else 8)
 
 
 def _webp(data: bytes) -> Header:
@@ -128,22 +149,48 @@ def _webp(data: bytes) -> Header:
         width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
     else:
         raise HeaderError("a WebP of an unknown kind")
-    return Header("webp", width, height, complete=len(data) >= declared + 8, lossy=_webp_lossy(data, 12))
+    chunks = list(_webp_chunks(data, 12))
+    lossy = any(name == b"VP8 " for name, _ in chunks)
+    alpha = any(
+        name == b"ALPH" or (name == b"VP8X" and body[0] & 0x10) or (name == b"VP8L" and body[4] & 0x10)
+        for name, body in chunks
+    )
+    return Header("webp", width, height, len(data) >= declared + 8, lossy=lossy, alpha=alpha)
 
 
-def _webp_lossy(data: bytes, at: int) -> bool:
-    """Whether a chunk from `at` on holds lossily compressed pixels, also one inside a frame of an animation."""
+def _webp_chunks(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
+    """Names and contents of the chunks from `at` on, also of those inside the frames of an animation."""
     while at + 8 <= len(data):
         name, (length,) = data[at : at + 4], struct.unpack_from("<I", data, at + 4)
-        if name == b"VP8 ":
-            return True
-        if name == b"ANMF" and _webp_lossy(data[at + 24 : at + 8 + length], 0):
-            return True
+        body = data[at + 8 : at + 8 + length]
+        yield name, body
+        if name == b"ANMF":
+            yield from _webp_chunks(body, 16)
         at += 8 + length + length % 2
-    return False
 
 
 def _bmp(data: bytes) -> Header:
     (declared,) = struct.unpack_from("<I", data, 2)
-    width, height = struct.unpack_from("<ii", data, 18)
-    return Header("bmp", abs(width), abs(height), complete=len(data) >= declared)
+    size, width, height, _, _, packing = struct.unpack_from("<IiiHHI", data, 14)
+    masks = packing in (3, 6) and (size >= 56 or packing == 6)
+    alpha = masks and struct.unpack_from("<I", data, 66)[0] != 0
+    return Header("bmp", abs(width), abs(height), complete=len(data) >= declared, alpha=alpha)
+
+
+def orientation(data: bytes) -> int:
+    """EXIF orientation of a PNG or WebP file, 1 to 8; 1, as it is stored, where there is none."""
+    chunks = _png_chunks(data) if data.startswith(_PNG) else _webp_chunks(data, 12)
+    for name, body in chunks if data.startswith((_PNG, b"RIFF")) else ():
+        if name in (b"eXIf", b"EXIF"):
+            tags = body.removeprefix(b"Exif\0\0")
+            order = ">" if tags.startswith(b"MM") else "<"
+            try:
+                (first,) = struct.unpack_from(order + "I", tags, 4)
+                (count,) = struct.unpack_from(order + "H", tags, first)
+                for at in range(first + 2, first + 2 + 12 * count, 12):
+                    tag, _, _, value = struct.unpack_from(order + "HHIH", tags, at)
+                    if tag == _ORIENTATION and 1 <= value <= 8:
+                        return int(value)
+            except struct.error:
+                return 1
+    return 1

@@ -11,24 +11,30 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes, write_atomic
-from dpose.media.headers import Header, HeaderError, read_header
+from dpose.media.headers import Header, HeaderError, orientation, read_header
 
 Image = NDArray[np.uint8]
 
 MAX_PIXELS = 200_000_000
 """Larger pictures are refused before they are decoded: a small file can declare a huge one."""
 
+BACKGROUND = "white"
+"""What shows through transparent pixels, wherever a picture is read: a constant, so that it tells nothing."""
+
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 """What `read_image` reads, for listing a folder; the reading itself goes by the file's content."""
+
+
+_OPAQUE = "save it without transparency"
 
 
 def read_image(path: str | Path, *, orient: bool = True) -> Image:
     """Decode a JPEG, PNG, WebP or BMP file.
 
     EXIF orientation is applied. Grey becomes three equal channels, 16-bit keeps its high byte, a palette is
-    looked up, CMYK is converted by the decoder, and an alpha channel is dropped: the colours beneath it are
-    shown. The list of formats is closed on purpose, since pictures come from strangers and rare decoders
-    are little tested.
+    looked up, CMYK is converted by the decoder, and what is transparent is laid on `BACKGROUND`: the colours that
+    transparency hides are not shown. The list of formats is closed on purpose, since pictures come from
+    strangers and rare decoders are little tested.
 
     Args:
         path: The file.
@@ -46,9 +52,9 @@ def read_image(path: str | Path, *, orient: bool = True) -> Image:
 def read_pixels(path: str | Path) -> NDArray[Any]:
     """Decode a picture file as it is: grey stays one channel, 16 bits stay 16.
 
-    EXIF orientation is applied and an alpha channel dropped, as by `read_image`. Channels and bits are those that the
-    file's header declares, never a function of pixels or of a palette's colours (a palette always gives three
-    channels): pictures that differ in pixels alone have the same shape and type.
+    EXIF orientation is applied and what is transparent laid on `BACKGROUND`, as by `read_image`. Channels and bits
+    are those that the file's header declares, never a function of pixels or of a palette's colours (a palette always
+    gives three channels): pictures that differ in pixels alone have the same shape and type.
 
     Args:
         path: The file.
@@ -109,7 +115,7 @@ def shown_size(path: str | Path) -> tuple[int, int]:
         return stored
     # an eighth of the size tells which way up it is, unless it is nearly square
     small = cv2.IMREAD_REDUCED_GRAYSCALE_8 if abs(stored[0] - stored[1]) > 16 else cv2.IMREAD_GRAYSCALE
-    height, width = _decoded(data, str(path), small).shape
+    height, width = _imdecode(data, str(path), small).shape
     return stored if (height > width) == (stored[0] > stored[1]) else stored[::-1]
 
 
@@ -125,15 +131,61 @@ def decode_image(data: bytes, name: str, *, orient: bool = True) -> Image:
 
 
 def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
-    _checked_header(data, name)
+    """Decode, and lay what is transparent on the background.
+
+    Each value becomes a function of its own pixel's colour and alpha alone, in whole numbers and in the file's own
+    bits: one pixel of the file is still one pixel of the picture. Whether this is done follows from the header.
+    """
+    header = _checked_header(data, name)
+    pixels = _imdecode(data, name, flags)
+    if not header.alpha:
+        return pixels
+    whole = _imdecode(data, name, cv2.IMREAD_UNCHANGED)
+    colours = whole[:, :, :3] if whole.ndim == 3 else whole[:, :, None]
+    peak = np.iinfo(whole.dtype).max
+    if header.key:
+        alpha = np.where((colours == np.array(header.key)).all(axis=2), 0, peak)
+    elif whole.shape[2:] == (4,):
+        alpha = whole[:, :, 3]
+    else:
+        raise DposeError("the transparent parts cannot be decoded", name, _OPAQUE)
+    level = alpha[:, :, None].astype(np.uint32)
+    mixed = (colours * level + peak * (peak - level) + peak // 2) // peak  # at most 65,535^2 + 32,767 < 2^32
+
+    def asked(values: NDArray[Any]) -> NDArray[Any]:
+        if not flags & cv2.IMREAD_IGNORE_ORIENTATION:
+            values = _turned(values, orientation(data))
+        values = values >> 8 if peak > np.iinfo(pixels.dtype).max else values
+        wide = values[:, :, 0] if pixels.ndim == 2 else np.broadcast_to(values, (*values.shape[:2], 3))
+        return np.ascontiguousarray(wide, dtype=pixels.dtype)
+
+    # two decodings of one file: they differ where the decoder turned it another way
+    if not (header.lossy or np.array_equal(asked(colours), pixels)):
+        raise DposeError("it cannot be told which way up its transparent parts are", name, _OPAQUE)
+    return asked(mixed)
+
+
+def _turned(values: NDArray[Any], how: int) -> NDArray[Any]:
+    """Apply an EXIF orientation, 1 to 8, to (H, W, C)."""
+    if how in (5, 6, 7, 8):
+        values = values.transpose(1, 0, 2)
+    down, right = how in (3, 4, 7, 8), how in (2, 3, 6, 7)
+    return values[:: -1 if down else 1, :: -1 if right else 1]
+
+
+def _imdecode(data: bytes, name: str, flags: int) -> NDArray[Any]:
+    """As the decoder gives it, in RGB or RGBA; what is transparent is as it was stored."""
     try:
         decoded = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:
         raise DposeError("the picture cannot be decoded", name) from error
     if decoded is None:
         raise DposeError("the picture cannot be decoded", name, "it is damaged; copy or download it again")
-    pixels: NDArray[Any] = decoded if decoded.ndim == 2 else cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
-    return pixels
+    if decoded.ndim == 2:
+        return np.asarray(decoded)
+    return np.asarray(
+        cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB if decoded.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
+    )
 
 
 def read_bytes(path: str | Path) -> bytes:

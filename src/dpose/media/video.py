@@ -102,7 +102,7 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
         lenient: Take one that is damaged or ends early too; `frames` is 0 then where none are declared.
 
     Raises:
-        DposeError: the file is missing, no video, damaged, or ends before its declared length.
+        DposeError: the file is missing, no video, damaged, ends before its declared length, or has transparency.
     """
     path = Path(path)
     damage = Damage() if lenient else None
@@ -121,6 +121,7 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
         )
         if first is None:
             raise DposeError("has no frame that can be decoded", str(path))
+        _check_opaque(first, path, stream)
         rotation = int(round(getattr(first, "rotation", 0) / 90) * 90) % 360
         turned = rotation in (90, 270)
         rate = stream.average_rate or stream.guessed_rate or Fraction(25)
@@ -182,8 +183,8 @@ def read_frames(
         damage: Counts what cannot be decoded, which is passed over then. None refuses it.
 
     Raises:
-        DposeError: a frame has another size than the first; without `damage` also if one cannot be decoded, or there
-            are fewer or more of them than `info` says.
+        DposeError: a frame has transparency, or another size than the first; without `damage` also if one cannot be
+            decoded, or there are fewer or more of them than `info` says.
     """
     with opened_video(info.path) as container:
         stream = _stream(container, info.path)
@@ -205,6 +206,7 @@ def read_frames(
                     writer.add_sound(packet)
                 continue
             for picture in _decoded(packet, damage):
+                _check_opaque(picture, info.path, stream)
                 if (picture.height, picture.width) != (first_size := _stored_size(info)):
                     raise DposeError(
                         f"frame {count + 1} is {picture.width} x {picture.height}, not {first_size[1]} x "
@@ -296,6 +298,19 @@ def _stream(container: Any, path: Path) -> Any:
     if getattr(container.streams.video[0], "codec_context", None) is None:
         raise DposeError("the video cannot be decoded: nothing here knows how", str(path))
     return container.streams.video[0]
+
+
+def _check_opaque(picture: Any, path: Path, stream: Any) -> None:
+    # some containers keep alpha in a track of its own, which the decoder does not look at
+    if (
+        any(part.is_alpha for part in picture.format.components)
+        or stream.metadata.get("alpha_mode", "0") != "0"
+    ):
+        raise DposeError(
+            "has transparency, and what that hides would be shown",
+            str(path),
+            "lay its frames on a colour first",
+        )
 
 
 def _packets_of(container: Any, streams: list[Any], damage: Damage | None) -> Iterator[Any]:

@@ -491,5 +491,5 @@ def split_frames(image: NDArray[Any] | Tensor) -> tuple[bool, list[Any]]:
     raise DposeError(
         f"must have the shape (H, W), (H, W, 3) or (T, H, W, 3), not {shape}",
         "image",
-        "put channels last, drop an alpha channel, and give a grey clip as (T, H, W, 1)",
+        "put channels last, lay what an alpha channel hides on a colour, and give a grey clip as (T, H, W, 1)",
     )

@@ -57,10 +57,12 @@ class PublicRegions:
         """Regions from a picture file: light is complex, dark is simple.
 
         Raises:
-            DposeError: the file cannot be read.
+            DposeError: the file cannot be read, or has transparency, which is neither light nor dark.
         """
-        from dpose.media.images import read_image
+        from dpose.media.images import picture_header, read_image
 
+        if picture_header(path).alpha:
+            raise DposeError("a mask has no transparent parts", str(path), "save it without transparency")
         return cls.from_array(read_image(path).max(axis=2))
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from dpose.media.images import BACKGROUND
 from dpose.privacy.exact import ReleaseAccountant, exact_text
 from dpose.privacy.sections import Deployment, Sections
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
@@ -28,8 +29,10 @@ AnyPlan = SoundPlan | PaperPlan | DensePlan
 PROJECTION = "projection"
 """The recorded mechanism of every `GridOperator`; the record names the operator beside it."""
 HEADER = (
-    "what the original's header says besides: format, bits, orientation; the size is that of what is shown"
+    "what the original's header says besides: format, bits, orientation, whether pixels can be transparent; the size "
+    "is that of what is shown"
 )
+TRANSPARENT = f"transparent parts of the original are laid on {BACKGROUND}: what they hide is not shown"
 DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
 DECODED_VIDEO = (
     "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "
@@ -85,6 +88,8 @@ def public_facts(plan: SoundPlan) -> tuple[str, ...]:
     if not shape.still:
         told.append(f"the number of frames, {shape.frames}, and when each is shown")
     told.append(HEADER)
+    if shape.still:
+        told.append(TRANSPARENT)
     operator = ", and the operator" if isinstance(plan, LinearPlan) else ""
     told.append(f"all settings of the release{operator}")
     if isinstance(regions, PublicRegions):
@@ -95,6 +100,7 @@ def public_facts(plan: SoundPlan) -> tuple[str, ...]:
 def description(plan: SoundPlan) -> dict[str, str]:
     """How the picture or clip was released, by name: what `dpose verify` computes sensitivities from."""
     found = _of_operator(plan) if isinstance(plan, LinearPlan) else _of_cells(plan)
+    found |= {"background": BACKGROUND} if plan.shape.still else {}
     return found | _restoration_of(plan).record
 
 
