@@ -13,6 +13,7 @@ from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Relation
 from dpose.privacy.neighbours import Neighbours
+from dpose.release import choosing
 from dpose.release.archive import pack_archive, unpack
 from dpose.release.choosing import best_choice, cell_choices, choose_cells, curve_lines, grid_choices
 from dpose.release.colour import Colour, as_rgb
@@ -20,6 +21,7 @@ from dpose.release.colour_planes import make_planes
 from dpose.release.config import ReleaseConfig
 from dpose.release.embed import read_sidecar, stamped_picture
 from dpose.release.explain import explain_release
+from dpose.release.files import restore_file
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import ONE_FRAME
@@ -417,9 +419,57 @@ class TestChoice:
         one, other = (pixelize(picture, 2, 4).statement.release for picture in (dark, busy))
         assert one == other
         assert one["chosen"].startswith(
-            "cells from epsilon, delta, neighbours, sizes, colour and restoration alone"
+            "block and chroma for restoration learned, from epsilon, delta, neighbours"
         )
         assert "chosen" not in pixelize(dark, 2, 4, 8, colour="rgb").statement.release
+
+    @pytest.mark.parametrize("more", [{}, {"delta": 1e-5}, {"colour": "grey"}, {"restore": "none"}])
+    @pytest.mark.parametrize("block", ["1", "5", "8", "16", "40"])
+    def test_what_is_said_to_be_chosen_is_chosen_again(self, tmp_path, block, more):
+        made = pixelize(COLOUR, 2, 4, int(block), **{"colour": "ycc", **more})
+        honest = pixelize(COLOUR, 2, 4, **{"colour": "ycc", **more})
+        chosen = honest.statement.release["chosen"]
+        if block == honest.statement.release["block"]:
+            made = honest
+        statement = replace(made.statement, release={**made.statement.release, "chosen": chosen})
+        path = tmp_path / "a.png"
+        path.write_bytes(stamped_picture(made.frames[0], ".png", statement))
+        if made is honest:
+            verify_release(path)
+            return
+        with pytest.raises(
+            DposeError, match=f"block {block}.* was chosen by a public prior, which chooses another"
+        ):
+            verify_release(path)
+
+    def test_what_was_fixed_is_not_said_to_be_chosen(self, tmp_path):
+        made = pixelize(COLOUR, 2, 4, 16, colour="ycc")
+        assert made.statement.release["chosen"].startswith("chroma for restoration learned, from")
+        made.save(tmp_path / "a.png")
+        verify_release(tmp_path / "a.png")
+        boxed = pixelize(COLOUR, 2, "box:9x9/frames:1", subdivide=2, regions="private")
+        boxed.save(tmp_path / "b.png")
+        verify_release(tmp_path / "b.png")
+
+    def test_a_choice_that_is_as_good_but_for_last_digits_is_one(self, monkeypatch):
+        """Just below the factor at which a wider block is as good, and just above it, either is the chosen one."""
+        shape, asked = Shape.of(48, 64, 3), ReleaseConfig.of(2, 4, "auto", colour="ycc")
+        fine = choose_cells(asked, shape)
+        choices = cell_choices(asked, shape)
+        wider = [choice.painted for choice in choices if choice.block > fine.side]
+        factor = min(wider) / min(choice.painted for choice in choices)
+        below, above = (choose_cells(asked, shape, factor * (1 + by)) for by in (-1e-12, 1e-12))
+        assert below.side < above.side
+        for by, found in ((-1e-12, [True, True]), (1e-12, [True, True]), (1e-6, [False, True])):
+            monkeypatch.setattr(choosing, "AS_GOOD", factor * (1 + by))
+            assert [choosing.is_chosen(one, shape) for one in (below, above)] == found
+
+    def test_a_picture_restored_another_way_keeps_its_cells(self, tmp_path):
+        made = pixelize(COLOUR, 2, 4)
+        made.save(tmp_path / "a.npz")
+        for method in ("tv", "none", "learned"):
+            restore_file(tmp_path / "a.npz", tmp_path / f"{method}.png", method)
+            verify_release(tmp_path / f"{method}.png")
 
     def test_more_budget_gives_smaller_blocks(self):
         shape = Shape.of(480, 640, 3)

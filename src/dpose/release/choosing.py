@@ -22,7 +22,7 @@ from dpose.privacy.neighbours import Neighbours
 from dpose.release import prior
 from dpose.release.colour import FACTORS, Colour, settle_colour
 from dpose.release.colour_planes import ERRORS, make_planes
-from dpose.release.config import ReleaseConfig
+from dpose.release.config import CHOOSABLE, ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.prior import Channel, Spectrum
 from dpose.release.regions import PrivateRegions
@@ -38,6 +38,7 @@ it guesses chroma, which the best linear guess, a channel at a time, does not: o
 from this is better at every budget from 0.5 to 8 than what the linear error would take (benchmarks/chroma_cells.py)."""
 AS_GOOD = 1.001
 """Errors that differ by no more than this factor are one: a thousandth is beyond what any prior can tell."""
+LAST_DIGITS = 1e-9
 FEWEST_CELLS = 8
 """Of an operator's grid, along the shorter side, where it is not given."""
 BAR = 20
@@ -71,12 +72,13 @@ class Choice:
         return decibels(self.mse)
 
 
-def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
+def choose_cells(config: ReleaseConfig, shape: Shape, as_good: float = AS_GOOD) -> ReleaseConfig:
     """The config with colour, block and chroma's cells settled.
 
     Args:
         config: Of pixelization.
         shape: The picture's or clip's sizes.
+        as_good: As for `best_choice`.
 
     Raises:
         DposeError: luma and chroma are asked for of a grey picture, or no block can be divided as asked for.
@@ -85,11 +87,24 @@ def choose_cells(config: ReleaseConfig, shape: Shape) -> ReleaseConfig:
     asked = replace(config, colour=colour, chroma=config.chroma if colour == "ycc" else None)
     if asked.settled:
         return asked
-    best = best_choice(cell_choices(asked, shape), restored=config.restoration != PAINTED)
-    return replace(asked, block=int(best.block), chroma=best.factor if colour == "ycc" else None, chosen=True)
+    best = best_choice(cell_choices(asked, shape), restored=config.restoration != PAINTED, as_good=as_good)
+    chroma = best.factor if colour == "ycc" else None
+    made = replace(asked, block=int(best.block), chroma=chroma)
+    return replace(made, chosen=tuple(n for n in CHOOSABLE if getattr(asked, n) != getattr(made, n)))
 
 
-def best_choice(choices: Sequence[Choice], *, restored: bool = True) -> Choice:
+def is_chosen(config: ReleaseConfig, shape: Shape) -> bool:
+    """Whether the config's cells are those that are chosen where nobody fixes what it says was chosen.
+
+    Expected errors are floating-point numbers, whose last digits differ between machines: where two choices are as good
+    but for those, either will do.
+    """
+    asked = replace(config, **dict.fromkeys(config.chosen), chosen=())
+    found = (choose_cells(asked, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
+    return any((one.block, one.chroma) == (config.block, config.chroma) for one in found)
+
+
+def best_choice(choices: Sequence[Choice], *, restored: bool = True, as_good: float = AS_GOOD) -> Choice:
     """Of all choices the one with the least expected error; of several as good, one with the widest cells.
 
     Where noise drowns all but the longest waves, narrow cells are as good as wide ones to the best linear guess, which
@@ -98,12 +113,13 @@ def best_choice(choices: Sequence[Choice], *, restored: bool = True) -> Choice:
     Args:
         choices: Not empty.
         restored: Whether what is released will be restored; painted as it is otherwise, which asks for larger cells.
+        as_good: Errors that differ by no more than this factor are one.
     """
 
     def error(choice: Choice) -> float:
         return choice.mse if restored else choice.painted
 
-    good = AS_GOOD * min(map(error, choices))
+    good = as_good * min(map(error, choices))
     return max(
         (choice for choice in choices if error(choice) <= good),
         key=lambda choice: (choice.block, -error(choice)),
@@ -124,7 +140,7 @@ def cell_choices(config: ReleaseConfig, shape: Shape) -> tuple[Choice, ...]:
         regions=None,
         subdivide=1,
         colour=settle_colour(config.colour, shape.channels),
-        chosen=False,
+        chosen=(),
     )
     least = min(shape.height, shape.width)
     sides = [side for side in SIDES if side <= least and side % config.subdivide == 0]

@@ -29,6 +29,8 @@ CELLS = "pixelization"
 """The operator of pixelization: sums of blocks, of one size or finer in regions. No `GridOperator`: its second stage
 may follow from what the first released."""
 AUTO = "auto"
+CHOOSABLE = ("block", "chroma")
+"""What is chosen of pixelization's cells where nobody fixes it."""
 PAPER_BLOCK = 16
 """b for the paper's algorithms where none is given, pixels."""
 PAPER_K = 32 * 32 * 3
@@ -89,7 +91,7 @@ class ReleaseConfig:
         colour: One of `COLOURS`: "ycc" for luma and chroma apart, "rgb" for three values alike, "grey" for luma alone;
             None for ycc where there are colours.
         chroma: With ycc: how many times as wide as luma's the cells of chroma are; None to have it chosen.
-        chosen: Whether block or chroma was chosen, from public numbers alone.
+        chosen: Which of `CHOOSABLE` were chosen, from public numbers alone.
         subdivide: Cells: n, parts along each side of a block in a complex region.
         regions: Cells: where regions are complex; None for blocks of one size.
         k: Others: the most values kept of a group of frames; None to have it chosen.
@@ -116,7 +118,7 @@ class ReleaseConfig:
     regions: Regions | None = None
     colour: str | None = "rgb"
     chroma: int | None = None
-    chosen: bool = False
+    chosen: tuple[str, ...] = ()
     k: int | None = None
     pool: int | None = None
     clip_norm: float | None = None

@@ -21,17 +21,18 @@ from dpose.privacy.exact import LaplaceEvent, exact_text
 from dpose.privacy.neighbours import BOX
 from dpose.privacy.statement import SLACK, Kind, PrivacyStatement
 from dpose.release.cells import Mask
+from dpose.release.choosing import is_chosen
 from dpose.release.colour import Colour
 from dpose.release.colour_planes import make_planes
-from dpose.release.config import CELLS, Regions, ReleaseConfig, as_box
+from dpose.release.config import CELLS, CHOOSABLE, Regions, ReleaseConfig, as_box
 from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan, together_of
 from dpose.release.operators import ONE_FRAME, OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.planes import CHANNELS
 from dpose.release.regions import PrivateRegions, PublicRegions
-from dpose.release.restoration import Restoration
-from dpose.release.statements import PROJECTION, release_statement
+from dpose.release.restoration import METHODS, Restoration
+from dpose.release.statements import CHOSEN, PROJECTION, release_statement
 
 RULES = (
     r"the segmenter .+, run on stage one's released picture",
@@ -146,10 +147,26 @@ def _cells(statement: PrivacyStatement, shape: Shape, where: str) -> Pixelizatio
         box=as_box(statement.neighbours),
         colour=colour.name,
         chroma=_factor(record, colour),
-        chosen="chosen" in record,
     )
+    if "chosen" in record:
+        _check_choice(config, shape, record["chosen"], where)
+        config = replace(config, chosen=CHOOSABLE)
     config = replace(config, restoration=Restoration.recorded(record))
     return PixelizationPlan.of(config, shape, colour)
+
+
+def _check_choice(config: ReleaseConfig, shape: Shape, text: str, where: str) -> None:
+    """Refuse cells that were said to be chosen, and are not those that are."""
+    found = re.fullmatch(rf"(block|chroma|block and chroma) for restoration (\w+), {re.escape(CHOSEN)}", text)
+    if found is None or found[2] not in METHODS:
+        raise ValueError("chosen in another way")
+    # of a picture that was restored once more, the restoration that its cells were chosen for is another one
+    asked = replace(config, chosen=tuple(found[1].split(" and ")), restoration=Restoration(found[2]))
+    if not is_chosen(asked, shape):
+        cells = ", ".join(f"{name} {getattr(config, name)}" for name in asked.chosen)
+        raise DposeError(
+            f"its statement says that {cells} was chosen by a public prior, which chooses another", where
+        )
 
 
 def _colour(record: Mapping[str, str], shape: Shape) -> Colour:
@@ -194,10 +211,12 @@ def _operator(statement: PrivacyStatement, shape: Shape, where: str) -> LinearPl
 
 
 def _with_record(made: PrivacyStatement, statement: PrivacyStatement) -> PrivacyStatement:
-    """What no size and budget tells is taken from the record: the rule for private regions, the mask's digest."""
+    """What no size and budget tells is taken from the record: rules that were checked, the mask's digest."""
     record, told = statement.release, dict(made.release)
     if "complex" in told:
         told["complex"] = record.get("complex", "")
+    if "chosen" in told:
+        told["chosen"] = record.get("chosen", "")
     if "blocks_sha256" in told:
         told["blocks_sha256"] = record.get("blocks_sha256", "")
     return replace(made, release=told)

@@ -38,8 +38,8 @@ DECODED_VIDEO = (
     "pixels are those of the decoded frames: a change before compression, or to a frame that others are predicted "
     "from, may touch more of them"
 )
-CHOSEN = "cells from epsilon, delta, neighbours, sizes, colour and restoration alone, by a public prior"
-"""How cells were chosen that nobody fixed."""
+CHOSEN = "from epsilon, delta, neighbours, sizes, colour and restoration alone, by a public prior"
+"""How cells were chosen that nobody fixed: behind what was chosen, and for which restoration."""
 SOUND = f"{WARNING}the sound was copied unchanged and is not protected at all"
 
 
@@ -146,7 +146,9 @@ def _of_cells(plan: PixelizationPlan) -> dict[str, str]:
     found |= {"block": str(config.side), "subdivide": str(config.subdivide), "regions": "none"}
     found |= _of_colour(plan.colour, config.chroma or 1)
     if config.chosen:
-        found["chosen"] = CHOSEN
+        found["chosen"] = (
+            f"{' and '.join(config.chosen)} for restoration {config.restoration.method}, {CHOSEN}"
+        )
     if not plan.shape.still:
         found["frames"] = str(plan.shape.frames)
     if isinstance(regions, PublicRegions):
