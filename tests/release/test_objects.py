@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import cv2
@@ -16,8 +18,10 @@ from dpose.errors import DposeError
 from dpose.media.images import read_pixels
 from dpose.privacy.exact import gaussian_cost, zcdp_epsilon, zcdp_rho
 from dpose.privacy.neighbours import Neighbours
+from dpose.privacy.rounding import upper
 from dpose.release import explain_picture
 from dpose.release.api import bind
+from dpose.release.boxes import MovingBox
 from dpose.release.config import ReleaseConfig
 from dpose.release.explain import explain_release
 from dpose.release.explain_picture import draw_explanation, hidden_sides, legend
@@ -27,6 +31,7 @@ from dpose.release.protect import preset_line, protected_neighbours
 from dpose.release.statements import release_statement
 from dpose.release.verify import verify_release
 
+THERE = re.compile(r"(?:a face seen for all \d.\d seconds: |pixels \(a face\) .*, and with )(\S+)")
 PICTURE = np.random.default_rng(0).integers(0, 256, (120, 160, 3)).astype(np.uint8)
 
 
@@ -95,6 +100,24 @@ class TestSeveralPictures:
         cost = plan.epsilon_near(Neighbours.of_box(100, 100, 100))
         assert f"epsilon for a face seen for all 4.0 seconds: {cost:,.0f}"[:-1] in told
         assert cost <= plan.epsilon_for(10**4, "frame")
+
+    @pytest.mark.parametrize("operator", ["block", "low-pass"])
+    @pytest.mark.parametrize("neighbours", ["pixels:16", "box:100x100/seconds:10"])
+    def test_one_clip_has_one_figure_for_a_face(self, operator, neighbours):
+        """A face is a box wherever it is spoken of: not as many pixels, which could fill whole cells."""
+        box = MovingBox.parse(neighbours) if neighbours.startswith("box") else None
+        near = box.timed([Fraction(n, 25) for n in range(100)]) if box else neighbours
+        config = ReleaseConfig.of_grid(2, "1e-5", near, operator, colour="rgb", k=3 * 77)
+        plan = bind(config, Shape.of(240, 426, 3, frames=100))
+        cost = upper(plan.epsilon_near(Neighbours.of_box(100, 100, 100)))
+        told = [*explain_release(plan, Fraction(25)), *release_statement(plan, seeded=False).caveats]
+        found = [match[1] for line in told for match in THERE.finditer(line)]
+        assert found == [cost] * 3
+        assert any(
+            head == f"a face: epsilon {cost} in all 100 frames" for _, head, _ in legend(plan, (100, 100))
+        )
+        if operator == "block":
+            assert cost != upper(plan.epsilon_for(10**4, "frame"))
 
 
 @pytest.mark.parametrize(

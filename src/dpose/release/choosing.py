@@ -99,7 +99,9 @@ def is_chosen(config: ReleaseConfig, shape: Shape) -> bool:
     Expected errors are floating-point numbers, whose last digits differ between machines: where two choices are as good
     but for those, either will do.
     """
-    asked = replace(config, **dict.fromkeys(config.chosen), chosen=())
+    block = None if "block" in config.chosen else config.block
+    chroma = None if "chroma" in config.chosen else config.chroma
+    asked = replace(config, block=block, chroma=chroma, chosen=())
     found = (choose_cells(asked, shape, AS_GOOD * (1 + by)) for by in (0, -LAST_DIGITS, LAST_DIGITS))
     return any((one.block, one.chroma) == (config.block, config.chroma) for one in found)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpose.privacy.exact import GaussianEvent, LaplaceEvent, exact_text
-from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.wording import protected_words
 from dpose.release.choosing import cell_choices, curve_lines, grid_choices
@@ -15,6 +14,7 @@ from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import (
     FACE,
+    box_epsilon,
     face_in,
     object_lines,
     person_lines,
@@ -88,15 +88,17 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     if plan.colour.chroma:
         wide = plan.layers.coarse.block
         lines.append(f"chroma: blocks of {wide} x {wide}, with the same noise, at no further cost")
-    face, size = face_in(blocks.height, blocks.width)
-    thing = "a face" if face == FACE * FACE else "an object"
+    face = face_in(plan.shape)
+    thing, size = "a face" if face == (FACE, FACE) else "an object", f"{face[0]} x {face[1]}"
     whole = blocks.height * blocks.width
-    lines.append(f"epsilon for {thing} of {size}: {upper(plan.object_epsilon(face))}" + _a_frame(plan))
+    lines.append(f"epsilon for {thing} of {size}: {upper(box_epsilon(plan, face))}" + _a_frame(plan))
     lines.append(f"epsilon for the whole picture: {upper(plan.object_epsilon(whole))}" + _a_frame(plan))
     if plan.frames and rate:
         minute = min(plan.frames, math.ceil(60 * rate))
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
-        lines.append(f"epsilon for {thing} seen for {length}: {upper(plan.object_epsilon(face, minute))}")
+        lines.append(
+            f"epsilon for {thing} seen for {length}: {upper(box_epsilon(plan, face, frames=minute))}"
+        )
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
     return [*lines, *person_lines(plan), repeated_line(plan), *warning_lines(plan)]
 
@@ -127,9 +129,8 @@ def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
     if rate and not shape.still:
         minute = min(shape.frames, math.ceil(60 * rate))
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
-        sides = min(FACE, shape.width), min(FACE, shape.height)
-        for what, wide, tall in (("a face seen for ", *sides), ("", shape.width, shape.height)):
-            cost = plan.epsilon_near(Neighbours.of_box(wide, tall, minute))
+        for what, sides in (("a face seen for ", face_in(shape)), ("", (shape.width, shape.height))):
+            cost = box_epsilon(plan, sides, frames=minute)
             lines.append(f"epsilon for {what}{length}{'' if what else ' of the clip'}: {upper(cost)}")
     return [*lines, *object_lines(plan)]
 

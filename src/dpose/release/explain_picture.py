@@ -32,7 +32,7 @@ from dpose.release.objects import (
     RECOGNISABLE,
     TIMES,
     SoundPlan,
-    area_epsilon,
+    box_epsilon,
     person_in,
     repeated_epsilon,
 )
@@ -239,15 +239,15 @@ def legend(
     told = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", protected_words(near))]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)
-    for colour, name, area, size in (
-        (FACE_LINE, "a face", fw * fh, f"{fw} x {fh} pixels"),
-        (PERSON_LINE, "a person", wide * tall, f"{wide} x {tall} pixels"),
-        (QUIET, f"the whole {'picture' if still else 'frame'}", shape.pixels, ""),
+    for colour, name, sides, size in (
+        (FACE_LINE, "a face", (fw, fh), f"{fw} x {fh} pixels"),
+        (PERSON_LINE, "a person", (wide, tall), f"{wide} x {tall} pixels"),
+        (QUIET, f"the whole {'picture' if still else 'frame'}", (shape.width, shape.height), ""),
     ):
-        cost = area_epsilon(plan, area, always=not still)
+        cost = box_epsilon(plan, sides, frames=shape.frames)
         words = [size] if size else []
         if not still:
-            words.append(f"{upper(area_epsilon(plan, area))} in one frame")
+            words.append(f"{upper(box_epsilon(plan, sides))} in one frame")
         if name == "a face" and cost > RECOGNISABLE:
             words.append("epsilon no longer limits recognition of a face")
         told.append(
@@ -263,7 +263,7 @@ def legend(
     cells = _cells_words(plan)
     told.append((QUIET, "blocks" if cells else "noise", cells + "; ".join(noise)))
     told += [("", "over time", line) for line in about if " seen for " in line]
-    many = area_epsilon(plan, fw * fh, always=not still, times=TIMES)
+    many = box_epsilon(plan, (fw, fh), frames=shape.frames, times=TIMES)
     together = f"{upper(repeated_epsilon(plan))} for what is hidden, {upper(many)} for a face in each"
     head = f"{TIMES} {'pictures' if still else 'clips'} of one person"
     told.append(("", head, f"add up: epsilon {together}"))

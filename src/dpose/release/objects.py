@@ -6,12 +6,14 @@ many faces wide and high as `PERSON` says. Both are cut to the picture.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from dpose.privacy.exact import ReleaseAccountant, gaussian_cost, pure_epsilon, zcdp_epsilon, zcdp_rho
+from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.rounding import upper
 from dpose.privacy.wording import DETAILS_ONLY, WARNING, protected_words
 from dpose.release.boxes import OUTSIDE
@@ -42,7 +44,7 @@ def object_lines(plan: SoundPlan) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
     shape, box = plan.shape, plan.config.box
     m = plan.config.m if box is None else box.area
-    face, _ = face_in(shape.height, shape.width)
+    face = math.prod(face_in(shape))
     lines = _of_cells(plan) if isinstance(plan, PixelizationPlan) else _of_operator(plan)
     outside = () if box is None or shape.still else (OUTSIDE,)
     return (
@@ -57,12 +59,13 @@ def object_lines(plan: SoundPlan) -> tuple[str, ...]:
 
 def _of_cells(plan: PixelizationPlan) -> list[str]:
     shape, clip = plan.shape, not plan.shape.still
-    face, name = _named_face(shape)
+    name = _named_face(shape)
     where = " for each frame it appears in" if clip else ""
     grows = "; frames add up" if clip and not plan.config.delta else ""
-    lines = [f"{name} is protected with epsilon {upper(plan.object_epsilon(face))}{where}{grows}"]
+    face = face_in(shape)
+    lines = [f"{name} is protected with epsilon {upper(box_epsilon(plan, face))}{where}{grows}"]
     if clip:
-        cost = upper(plan.object_epsilon(face, shape.frames))
+        cost = upper(box_epsilon(plan, face, frames=shape.frames))
         lines.append(f"in all {shape.frames} frames that object has epsilon {cost}")
     whole = upper(plan.object_epsilon(shape.pixels, shape.frames))
     lines.append(f"the {'clip' if clip else 'picture'} as a whole has epsilon {whole}")
@@ -71,14 +74,14 @@ def _of_cells(plan: PixelizationPlan) -> list[str]:
 
 def _of_operator(plan: LinearPlan) -> list[str]:
     shape = plan.shape
-    face, name = _named_face(shape)
-    one = upper(plan.epsilon_for(face, ONE_FRAME))
+    face, name = face_in(shape), _named_face(shape)
+    one = upper(box_epsilon(plan, face))
     whole = upper(plan.epsilon_for(shape.pixels * shape.frames, "clip"))
     if shape.still:
         return [f"{name} is protected with epsilon {one}", f"the picture as a whole has epsilon {whole}"]
     return [
         f"{name} is protected with epsilon {one} in one frame, and with "
-        f"{upper(plan.epsilon_for(face, 'frame'))} if it is there in all {shape.frames:,}",
+        f"{upper(box_epsilon(plan, face, frames=shape.frames))} if it is there in all {shape.frames:,}",
         f"a whole frame has epsilon {upper(plan.epsilon_for(shape.pixels, ONE_FRAME))}, the clip as a whole {whole}",
     ]
 
@@ -87,11 +90,11 @@ def person_lines(plan: SoundPlan) -> tuple[str, ...]:
     """What a person keeps; nothing where the picture is too small to tell one from a face."""
     shape = plan.shape
     wide, tall = person_in(shape)
-    if wide * tall == face_in(shape.height, shape.width)[0]:
+    if (wide, tall) == face_in(shape):
         return ()
-    told = f"a person of {wide} x {tall} pixels keeps epsilon {upper(area_epsilon(plan, wide * tall))}"
+    told = f"a person of {wide} x {tall} pixels keeps epsilon {upper(box_epsilon(plan, (wide, tall)))}"
     if not shape.still:
-        always = upper(area_epsilon(plan, wide * tall, always=True))
+        always = upper(box_epsilon(plan, (wide, tall), frames=shape.frames))
         told += f" in one frame, and {always} in all {shape.frames:,}"
     return (told,)
 
@@ -99,10 +102,10 @@ def person_lines(plan: SoundPlan) -> tuple[str, ...]:
 def repeated_line(plan: SoundPlan) -> str:
     """What several pictures or clips of one person, each released like this one, cost together."""
     shape = plan.shape
-    face, name = _named_face(shape)
+    name = _named_face(shape)
     own = upper(repeated_epsilon(plan))
     kind, always = ("pictures", "") if shape.still else ("clips", ", in all its frames")
-    of_face = upper(area_epsilon(plan, face, always=not shape.still, times=TIMES))
+    of_face = upper(box_epsilon(plan, face_in(shape), frames=shape.frames, times=TIMES))
     what = protected_words(plan.config.neighbours(shape))
     return (
         f"{TIMES} {kind} of one person, each released like this, add up: epsilon {own} for {what}, in each of them; "
@@ -119,10 +122,10 @@ def repeated_epsilon(plan: SoundPlan) -> float:
 def warning_lines(plan: SoundPlan) -> tuple[str, ...]:
     """That epsilon says nothing of a face any more, where it does not; told on the terminal and in the statement."""
     shape = plan.shape
-    face, name = _named_face(shape)
-    cost, where = area_epsilon(plan, face), "" if shape.still else " in one frame"
+    face, name = face_in(shape), _named_face(shape)
+    cost, where = box_epsilon(plan, face), "" if shape.still else " in one frame"
     if cost <= RECOGNISABLE and not shape.still:
-        cost, where = area_epsilon(plan, face, always=True), f" in all {shape.frames:,} frames"
+        cost, where = box_epsilon(plan, face, frames=shape.frames), f" in all {shape.frames:,} frames"
     if cost <= RECOGNISABLE:
         return ()
     return (
@@ -130,25 +133,23 @@ def warning_lines(plan: SoundPlan) -> tuple[str, ...]:
     )
 
 
-def area_epsilon(plan: SoundPlan, area: int, *, always: bool = False, times: int = 1) -> float:
-    """Epsilon, at the same delta, for whatever covers so many pixels.
+def box_epsilon(plan: SoundPlan, sides: tuple[int, int], *, frames: int = 1, times: int = 1) -> float:
+    """Epsilon, at the same delta, for whatever a box of so many pixels across and down holds, wherever it lies.
 
     Args:
         plan: How pictures or clips are released.
-        area: Pixels of one frame.
-        always: Whether it is there in all frames; in one otherwise.
+        sides: Width and height.
+        frames: In how many frames of each the box is.
         times: In how many pictures or clips, each released by such a plan with noise of its own.
     """
-    frames = plan.shape.frames if always else 1
     if isinstance(plan, PixelizationPlan):
-        return plan.object_epsilon(area, frames * times)
-    return plan.epsilon_for(area, "frame" if always else ONE_FRAME, times)
+        return plan.object_epsilon(sides[0] * sides[1], frames * times)
+    return plan.epsilon_near(Neighbours.of_box(*sides, frames), times)
 
 
-def face_in(height: int, width: int) -> tuple[int, str]:
-    """What stands for a face in a picture of this size, cut to it: its pixels, and its size in words."""
-    tall, wide = min(FACE, height), min(FACE, width)
-    return tall * wide, f"{wide} x {tall}"
+def face_in(shape: Shape) -> tuple[int, int]:
+    """Width and height of what stands for a face in a picture of this size, cut to it."""
+    return min(FACE, shape.width), min(FACE, shape.height)
 
 
 def person_in(shape: Shape, face: tuple[int, int] = (FACE, FACE)) -> tuple[int, int]:
@@ -156,6 +157,6 @@ def person_in(shape: Shape, face: tuple[int, int] = (FACE, FACE)) -> tuple[int, 
     return min(PERSON[0] * face[0], shape.width), min(PERSON[1] * face[1], shape.height)
 
 
-def _named_face(shape: Shape) -> tuple[int, str]:
-    face, size = face_in(shape.height, shape.width)
-    return face, f"an object of {size} pixels" + (" (a face)" if face == FACE * FACE else "")
+def _named_face(shape: Shape) -> str:
+    wide, tall = face_in(shape)
+    return f"an object of {wide} x {tall} pixels" + (" (a face)" if wide == tall == FACE else "")

@@ -27,7 +27,7 @@ from dpose.release.explain import MOSTLY_NOISE
 from dpose.release.grid import Shape
 from dpose.release.kernels import block_sums
 from dpose.release.linear import LinearPlan
-from dpose.release.objects import area_epsilon, face_in, object_lines, warning_lines
+from dpose.release.objects import box_epsilon, face_in, object_lines, warning_lines
 from dpose.release.pixelization import PixelizationPlan, blocks_of
 from dpose.release.planes import Observed, Plane
 from dpose.release.released import Layers, ReleasedSums
@@ -91,13 +91,17 @@ def facts(opened: OpenedFile, plan: PixelizationPlan | LinearPlan, asked: Wanted
         grid = (plan.operator.rows, plan.operator.columns, plan.operator.groups)
         expected = [c for c in grid_choices(replace(config, chroma=None), shape) if c.grid == grid]
         cells = f"{grid[1]} x {grid[0]} cells, {shape.frames / grid[2]:.3g} frames long"
-    face, size = face_in(shape.height, shape.width)
+    face = face_in(shape)
     epsilons = [("what is hidden", upper(config.epsilon), "")]
-    if asked.pixels:
-        drawn = upper(area_epsilon(plan, asked.pixels))
+    if asked.drawn:
+        drawn = upper(box_epsilon(plan, asked.drawn))
         epsilons.append(("the box you drew", drawn, " in one frame" if opened.clip else ""))
     epsilons.append(
-        (f"a face of {size} pixels", upper(area_epsilon(plan, face)), " in one frame" if opened.clip else "")
+        (
+            f"a face of {face[0]} x {face[1]} pixels",
+            upper(box_epsilon(plan, face)),
+            " in one frame" if opened.clip else "",
+        )
     )
     return {
         "psnr": f"{expected[0].psnr:.1f}" if expected else None,

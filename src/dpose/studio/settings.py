@@ -53,13 +53,13 @@ class Wanted:
         config: The settings.
         hidden: What they hide, in words.
         left_open: What they do not.
-        pixels: Of the box, before it went up the ladder; 0 where none was drawn.
+        drawn: Width and height of the box, before it went up the ladder; None where none was drawn.
     """
 
     config: ReleaseConfig
     hidden: str
     left_open: str
-    pixels: int = 0
+    drawn: tuple[int, int] | None = None
 
 
 def up_the_ladder(pixels: int, most: int) -> int:
@@ -84,11 +84,11 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
     Raises:
         DposeError: something is missing or out of range.
     """
-    hide, face, pixels = str(body.get("hide", "detail")), str(body.get("face") or "100x100"), 0
+    hide, face, drawn = str(body.get("hide", "detail")), str(body.get("face") or "100x100"), None
     if hide == "box":
         left, top, right, bottom = drawn_box(body.get("box"), height, width)
         wide, tall = right - left, bottom - top
-        pixels = wide * tall
+        pixels, drawn = wide * tall, (wide, tall)
         if clip:
             wide, tall = (next((s for s in SIDES if s >= side), side) for side in (wide, tall))
             near: Any = f"box:{min(wide, width)}x{min(tall, height)}/seconds:{SECONDS}"
@@ -114,7 +114,7 @@ def wanted(body: Mapping[str, Any], height: int, width: int, *, clip: bool) -> W
         config = ReleaseConfig.of(
             epsilon, near, block if block == "auto" else _whole(block, "block"), delta, colour=None
         )
-    return Wanted(config.restored(str(body.get("restore", "learned"))), said, left_open, pixels)
+    return Wanted(config.restored(str(body.get("restore", "learned"))), said, left_open, drawn)
 
 
 def drawn_box(box: Any, height: int, width: int) -> tuple[int, int, int, int]:
