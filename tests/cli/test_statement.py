@@ -25,6 +25,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.api import pixelize
 from dpose.release.embed import NAME, SEAL, bound_to, read_sidecar, read_stamp, sidecar_of, stamp
 from dpose.release.sealing import sealed
+from dpose.runs.statement_files import open_statement
 
 EVENT, DELTA = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
 
@@ -368,3 +369,13 @@ class TestForgeries:
         told(capsys, "statement", "sign", folder / "privacy.json", "--key", there / "h.pem")
         said = told(capsys, "statement", "verify", folder / "privacy.json", "--key", there / "h.pem.pub")
         assert "what it is about was not looked at" in said
+
+    def test_what_is_signed_is_the_picture_itself_and_the_sidecar_of_a_video(self, signed, folder, capsys):
+        there, _ = signed
+        write_clip(there / "in.mp4")
+        told(capsys, "pixelize", there / "in.mp4", "--epsilon", 2, "--block", 8, "--out", there / "out.mp4")
+        for name in ("released.jpg", "released.png"):
+            (there / f"{name}.privacy.json").write_text("a file that lies beside it")
+            assert open_statement(there / name).file == there / name
+        assert open_statement(there / "out.mp4").file == there / "out.mp4.privacy.json"
+        assert open_statement(folder).file == open_statement(folder / "privacy.json").file

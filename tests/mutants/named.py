@@ -1022,6 +1022,62 @@ NAMED = (
         ),
     ),
     Named(
+        "a picture's bytes are not compared with its seal",
+        "release/embed.py",
+        (Edit("read_stamp", "{FILE: digest}", "{}"),),
+    ),
+    Named(
+        "an archive's values are not compared with its seal",
+        "release/archive.py",
+        (Edit("unpack", "{SUMS: sums_digest(released)}", "{}"),),
+    ),
+    Named(
+        "a video's bytes are not compared with its seal",
+        "release/verify.py",
+        (Edit("_opened", "{FILE: digest}", "{}"),),
+    ),
+    Named(
+        "a file beside a picture is taken for what was signed",
+        "runs/statement_files.py",
+        (Edit("open_statement", "path.suffix.lower() in VIDEO_SUFFIXES", "sidecar_of(path).is_file()"),),
+    ),
+    Named(
+        "an archive tells when it was made",
+        "release/archive.py",
+        (Edit("pack_archive", "(1980, 1, 1, 0, 0, 0)", "__import__('time').localtime()[:6]"),),
+    ),
+    Named(
+        "frames whose first row has one colour are not linked",
+        "media/identity.py",
+        (
+            Edit(
+                "clip_hashes",
+                "(shown[0] != shown[0, 0]).any() or (shown != shown[0, 0]).any()",
+                "(shown[0] != shown[0, 0]).any()",
+            ),
+        ),
+    ),
+    Named(
+        "a release's recorded numbers may be a twentieth off",
+        "release/recompute.py",
+        (Edit("_near", "Fraction(SLACK)", "Fraction('0.05')"),),
+    ),
+    Named(
+        "a statement does not say that the original's header is public",
+        "release/statements.py",
+        (Edit("public_facts", "told.append(HEADER)", "None"),),
+    ),
+    Named(
+        "cells that are said to be chosen are not chosen again",
+        "release/recompute.py",
+        (Edit("_check_choice", "not is_chosen(asked, shape)", "False"),),
+    ),
+    Named(
+        "what transparency hides is shown",
+        "media/images.py",
+        (Edit("_decoded", "not header.alpha", "True"),),
+    ),
+    Named(
         "a claim about every frame is stored as one about the clip",
         "release/counting.py",
         (Edit("told_pixels", "near.m * plan.shape.frames", "near.m"),),

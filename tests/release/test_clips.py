@@ -644,6 +644,8 @@ class TestFiles:
             ({"scope": "picture"}, "mixes a picture's neighbours"),
             ({"event": 0.5}, "smaller sensitivity"),
             ({"variance": 2}, "says variance"),
+            ({"variance": "1.0001"}, "says variance"),
+            ({"event": "0.9999"}, "smaller sensitivity"),
             ({"steps": 2}, "says steps 2, but 1"),
             ({"events": 2}, "2 events, not 1"),
             ({"epsilon": 9.0}, "says variance"),

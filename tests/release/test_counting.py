@@ -109,6 +109,12 @@ class TestIdentity:
         assert whole == pixel_hash(np.stack(frames))
         assert each == [pixel_hash(COLOUR), pixel_hash(COLOUR[::-1])]
 
+    def test_a_frame_is_linked_though_its_first_row_has_one_colour(self):
+        """Black bars stand above and below many films."""
+        barred = COLOUR.copy()
+        barred[:8] = 0
+        assert clip_hashes([barred], (1, 48, 64))[1:] == (pixel_hash(barred),)
+
     def test_too_many_frames_are_declared_unlinked(self, monkeypatch):
         monkeypatch.setattr("dpose.media.identity.LINKED_FRAMES", 2)
         assert len(clip_hashes([COLOUR] * 3, (3, 48, 64))) == 1

@@ -1,6 +1,7 @@
 """What a release claims is bound: forged numbers, exchanged pictures and rewritten words are refused and named."""
 
 import hashlib
+import io
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -351,6 +352,18 @@ class TestSeal:
         made = pixelize(GREY, 2, 4, 16, source=AesNoise(Key(bytes(32))))
         forged = replace(made.statement, kind=Kind.PRIVATE)
         refused(bare(tmp_path, "a.png", made.picture, forged), "given by the caller")
+
+    def test_another_archives_values_under_a_genuine_seal(self, tmp_path):
+        path, statement, _ = self.made(tmp_path, ".npz")
+        with np.load(path) as file:
+            line = json.loads(file["about"].tobytes())["sealed"]
+        other = pack_archive(pixelize(COLOUR, 2, 4, 16).frames[0], statement)
+        with np.load(io.BytesIO(other)) as file:
+            about = json.loads(file["about"].tobytes())
+            arrays = {name: file[name] for name in file.files if name != "about"}
+        bound = json.loads(bound_to(archive._digest(about, arrays), statement).to_json())
+        path.write_bytes(edited(other, lambda a: a.update(statement=bound, sealed=line)))
+        refused(path, "released values is not the one that was sealed")
 
     @pytest.mark.parametrize("suffix", [".png", ".jpg", ".npz", ".mp4"])
     def test_nothing_passes_without_a_seal(self, tmp_path, suffix):
