@@ -8,6 +8,7 @@ import av
 import numpy as np
 import pytest
 
+import dpose
 from clips import write
 from dpose.errors import DposeError
 from dpose.media.video import VideoReader, probe, read_frames
@@ -317,3 +318,130 @@ class TestRefusals:
         (tmp_path / "file").write_text("")
         with pytest.raises(DposeError, match="file"), open_writer(tmp_path / "file" / "b.mp4", info):
             pass
+
+
+@pytest.mark.parametrize(
+    ("suffix", "codec"),
+    [
+        (".mp4", "mpeg4"),
+        (".mov", "mpeg4"),
+        (".mkv", "mpeg4"),
+        (".webm", "libvpx-vp9"),
+        (".avi", "mpeg4"),
+        (".mpg", "mpeg1video"),
+        (".ts", "mpeg2video"),
+    ],
+)
+def test_every_kind_of_container_that_holds_its_video_is_read_under_any_name(tmp_path, suffix, codec):
+    path = make_video(tmp_path / f"a{suffix}", codec=codec, rate=25)
+    assert len(list(read_frames(probe(path)))) == 12
+    assert len(list(read_frames(probe(path.rename(tmp_path / "renamed.mov"))))) == 12
+
+
+NAMES_OTHERS = {
+    "list of files": "ffconcat version 1.0\nfile 'secret.avi'\n",
+    "playlist": "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nsecret.ts\n#EXT-X-ENDLIST\n",
+    "stream": "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 33\n",
+    "manifest": '<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static"><Period/></MPD>',
+    "subtitles": "1\n00:00:00,000 --> 00:00:01,000\nhello\n\n2\n00:00:01,000 --> 00:00:02,000\nyou\n",
+    "index": "# VobSub index file, v7 (do not modify this line!)\n",
+    "metadata": ";FFMETADATA1\ntitle=x\n",
+}
+
+
+@pytest.mark.parametrize("what", NAMES_OTHERS)
+@pytest.mark.parametrize("name", ["list.mp4", "list.ts", "list%d.avi"])
+def test_a_file_that_names_others_is_no_video(tmp_path, what, name):
+    make_video(tmp_path / "secret.avi", codec="mpeg4")
+    make_video(tmp_path / "secret.ts", codec="mpeg2video", rate=25)
+    make_video(tmp_path / "list1.avi", codec="mpeg4")
+    (tmp_path / name).write_text(NAMES_OTHERS[what])
+    for read in (probe, VideoReader):
+        with pytest.raises(DposeError, match=r"no video of a kind that is read|cannot be decoded") as told:
+            read(tmp_path / name)
+        assert "\n" not in told.value.line()
+
+
+@pytest.mark.parametrize("kind", ["image2pipe", "yuv4mpegpipe", "wav", "nut", "flv"])
+def test_other_kinds_of_containers_are_refused(tmp_path, kind):
+    path = tmp_path / "a.mp4"
+    with av.open(str(path), "w", format=kind) as out:
+        if kind == "wav":
+            stream = out.add_stream("pcm_s16le", rate=8000)
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), format="s16", layout="mono")
+            frame.rate = 8000
+        else:
+            codec = {"image2pipe": "png", "yuv4mpegpipe": "wrapped_avframe", "flv": "flv1"}.get(kind, "mpeg4")
+            stream = out.add_stream(codec, rate=25)
+            stream.width, stream.height = 64, 48
+            stream.pix_fmt = "rgb24" if codec == "png" else "yuv420p"
+            frame = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8), format="rgb24")
+        out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    with av.open(str(path)) as container:
+        assert container.streams
+    with pytest.raises(DposeError, match="no video of a kind that is read"):
+        probe(path)
+
+
+def boxed(kind, *parts):
+    content = b"".join(parts)
+    return struct.pack(">I", 8 + len(content)) + kind + content
+
+
+def elsewhere(data, name):
+    """An MP4 file whose pictures are taken away and said to be in the file `name` beside it, by a QuickTime alias."""
+    found, at = b"", 0
+    while at < len(data):
+        size, kind = struct.unpack(">I", data[at : at + 4])[0], data[at + 4 : at + 8]
+        content = data[at + 8 : at + size]
+        if kind in (b"moov", b"trak", b"mdia", b"minf", b"dinf"):
+            content = elsewhere(content, name)
+        elif kind == b"mdat":
+            content = bytes(len(content))
+        elif kind == b"dref":
+            path = b"/" + name.encode()
+            path += bytes(len(path) % 2)
+            alias = bytes(130) + struct.pack(">HH", 1, 1) + bytes(16)
+            alias += struct.pack(">HH", 2, len(path)) + path + struct.pack(">HH", 65535, 0)
+            content = struct.pack(">II", 0, 1) + boxed(b"alis", bytes(4), alias)
+        found += boxed(kind, content)
+        at += size
+    return found
+
+
+def test_tracks_that_are_said_to_be_in_another_file_are_not_opened(tmp_path):
+    held = make_video(tmp_path / "held.mp4", codec="mpeg4")
+    path = tmp_path / "a.mov"
+    path.write_bytes(elsewhere(held.read_bytes(), "held.mp4"))
+    with av.open(str(path), options={"enable_drefs": "1"}) as container:
+        assert len(list(container.decode(video=0))) == 12
+    with pytest.raises(DposeError, match=r"a\.mov: "):
+        probe(path)
+
+
+def test_a_title_in_another_encoding_is_no_reason_to_refuse_a_video(tmp_path):
+    path = tmp_path / "a.avi"
+    with av.open(str(path), "w") as out:
+        out.metadata["title"] = "Xnigsberg"
+        stream = out.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        out.mux(stream.encode(av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8), format="rgb24")))
+        out.mux(stream.encode(None))
+    path.write_bytes(path.read_bytes().replace(b"Xnigsberg", "Königsberg".encode("latin-1")[:9]))
+    assert probe(path).frames == 1
+
+
+def test_every_video_is_opened_in_one_place():
+    source = Path(dpose.__file__).parent
+    found = {
+        path.relative_to(source).as_posix(): [
+            line.strip() for line in path.read_text().splitlines() if word in line
+        ]
+        for path in source.rglob("*.py")
+        for word in ("av.open(", "VideoCapture(")
+        if word in path.read_text()
+    }
+    assert found.keys() == {"media/video.py", "media/video_writer.py"}
+    assert len(found["media/video.py"]) == 1
+    assert all('"w"' in line for line in found["media/video_writer.py"])

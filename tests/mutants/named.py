@@ -996,7 +996,13 @@ NAMED = (
     Named(
         "a video's frames are on no account",
         "action/data/sources.py",
-        (Edit("VideoFile._hashes", "video_hashes(_probed(self.path))", "(self.digest(),)"),),
+        (
+            Edit(
+                "VideoFile._hashes",
+                "video_hashes(_probed(self.path))",
+                "video_hashes(_probed(self.path))[:2]",
+            ),
+        ),
     ),
     Named(
         "frames kept by their file's name",
@@ -1004,8 +1010,8 @@ NAMED = (
         (
             Edit(
                 "video_hashes",
-                "f\"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {digest}\"",
-                "f\"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {info.path}\"",
+                'f"dpose/clips/2 {LINKED_FRAMES} {decoder} {way} {digest}"',
+                'f"dpose/clips/2 {LINKED_FRAMES} {decoder} {way} {info.path}"',
             ),
             Edit("_kept", "found[0] == digest", "True"),
         ),

@@ -39,6 +39,12 @@ VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm", ".mpg", ".mpe
 MAX_FRAME_PIXELS = 100_000_000
 """Larger frames are refused before they are decoded."""
 
+DEMUXERS = ("mov", "matroska", "avi", "mpegts", "mpeg")
+"""FFmpeg's readers of containers that may be used, whatever a file is called: these find all of a video in the file
+itself. Others (playlists, lists of files, descriptions of streams) open what a file names."""
+SELF_CONTAINED = {"format_whitelist": ",".join(DEMUXERS), "protocol_whitelist": "file", "enable_drefs": "0"}
+"""FFmpeg's options for that; a QuickTime file may name others that hold its tracks, and they are not opened."""
+
 
 @dataclass(frozen=True)
 class VideoInfo:
@@ -269,10 +275,14 @@ class VideoReader:
 
 @contextlib.contextmanager
 def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[Any]:
-    """PyAV's container of a regular file.
+    """PyAV's container of a regular file, which holds all that is decoded (`DEMUXERS`).
+
+    Args:
+        path: The file.
+        options: FFmpeg's, besides those that keep it to the file.
 
     Raises:
-        DposeError: it cannot be read.
+        DposeError: it cannot be read, or is no video of a kind that is read.
     """
     try:
         open_regular(path).close()  # a FIFO would be waited for
@@ -280,16 +290,28 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
         raise DposeError("there is no such file", str(path)) from error
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    # titles in another encoding than UTF-8 are no reason to refuse a video; PyAV takes them by itself from 19 on
+    tolerant = {} if int(av.__version__.partition(".")[0]) >= 19 else {"metadata_errors": "replace"}
     try:
         # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
-        with av.open(
-            os.fspath(path.resolve()), options=options or {}, metadata_errors="replace"
-        ) as container:
-            yield container
+        container = av.open(
+            os.fspath(path.resolve()), options={**(options or {}), **SELF_CONTAINED}, **tolerant
+        )
     except FileNotFoundError as error:
         raise DposeError("there is no such file", str(path)) from error
+    except av.error.ArgumentError as error:  # FFmpeg's word for a container that is not among those allowed
+        raise DposeError(
+            "is no video of a kind that is read",
+            str(path),
+            "give MP4, QuickTime, Matroska, WebM, AVI or MPEG",
+        ) from error
     except av.error.FFmpegError as error:
         raise DposeError("the video cannot be decoded: " + ffmpeg_words(error), str(path)) from error
+    with container:
+        try:
+            yield container
+        except av.error.FFmpegError as error:
+            raise DposeError("the video cannot be decoded: " + ffmpeg_words(error), str(path)) from error
 
 
 def _stream(container: Any, path: Path) -> Any:

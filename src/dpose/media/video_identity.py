@@ -2,10 +2,11 @@
 
     file, whole, *frames = video_hashes(probe("clip.mp4"))
 
-To decode a video takes long and always gives the same. So the digests are kept in the user's cache folder by the digest
-of the file's bytes, and never by its name or times: a file that was changed is another one. They are functions of
-private frames without noise, by which a copy can be recognised: only the user can read them, and none are kept where
-that cannot be had. Deleting them is harmless.
+To decode a video takes long and always gives the same, since all of it is in the file itself
+(`dpose.media.video.DEMUXERS`). So the digests are kept in the user's cache folder by the digest of the file's bytes and
+the versions of what decodes them, and never by its name or times: a file that was changed is another one. They are
+functions of private frames without noise, by which a copy can be recognised: only the user can read them, and none are
+kept where that cannot be had. Deleting them is harmless.
 """
 
 from __future__ import annotations
@@ -13,36 +14,41 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from importlib.metadata import version
 from pathlib import Path
 
+import lazy_loader
 import platformdirs
 
 from dpose.errors import DposeError
 from dpose.files import file_digest, file_text, private_folder, write_private
 from dpose.media.identity import LINKED_FRAMES, clip_hashes
-from dpose.media.video import VideoInfo, read_frames
+from dpose.media.video import Damage, VideoInfo, read_frames
+
+av = lazy_loader.load("av")
 
 
-def video_hashes(info: VideoInfo) -> tuple[str, ...]:
+def video_hashes(info: VideoInfo, damage: Damage | None = None) -> tuple[str, ...]:
     """The digests of a video file (`dpose.media.identity`): its bytes', then those of `clip_hashes`.
 
     One frame is in memory at a time.
 
     Args:
         info: The file, probed.
+        damage: Counts what cannot be decoded, which is left out then. None refuses it.
 
     Raises:
         DposeError: it cannot be read, or was changed meanwhile; or as `read_frames`.
     """
     digest = checked_digest(info.path)
-    recipe = f"dpose/clips/1 {LINKED_FRAMES} av {version('av')} {digest}"
+    decoder = f"av {av.__version__} {sorted(av.library_versions.items())}"
+    way = "whole" if damage is None else "in part"
+    recipe = f"dpose/clips/2 {LINKED_FRAMES} {decoder} {way} {digest}"
     store = Path(platformdirs.user_cache_dir("dpose")) / "clips" / hashlib.sha256(recipe.encode()).hexdigest()
     ours = private_folder(store.parent)
     if ours and (known := _kept(store, digest)):
         return known
     shape = (info.frames, info.height, info.width)
-    hashes = (digest, *clip_hashes((frame.pixels for frame in read_frames(info)), shape))
+    hashes = (digest, *clip_hashes((frame.pixels for frame in read_frames(info, damage=damage)), shape))
     if checked_digest(info.path) != digest:
         raise DposeError("was changed while it was read", str(info.path), "run the command again")
     # a cache that cannot be written only costs the next run its time

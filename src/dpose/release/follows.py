@@ -9,16 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lazy_loader
 import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.media.images import decode_pixels
+from dpose.media.video import opened_video
 from dpose.release.embed import encoded
 from dpose.release.released import Shown
 
-av = lazy_loader.load("av")
 LEVEL = 1
 """Gray levels that a picture may differ from what its cells restore to: decoders round differently."""
 TINT = 2
@@ -78,15 +77,12 @@ def check_grey(path: Path) -> None:
     Raises:
         DposeError: it has some, or cannot be decoded.
     """
-    try:
-        with av.open(str(path)) as container:
-            for frame in container.decode(video=0):
-                if frame.format.name.startswith("gray"):
-                    continue
-                chroma = frame.to_ndarray(format="yuv444p")[1:].astype(np.int32)
-                if np.abs(chroma - 128).max(initial=0) > TINT:
-                    raise DposeError(
-                        "has channels 3: there are colours in it, but its statement is about 1", str(path)
-                    )
-    except av.error.FFmpegError as error:
-        raise DposeError("the video cannot be decoded", str(path)) from error
+    with opened_video(path) as container:
+        for frame in container.decode(video=0):
+            if frame.format.name.startswith("gray"):
+                continue
+            chroma = frame.to_ndarray(format="yuv444p")[1:].astype(np.int32)
+            if np.abs(chroma - 128).max(initial=0) > TINT:
+                raise DposeError(
+                    "has channels 3: there are colours in it, but its statement is about 1", str(path)
+                )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.identity import clip_hashes, read_known
 from dpose.media.images import read_image
-from dpose.media.video import VideoInfo, probe, read_frames
-from dpose.media.video_identity import checked_digest, video_hashes
+from dpose.media.video import Damage, VideoInfo, probe, read_frames
+from dpose.media.video_identity import video_hashes
 
 Frames = NDArray[np.uint8]
 
@@ -32,7 +32,7 @@ class VideoSource(Protocol):
         """The frames of these numbers (ascending, they may repeat), uint8 (len(picks), H, W, 3), resized to `size`."""
 
     def digest(self) -> str:
-        """Equal for equal content."""
+        """Of its decoded frames: equal for equal content, whatever file holds it."""
 
     def hashes(self) -> tuple[str, ...]:
         """All digests by which the account knows it (`dpose.media.identity`): the file's, the clip's, its frames'."""
@@ -68,23 +68,18 @@ class VideoFile:
         return np.stack([found[number] for number in picks])
 
     def digest(self) -> str:
-        """Of the file's bytes."""
-        return self._digest
+        """Of its decoded frames together."""
+        return self.hashes()[1]
 
     def hashes(self) -> tuple[str, ...]:
-        """Of the file's bytes and of its decoded frames; of one that is not whole, of its bytes alone."""
+        """Of the file's bytes and of its decoded frames; of one that is not whole, of those that can be decoded."""
         return self._hashes
 
     @cached_property
-    def _digest(self) -> str:
-        return checked_digest(self.path)
-
-    @cached_property
     def _hashes(self) -> tuple[str, ...]:
-        # nothing releases a video that is not whole, so that no frames of it are met elsewhere
         with contextlib.suppress(DposeError):
             return video_hashes(_probed(self.path))
-        return (self.digest(),)
+        return video_hashes(probe(self.path, lenient=True), Damage())
 
 
 @dataclass(frozen=True)
@@ -110,8 +105,8 @@ class StillFile:
         return np.stack([_resized(read_image(self.path), size)] * len(picks))
 
     def digest(self) -> str:
-        """Of the file's bytes."""
-        return self.hashes()[0]
+        """Of its pixels."""
+        return self.hashes()[1]
 
     def hashes(self) -> tuple[str, ...]:
         """Of the file's bytes and of its pixels."""
