@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all bits lint bench mutants docs dist sbom clean
+.PHONY: demo test test-all test-newest newest bits lint bench mutants docs dist sbom clean
 
 demo: .venv/.ready
 	$(BIN)/dpose demo
@@ -17,6 +17,26 @@ test: .venv/.ready
 test-all: .venv/.ready
 	$(TESTS)
 	$(BIN)/python tests/kinds.py
+
+# The newest of everything on the newest Python at hand, in an environment of its own, where `make test` takes what pip
+# finds at first. Another Python: make test-newest NEWEST=/path/to/python3; some of the tests: NEWEST_TESTS=tests/media
+NEWEST ?= $(shell for python in python3.15 python3.14 python3.13 python3.12 \
+	$$(ls -dr "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9].*/bin/python3 2> /dev/null); \
+	do "$$python" -c "" 2> /dev/null && echo "$$python" && break; done)
+NEW := .venv-newest/bin
+EXTRAS := docs export imagenet postgres ray s3 security slurm studio supervision
+
+test-newest: newest
+	OMP_NUM_THREADS=1 $(NEW)/python -m pytest -n auto --dist loadfile -m "not slow" $(NEWEST_TESTS)
+
+# The packages anew each time; where not all of them are to be had for this Python yet, what there is, and it says so.
+newest: INSTALL := $(NEW)/pip install -U --upgrade-strategy eager --quiet --disable-pip-version-check
+newest:
+	@test -n "$(NEWEST)" || { echo "no Python newer than 3.11 is at hand; name one: NEWEST=/path/to/python3"; exit 1; }
+	test "$$($(NEW)/python -V 2> /dev/null)" = "$$($(NEWEST) -V)" || $(NEWEST) -m venv --clear .venv-newest
+	$(INSTALL) -e '.[dev]' || { $(INSTALL) -e '.[tests]' && for extra in $(EXTRAS); do \
+		$(INSTALL) -e ".[$$extra]" || echo "without $$extra, which is not to be had for this Python"; done; }
+	@$(NEW)/python -V; $(NEW)/pip list --format freeze | grep -E "^(torch|numpy|av|opencv.*|numba|timm|typer)="
 
 # What depends on the last bit, again under each kind of arithmetic that this processor can stand for.
 bits: .venv/.ready
@@ -48,7 +68,7 @@ sbom: .venv/.ready
 	$(BIN)/python tools/sbom.py build/sbom.json
 
 clean:
-	rm -rf .venv build dist runs .mutants src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-newest build dist runs .mutants src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.ready: pyproject.toml
