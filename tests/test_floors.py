@@ -13,6 +13,7 @@ FLOORS = {
     "errors": 0,
     "units": 0,
     "files": 0,
+    "interpreter": 0,
     "jit": 0,
     "stats": 0,
     "data_spec": 0,

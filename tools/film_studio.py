@@ -87,7 +87,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         write_image(here / "ward.png", astronaut())
-        command = [sys.executable, "-m", "dpose", "studio", "--no-browser", "--out", str(here / "released")]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "dpose",
+            "studio",
+            "--no-browser",
+            "--out",
+            str(here / "released"),
+        ]
         environment = os.environ | {"XDG_STATE_HOME": str(here / "state")}
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment, cwd=here

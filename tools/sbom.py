@@ -27,6 +27,7 @@ def bill_of_materials() -> dict[str, Any]:
     """What is installed beside this interpreter, without paths of this machine."""
     command = [
         sys.executable,
+        "-P",
         "-m",
         "cyclonedx_py",
         "environment",
@@ -45,7 +46,7 @@ def bill_of_materials() -> dict[str, Any]:
 
 def known_faults() -> dict[str, Any]:
     """What pip-audit answers; no dependencies where it cannot ask at all."""
-    command = [sys.executable, "-m", "pip_audit", "--local", "--skip-editable"]
+    command = [sys.executable, "-P", "-m", "pip_audit", "--local", "--skip-editable"]
     command += ["--format", "json", "--progress-spinner", "off"]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)

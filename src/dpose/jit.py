@@ -6,7 +6,8 @@ Compiled code lies in the first of these folders that can be written: `NUMBA_CAC
 `__pycache__` beside the module; `numba` in the user's cache folder (`XDG_CACHE_HOME`, or `~/.cache`). Where none can,
 or not the files in it, kernels are compiled in every process and do the same. numba keeps code by the processor's model
 and features, so machines of several kinds may share a folder and each finds its own; it reads it with pickle, so that
-nobody else may write there. `NUMBA_CPU_NAME=generic` makes code for any processor of the architecture.
+nobody else may write there. `NUMBA_CPU_NAME=generic` makes code for any processor of the architecture. Settings of
+numba's are taken from the environment alone: a file in the current folder could name another folder to read code from.
 """
 
 from __future__ import annotations
@@ -44,9 +45,7 @@ class _Kernel:
         return self._made("uncached")
 
     def _made(self, way: str, **options: Any) -> Callable[..., Any]:
-        import numba
-
-        function = self._function
+        numba, function = load_numba(), self._function
         known = dict(function.__globals__)
         for name in function.__code__.co_names:
             if isinstance(known.get(name), _Kernel):
@@ -71,6 +70,17 @@ class _Kernel:
         except OSError:  # of the cache: a full disk, or another user's files; no kernel has to do with files
             self.__dict__["compiled"] = self.uncached
             return self.uncached(*values)
+
+
+@functools.cache
+def load_numba() -> Any:
+    """The package, whose settings are those of the environment."""
+    import numba
+    from numba.core import config
+
+    config._config_fname = ""  # else `.numba_config.yaml` in the current folder
+    config.reload_config()
+    return numba
 
 
 def _names(code: CodeType) -> set[str]:

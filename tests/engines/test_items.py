@@ -142,6 +142,7 @@ class OtherRay(types.ModuleType):
 
     def __init__(self, others):
         super().__init__("ray")
+        self.job_config = types.SimpleNamespace(JobConfig=dict)
         self.others, self.started, self.worked = others, 0, []
         self.exceptions = types.SimpleNamespace(
             RayError=KeyError, RayActorError=KeyError, GetTimeoutError=TimeoutError, RayTaskError=ValueError

@@ -200,7 +200,7 @@ def test_a_choice_among_settings_is_one_job(tmp_path, capsys, monkeypatch):
     assert main([*tune, "--engine", "slurm", "--partition", "local", "--no-wait"]) == 0
     (job,) = jobs
     assert job.begin == job.go_on, "the same command goes on, at no further cost"
-    assert job.begin[2:5] == ("dpose", "tune", "--config")
+    assert job.begin[3:6] == ("dpose", "tune", "--config")
     assert job.begin[-6:] == ("--trials", "geometric:10", "--epsilon", "4.0", "--delta", "1e-05")
     assert (tmp_path / "best.slurm" / "config.yaml").read_bytes() == grid.read_bytes()
     assert main([*tune, "--engine", "ray"]) == 2

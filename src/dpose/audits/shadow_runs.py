@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -18,6 +17,7 @@ from rich.progress import Progress
 
 from dpose.audits.faults import planted
 from dpose.audits.shadow_run import shadow_run
+from dpose.engines.local import spawning
 from dpose.errors import DposeError
 from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
@@ -81,13 +81,7 @@ def run_jobs(jobs: Sequence[ShadowJob], workers: int | None, console: Console, d
 
 
 def _in_processes(jobs: Sequence[ShadowJob], count: int) -> Iterator[tuple[int, list[float]]]:
-    # a fresh interpreter for each: torch's threads and a random source do not survive a fork
-    pool = ProcessPoolExecutor(
-        count,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=torch.set_num_threads,
-        initargs=(1,),
-    )
+    pool = ProcessPoolExecutor(count, spawning(), torch.set_num_threads, (1,))
     try:
         waiting: dict[Future[list[float]], int] = {
             pool.submit(run_job, job): index for index, job in enumerate(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from functools import cache
 from typing import Any
@@ -77,5 +78,8 @@ def no_core_dumps() -> None:
 
 def run() -> None:
     """The console script."""
+    from dpose.interpreter import SAFE
+
     no_core_dumps()
+    os.environ[SAFE] = "1"  # for all that is started, of whatever library
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +34,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(metadata.version("dpose"))
+        from dpose.interpreter import version_of
+
+        print(version_of("dpose"))
         raise typer.Exit
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -159,6 +157,7 @@ class ClusterOptions:
         from dpose.engines.one_job import JobNote, check_no_job
         from dpose.engines.slurm import CommandJob, submit
         from dpose.files import locked_folder, private_folder
+        from dpose.interpreter import python, version_of
 
         if self.engine != "slurm":
             raise DposeError("runs on slurm, or here without it", f"--engine {self.engine}")
@@ -169,11 +168,11 @@ class ClusterOptions:
         def send(begin: Sequence[str], go_on: Sequence[str], begun: Path) -> None:
             told.unlink(missing_ok=True)
             job = CommandJob(
-                begin=(sys.executable, "-m", "dpose", *begin),
-                go_on=(sys.executable, "-m", "dpose", *go_on),
+                begin=python("dpose", *begin),
+                go_on=python("dpose", *go_on),
                 begun=str(begun),
                 told=str(told),
-                version=metadata.version("dpose"),
+                version=version_of("dpose"),
             )
             JobNote.of(submit(job, log, partition, settings), partition).write(log)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from dpose.engines import WorkerDiedError, attempted
+from dpose.interpreter import safe_path
 
 
 class LocalEngine:
@@ -74,13 +77,33 @@ class LocalEngine:
 
 
 def _process(workers: int) -> ProcessPoolExecutor:
-    # a fork would share torch's threads and locks
-    context = multiprocessing.get_context("spawn")
     threads = max(1, (os.cpu_count() or 1) // workers)
-    return ProcessPoolExecutor(1, context, _settle, (threads,))
+    return ProcessPoolExecutor(1, spawning(), _settle, (threads,))
 
 
 def _settle(threads: int) -> None:
     """Before a worker imports anything heavy: its share of the threads; Ctrl-C is its parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+def spawning() -> SpawnContext:
+    """The context of multiprocessing for processes that import nothing from the current folder.
+
+    Each is a fresh interpreter: a fork would share torch's threads and locks, and a source of randomness.
+    """
+    if os.name == "posix":
+        with safe_path():
+            resource_tracker.ensure_running()  # the process that looks after semaphores is one, too
+    return _Spawning()
+
+
+class _Process(SpawnProcess):
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802
+        with safe_path():
+            return SpawnProcess._Popen(process_obj)
+
+
+class _Spawning(SpawnContext):
+    Process = _Process

@@ -21,6 +21,7 @@ from typing import Any
 from dpose.engines import WorkerDiedError, attempted
 from dpose.engines.code import worker_code
 from dpose.errors import DposeError
+from dpose.interpreter import safe_path
 
 PATIENCE_S = 5.0
 """How long an address may take to answer."""
@@ -188,13 +189,17 @@ def _connect(ray: Any, workers: int, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if not address:
         try:
-            ray.init(
-                address="local",
-                num_cpus=workers,
-                include_dashboard=False,
-                object_store_memory=STORE_BYTES,
-                **quiet,
-            )
+            # as a client's job, it does not hand the current folder to workers as one to import from
+            own = ray.job_config.JobConfig(_client_job=True)
+            with safe_path():
+                ray.init(
+                    address="local",
+                    num_cpus=workers,
+                    include_dashboard=False,
+                    object_store_memory=STORE_BYTES,
+                    job_config=own,
+                    **quiet,
+                )
         except Exception as error:  # Ray has no class for it
             with contextlib.suppress(Exception):
                 ray.shutdown()

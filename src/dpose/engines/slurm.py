@@ -6,20 +6,22 @@ run: of ours that is a `CommandJob`, a few strings. Nothing of that folder is re
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpose.engines.one_job import LOCAL, JobNote
 from dpose.errors import DposeError
 from dpose.files import private_folder, write_atomic
+from dpose.interpreter import safe_path, version_of
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
@@ -57,7 +59,7 @@ class CommandJob:
         first = self._environment()
         if Path(self.told).exists():  # it ended while the job was being stopped
             sys.exit(exit_code(Path(self.told)))
-        if (here := metadata.version("dpose")) != self.version:
+        if (here := version_of("dpose")) != self.version:
             print(
                 f"dpose: this node has dpose {here}, the job was submitted by {self.version}", file=sys.stderr
             )
@@ -149,12 +151,15 @@ def submit_all(
     here = partition == LOCAL
     private_folder(folder)
     try:
-        limits = {f"{LOCAL if here else 'slurm'}_max_num_timeout": REQUEUES}
-        executor = submitit.AutoExecutor(str(folder), cluster=LOCAL if here else "slurm", **limits)
+        cluster = LOCAL if here else "slurm"
+        # -P: a job begins in the folder that it was submitted from, and need not see this process's variables
+        limits = {
+            f"{cluster}_max_num_timeout": REQUEUES,
+            f"{cluster}_python": f"{shlex.quote(sys.executable)} -P",
+        }
+        executor = submitit.AutoExecutor(str(folder), cluster=cluster, **limits)
         executor.update_parameters(**({} if here else {"slurm_partition": partition}), **settings)
-        if len(jobs) == 1:
-            return [executor.submit(*jobs)]
-        with executor.batch():
+        with safe_path(), contextlib.nullcontext() if len(jobs) == 1 else executor.batch():
             return [executor.submit(job) for job in jobs]
     except (FailedJobError, RuntimeError, NameError, ValueError, TypeError, AssertionError, OSError) as error:
         raise DposeError(f"cannot be submitted: {error}", f"--partition {partition}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from dpose.engines.local import spawning
 from dpose.errors import DposeError
 from dpose.papers.cells import read_cell, run_cell
 from dpose.papers.experiment import Bound, Cell, Experiment, Outcome, Request
@@ -87,7 +87,7 @@ def run_parallel(
 
 
 def _started(name: str, request: Request, folder: Path, cell: Cell, place: int) -> _Worker:
-    context = multiprocessing.get_context("spawn")  # a fork would share torch's threads and locks
+    context = spawning()
     answer, told = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(name, request, folder, cell.key, place, told))
     process.start()

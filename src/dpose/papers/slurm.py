@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from dpose.engines.one_job import LOCAL, JobNote
 from dpose.engines.slurm import CommandJob, exit_code, is_over, parsed_settings, submit_all
 from dpose.errors import DposeError
 from dpose.files import locked_folder, private_folder, write_atomic, write_private
+from dpose.interpreter import python, version_of
 from dpose.papers.cells import read_cell
 from dpose.papers.engines import CellWork, account_digest, work_cell
 from dpose.papers.experiment import Bound, GridRequest, Outcome, Request
@@ -140,8 +140,8 @@ def _submitted(
         private_folder(log / key)
         for old in (_told(log, key), log / key / "error"):
             old.unlink(missing_ok=True)
-        command = (sys.executable, "-m", "dpose.papers.slurm", str(log), key)
-        version = metadata.version("dpose")
+        command = python("dpose.papers.slurm", str(log), key)
+        version = version_of("dpose")
         jobs.append(CommandJob(command, command, str(log / "work.json"), str(_told(log, key)), version))
     notes = {}
     for key, job in zip(keys, submit_all(jobs, log, partition, settings), strict=True):

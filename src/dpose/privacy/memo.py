@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import platformdirs
 
 from dpose.errors import DposeError
 from dpose.files import file_json, write_atomic
+from dpose.interpreter import version_of
 
 FORMAT = 2
 
@@ -43,7 +43,7 @@ def remember(kind: str, asked: Mapping[str, Any], answer: Any) -> None:
 
 
 def _question(asked: Mapping[str, Any]) -> dict[str, Any]:
-    versions = {name: metadata.version(name) for name in ("dpose", "dp-accounting")}
+    versions = {name: version_of(name) for name in ("dpose", "dp-accounting")}
     return {**asked, "format": FORMAT, **versions}
 
 

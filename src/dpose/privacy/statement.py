@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
-from importlib import metadata
 from typing import Any, TypeAlias
 
 from dpose.errors import DposeError
+from dpose.interpreter import version_of
 from dpose.privacy.accounting import Accountant, Event, epsilon, merge
 from dpose.privacy.exact import (
     EXACT_TYPES,
@@ -76,13 +76,8 @@ class Kind(StrEnum):
 
 def software_versions(*more: str) -> dict[str, str]:
     """Versions of the packages that a guarantee depends on, and of `more` that an artefact does."""
-    found = {}
-    for name in ("dpose", "dp-accounting", "cryptography", "torch", "numpy", "scipy", *more):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "source"
-    return found
+    names = ("dpose", "dp-accounting", "cryptography", "torch", "numpy", "scipy", *more)
+    return {name: version_of(name) for name in names}
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
-import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
+from dpose.interpreter import environment, python
 
 DECODE_MEMORY = 4 << 30
 """Address space of a process that decodes a file, bytes: a picture of 200 megapixels takes half of it."""
@@ -27,13 +27,13 @@ class Child:
 
     def __init__(self, work: str, task: dict[str, Any], *, cwd: Path | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dpose.studio.worker", work],
+            python("dpose.studio.worker", work),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=cwd,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))},
+            env=environment(),
             start_new_session=True,  # Ctrl-C in the studio's terminal is the studio's to pass on
         )
         assert self._process.stdin is not None
@@ -67,27 +67,28 @@ class Child:
 def answer(
     work: str, task: dict[str, Any], *, seconds: float = DECODE_SECONDS, memory: int = DECODE_MEMORY
 ) -> Any:
-    """What a worker found, with a limit on its memory and time.
+    """What a worker found, with a limit on its memory and time, in an empty folder.
 
     Args:
         work: A name in `worker.WORK`.
-        task: What it is given.
+        task: What it is given; paths are absolute.
         seconds: Of processor time, and of waiting.
         memory: Address space, bytes; 0 for any.
 
     Raises:
         DposeError: it says what is wrong, or passes a limit.
     """
-    child = Child(work, task | {"memory": memory, "seconds": int(seconds)})
-    timer = threading.Timer(seconds, child.stop, (0.1,))
-    timer.start()
-    try:
-        for line in child.lines():
-            if "done" in line:
-                return line["done"]
-            if "error" in line or "stopped" in line:
-                raise DposeError(line.get("error", TOO_MUCH))
-    finally:
-        timer.cancel()
-        child.stop(1.0)
+    with tempfile.TemporaryDirectory() as empty:
+        child = Child(work, task | {"memory": memory, "seconds": int(seconds)}, cwd=Path(empty))
+        timer = threading.Timer(seconds, child.stop, (0.1,))
+        timer.start()
+        try:
+            for line in child.lines():
+                if "done" in line:
+                    return line["done"]
+                if "error" in line or "stopped" in line:
+                    raise DposeError(line.get("error", TOO_MUCH))
+        finally:
+            timer.cancel()
+            child.stop(1.0)
     raise DposeError(TOO_MUCH)

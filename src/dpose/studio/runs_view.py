@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_json, file_text
+from dpose.interpreter import environment, python
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.privacy.verify import verify_run
@@ -47,12 +47,12 @@ class Resumed:
                 "has no checkpoint to go on from", folder.name, "start it again with dpose train"
             )
         self.processes[folder] = subprocess.Popen(
-            [sys.executable, "-m", "dpose", "train", "--resume", str(folder)],
+            python("dpose", "train", "--resume", str(folder)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=environment(),
             start_new_session=True,
         )
 

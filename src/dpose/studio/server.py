@@ -112,14 +112,15 @@ def _listen(port: int) -> socket.socket:
 def _warm() -> None:
     """Load and compile what a preview needs: never what a model needs."""
     with contextlib.suppress(DposeError):
-        import numba  # noqa: F401  (from here on kernels are used)
         import numpy as np
 
+        from dpose.jit import load_numba
         from dpose.release.kernels import block_sums
         from dpose.release.planes import Observed, Plane
         from dpose.release.restoration import Restoration
         from dpose.studio.standing import stands
 
+        load_numba()  # from here on kernels are used
         block_sums(np.zeros((8, 8, 3), np.uint8), 4)
         few, ones = np.zeros((4, 4), np.float32), np.ones((4, 4), np.float32)
         for method in ("learned", "tv"):
