@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +17,14 @@ import numpy as np
 import pytest
 
 from dpose.pose.metrics import PCKh
+from dpose.privacy.entries import GENESIS, Entry, EntryType, read_ledger
+from dpose.privacy.ledger import Ledger, keep_head
 from dpose.privacy.queries import Query
+from dpose.privacy.seal import Seal, run_digests
+from dpose.privacy.sections import About
+from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.report.page import write_run_report
+from dpose.training.folder import model_card
 from dpose.training.plan import TrainingPlan
 from dpose.training.statement import StatementFacts, run_statement
 
@@ -35,6 +41,61 @@ def pckh(share: float, people: int = 40, seed: int = 0) -> dict:
     metric = PCKh()
     metric.update(predicted, true, np.ones((people, 16)), np.full(people, 10.0))
     return metric.compute().to_dict()
+
+
+def finished_run(folder: Path, state: Path, plan: TrainingPlan, *, task="dots", about=None, blocks=3):
+    """A finished run of 1,000 units as `dpose.train` leaves it, sealed, without real weights; its bound plan."""
+    bound, run_id = plan.bind(1000), "ab" * 16
+    folder.mkdir()
+    with Ledger.create(folder / "ledger.jsonl", bound.sha256, "key", state, run_id) as ledger:
+        each = bound.steps // blocks
+        for first in range(0, bound.steps, each):
+            ledger.reserve(bound.event, first, each)
+            ledger.commit(first, each)
+    run = {"plan": plan.to_dict(), "bound": bound.constants(), "seed": None}
+    config = {"task": task, "run_id": run_id, "model": {}, "run": run}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "log.jsonl").write_text("")
+    said = run_statement(
+        bound, StatementFacts(about=about or About()), seeded=False, head="", counted=bound.steps
+    )
+    sealed_again(folder, said, state=state)
+    return bound
+
+
+def sealed_again(folder: Path, statement=None, *, entries=None, first_weights=None, card=None, state=None):
+    """Chain, card and seal of a run folder made anew, as whoever edits a folder can make them: there is no secret.
+
+    Args:
+        folder: Whose files are sealed as they are.
+        statement: In the place of its own.
+        entries: In the place of its ledger's lines; seals among them are left out.
+        first_weights: In the place of the sealed digest.
+        card: In the place of the card that follows.
+        state: Where the new head is kept apart; nowhere when None, as on a machine that never saw the run.
+    """
+    path = folder / "ledger.jsonl"
+    before = read_ledger(path)
+    statement = statement or PrivacyStatement.from_json((folder / "privacy.json").read_text())
+    lines = [e for e in (entries or before) if e.type is not EntryType.SEAL and not e.torn]
+    chain: list[Entry] = []
+    for entry in lines:
+        head = chain[-1].sha256 if chain else GENESIS
+        chain.append(replace(entry, seq=len(chain), prev=head, plan_sha256=statement.plan_sha256).sealed())
+    statement = replace(statement, ledger_head=chain[-1].sha256, seal="")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "README.md").write_text(card or model_card(statement, config))
+    sealed = [Seal.from_dict(e.event, "") for e in before if e.type is EntryType.SEAL]
+    if first_weights is None:
+        first_weights = sealed[-1].first_weights if sealed else ""
+    seal = Seal.of(statement, run_digests(folder), first_weights).to_dict()
+    plan, key = chain[-1].plan_sha256, chain[-1].key_id
+    chain.append(Entry(len(chain), chain[-1].sha256, EntryType.SEAL, seal, 0, 0, plan, key).sealed())
+    path.write_bytes(b"".join(entry.line() for entry in chain))
+    (folder / "privacy.json").write_text(replace(statement, seal=chain[-1].sha256).to_json())
+    if state:
+        keep_head(path, state)
 
 
 @dataclass

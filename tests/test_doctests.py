@@ -15,7 +15,7 @@ MODULES = (
     "dpose.privacy.rounding",
     "dpose.privacy.selection",
     "dpose.privacy.statement",
-    "dpose.privacy.verify",
+    "dpose.runs.verify",
     "dpose.release.api",
     "dpose.release.config",
     "dpose.runs.config",

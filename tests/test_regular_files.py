@@ -45,7 +45,6 @@ from dpose.privacy.odometer import State, charges
 from dpose.privacy.odometer.subjects import account_key
 from dpose.privacy.signing import Signature, check_signature
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.verify import verify_run
 from dpose.release.files import carried
 from dpose.release.manifest import Manifest, verify_manifest
 from dpose.release.regions import onnx_segmenter
@@ -53,6 +52,7 @@ from dpose.release.verify import verify_release
 from dpose.runs.config import read_yaml
 from dpose.runs.report.reading import read_run
 from dpose.runs.statement_files import open_statement
+from dpose.runs.verify import verify_run
 from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import RunLog, read_statement
 from dpose.training.optim import OptimizerConfig
@@ -252,13 +252,13 @@ def test_a_run_that_changes_while_it_is_verified_is_refused(sealed, tmp_path, mo
     """Its statement is read, then another one is put in its place, for whoever reads next."""
     run = tmp_path / "run"
     shutil.copytree(sealed / "run", run)
-    real = dpose.privacy.verify.verify_ledger
+    real = dpose.runs.verify.verify_ledger
 
     def swapped(*given):
         write_atomic(run / "privacy.json", (run / "privacy.json").read_bytes())
         return real(*given)
 
-    monkeypatch.setattr(dpose.privacy.verify, "verify_ledger", swapped)
+    monkeypatch.setattr(dpose.runs.verify, "verify_ledger", swapped)
     with pytest.raises(DposeError, match=r"privacy\.json: was changed while it was read"):
         verify_run(run, sealed / "s")
 

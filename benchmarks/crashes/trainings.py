@@ -22,7 +22,7 @@ from dots import Dots, DotsTask
 from dpose.errors import DposeError
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.training import gradient as updates
 from dpose.training import loop as loops
 from dpose.training.methods import SubspaceConfig

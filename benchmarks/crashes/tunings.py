@@ -20,9 +20,9 @@ from dpose.privacy.ledger import read_ledger
 from dpose.privacy.noise import Key
 from dpose.privacy.odometer import State, charges
 from dpose.privacy.trial_law import TrialLaw
-from dpose.privacy.verify import verify_run
 from dpose.runs import tune
 from dpose.runs.tune_config import TuningConfig
+from dpose.runs.verify import verify_run
 from dpose.training import gradient as updates
 from quick import texts_alone
 from shades import entered

@@ -23,7 +23,6 @@ from dpose.privacy.odometer import charges, high_water
 from dpose.privacy.odometer.store import opened
 from dpose.privacy.signing import check_signature
 from dpose.privacy.statement import PrivacyStatement
-from dpose.privacy.verify import verify_run
 from dpose.release.archive import unpack
 from dpose.release.manifest import verify_manifest
 from dpose.release.regions import onnx_segmenter
@@ -32,6 +31,7 @@ from dpose.runs.config import RunConfig, read_yaml
 from dpose.runs.report.reading import read_run
 from dpose.runs.statement_files import check_schema, open_statement
 from dpose.runs.tune_config import TuningConfig
+from dpose.runs.verify import verify_run
 from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import RunLog
 from dpose.training.kept import kept_places

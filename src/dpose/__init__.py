@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from dpose.pose.predict import predict_image as predict_image
     from dpose.pose.task import PoseTask as PoseTask
     from dpose.privacy.statement import PrivacyStatement as PrivacyStatement
-    from dpose.privacy.verify import verify_run as verify_run
     from dpose.release.api import pixelize as pixelize
     from dpose.release.api import release_video as release_video
+    from dpose.runs.verify import verify_run as verify_run
     from dpose.training.methods import Method as Method
     from dpose.training.methods import register_method as register_method
     from dpose.training.optim import OptimizerConfig as OptimizerConfig
@@ -72,7 +72,7 @@ _HOMES = {
     "register_method": "training.methods",  # enter a method of one's own
     "release_video": "release.api",  # a private video, by a projection with noise
     "train": "training.trainer",  # train a model as a plan says
-    "verify_run": "privacy.verify",  # recompute epsilon from the ledger
+    "verify_run": "runs.verify",  # recompute epsilon from the ledger
 }
 
 __all__ = sorted(_HOMES)

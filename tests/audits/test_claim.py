@@ -15,8 +15,8 @@ from dpose.errors import DposeError
 from dpose.privacy.canaries import Opening
 from dpose.privacy.entries import GENESIS, EntryType, read_ledger
 from dpose.privacy.keys import state_folder
-from dpose.privacy.verify import verify_run
 from dpose.runs.tasks import task_entry
+from dpose.runs.verify import verify_run
 from dpose.training.canaries import CanaryTask
 from dpose.training.gradients import clipped_sum, per_unit_gradients, trainable_params
 from refusals import refused

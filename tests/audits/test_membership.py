@@ -12,8 +12,8 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
-from dpose.privacy.verify import verify_run
 from dpose.runs.config import RunConfig
+from dpose.runs.verify import verify_run
 from small_nano import small_nano  # noqa: F401
 
 UNITS, SHADOWS, TARGETS = 10, 4, 1

@@ -18,44 +18,31 @@ from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media import encode_image, write_image
 from dpose.media.tags import extract_text
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
-from dpose.privacy.neighbours import Neighbours
-from dpose.privacy.sections import About, Deployment, Sections, group_section
+from dpose.privacy.accounting import epsilon
+from dpose.privacy.sections import About
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.release.api import pixelize
 from dpose.release.embed import NAME, SEAL, bound_to, read_sidecar, read_stamp, sidecar_of, stamp
 from dpose.release.sealing import sealed
 from dpose.runs.statement_files import open_statement
+from dpose.training.plan import TrainingPlan
+from run_folders import finished_run, sealed_again
 
-EVENT, DELTA = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0), 1e-5
+DELTA = 1e-5
+PLAN = TrainingPlan(delta=DELTA, noise_multiplier=2.0, steps=30, expected_batch_size=50, unit="image")
+EVENT = PLAN.bind(1000).event
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A model folder without its ledger, as models are published."""
-    claimed = epsilon([EVENT], DELTA)
+def folder(tmp_path, monkeypatch):
+    """A finished run of Ward 7."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     about = About(curator="Ward 7", contact="dpo@example.org", why_epsilon="our board allows no more")
-    sections = Sections(
-        Deployment.of(about, "the final weights", "2026-05-03"),
-        groups=group_section([EVENT], DELTA, Relation.ZERO_OUT, claimed),
-    )
-    statement = PrivacyStatement(
-        Kind.PRIVATE,
-        "image",
-        Neighbours(Relation.ZERO_OUT),
-        claimed,
-        DELTA,
-        Accountant.PLD,
-        n=1000,
-        public=("the number of units, 1,000",),
-        events=(EVENT,),
-        seal="ab" * 32,
-        sections=sections,
-    )
     made = tmp_path / "ward-pose"
-    made.mkdir()
-    (made / "privacy.json").write_text(statement.to_json())
-    (made / "config.json").write_text(json.dumps({"task": "pose", "run": {"plan": {"method": "dp-sgd"}}}))
+    finished_run(made, tmp_path / "runs-state", PLAN, task="pose", about=about)
+    statement = PrivacyStatement.from_json((made / "privacy.json").read_text())
+    dated = replace(statement.sections.deployment, date="2026-05-03")
+    sealed_again(made, replace(statement, sections=replace(statement.sections, deployment=dated)))
     return made
 
 
@@ -93,11 +80,23 @@ def test_it_is_signed_and_verified(folder, tmp_path, capsys):
     said = told(capsys, "statement", "verify", folder, "--key", f"{key}.pub")
     assert "the signature holds" in said
     assert "does not show that the statement is true" in said
-    assert "its seal was not checked" in said
+    assert "the seal holds" in said
     changed = (folder / "privacy.json").read_text().replace("Ward 7", "Ward 8")
     (folder / "privacy.json").write_text(changed)
     said = told(capsys, "statement", "verify", folder, "--key", f"{key}.pub", code=2)
     assert "changed after it was signed" in said
+
+
+def test_a_signed_statement_beside_other_weights_or_without_its_ledger_is_refused(folder, tmp_path, capsys):
+    key = tmp_path / "h.pem"
+    told(capsys, "statement", "key", key)
+    told(capsys, "statement", "sign", folder, "--key", key)
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    said = told(capsys, "statement", "verify", folder, "--key", f"{key}.pub", code=2)
+    assert "model.safetensors is not the one that was sealed" in said
+    (folder / "ledger.jsonl").unlink()
+    said = told(capsys, "statement", "verify", folder, "--key", f"{key}.pub", code=2)
+    assert "the ledger is missing" in said
 
 
 def test_the_registry_gets_its_fields_and_nothing_made_up(folder, tmp_path, capsys):

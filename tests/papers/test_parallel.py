@@ -11,7 +11,7 @@ from dpose.papers.engines import run_on_engine
 from dpose.papers.experiment import Cell, GridRequest, Request
 from dpose.papers.parallel import run_parallel
 from dpose.papers.reproduce import reproduce
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dying import Dying
 from few_cells import NAME, Some
 from quick import quick  # noqa: F401

@@ -23,10 +23,10 @@ from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
 from dpose.pose.data import SOURCES
 from dpose.privacy.odometer import EVALUATION, charges
-from dpose.privacy.verify import verify_run
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.recipes import RECIPES
+from dpose.runs.verify import verify_run
 from small_nano import small_nano  # noqa: F401
 
 QUIET = Console(quiet=True)

@@ -28,12 +28,12 @@ from dpose.papers.pose.tables import by_setting
 from dpose.papers.pose.testing import People
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.reproduce import reproduce
-from dpose.privacy.verify import verify_run
 from dpose.report.results import Figure
 from dpose.runs.build import settled
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
 from dpose.runs.train import train_run
+from dpose.runs.verify import verify_run
 from dpose.stats import differences
 from dpose.training import gradient
 from dpose.training.methods import METHODS

@@ -21,19 +21,24 @@ def folder(tmp_path):
     save_model(PoseModel(PoseConfig("nano", (64, 64))), source)
     (source / "privacy.json").write_text('{"kind": "private"}')
     (source / "README.md").write_text("the card")
-    (source / "ledger.jsonl").write_text("stays at home")
+    (source / "log.jsonl").write_text("stays at home")
+    (source / "ledger.jsonl").write_text("a chain")
     return source
+
+
+WHOLE = ["README.md", "config.json", "ledger.jsonl", "model.safetensors", "privacy.json"]
 
 
 def names(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_a_saved_model_carries_its_statement_and_nothing_else(folder, tmp_path):
+def test_a_saved_model_carries_what_is_needed_to_verify_it_and_nothing_else(folder, tmp_path):
     model = PoseModel.from_pretrained(folder)
     copy = model.save_pretrained(tmp_path / "copy")
-    assert names(copy) == ["README.md", "config.json", "model.safetensors", "privacy.json"]
-    assert (copy / "privacy.json").read_text() == '{"kind": "private"}'
+    assert names(copy) == WHOLE
+    for name in WHOLE:  # to the byte, or its seal would not hold
+        assert (copy / name).read_bytes() == (folder / name).read_bytes()
     again = PoseModel.from_pretrained(copy)
     assert all(torch.equal(t, again.state_dict()[n]) for n, t in model.state_dict().items())
 
@@ -76,7 +81,7 @@ class TestHub:
         monkeypatch.setattr(mixin, "HfApi", Api)
         assert load_model(folder).push_to_hub("hf:me/pose") == "https://example.org/commit"
         assert (seen["repo"], seen["private"]) == ("me/pose", True)
-        assert seen["files"] == ["README.md", "config.json", "model.safetensors", "privacy.json"]
+        assert seen["files"] == WHOLE
         assert seen["statement"] == '{"kind": "private"}'
 
     def test_a_name_with_the_prefix_is_fetched(self, folder, monkeypatch):
@@ -86,7 +91,8 @@ class TestHub:
         )
         model = PoseModel.from_pretrained("hf:me/pose")
         assert asked[0][0] == "me/pose"
-        assert "ledger.jsonl" not in asked[0][1]["allow_patterns"]
+        assert set(WHOLE) < set(asked[0][1]["allow_patterns"])
+        assert "log.jsonl" not in asked[0][1]["allow_patterns"]
         assert model.config == load_model(folder).config
 
     def test_a_mistyped_folder_asks_nobody(self, monkeypatch):

@@ -9,34 +9,20 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.privacy import ledger as ledger_module
-from dpose.privacy.accounting import Accountant, Event, Relation, epsilon
 from dpose.privacy.entries import Entry
 from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger
-from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.queries import Query
-from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.verify import verify_run
+from dpose.privacy.statement import PrivacyStatement
+from dpose.runs.verify import verify_run
+from dpose.training.plan import TrainingPlan
+from run_folders import finished_run, sealed_again
 
-EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
-PLAN = "ab" * 32
-COST = epsilon([EVENT], 1e-5, accountant=Accountant.RDP)
+SETTINGS = TrainingPlan(
+    delta=1e-5, noise_multiplier=2.0, accountant="rdp", steps=30, expected_batch_size=50, unit="image"
+)
+BOUND = SETTINGS.bind(1000)
+EVENT, PLAN, COST = BOUND.event, BOUND.sha256, BOUND.epsilon
 QUERY = Query("mean PCKh@0.5", "ward:val")
-
-
-def statement(head: str, **changes) -> PrivacyStatement:
-    fields = {
-        "kind": Kind.PRIVATE,
-        "unit": "image",
-        "neighbours": Neighbours(Relation.ZERO_OUT),
-        "epsilon": COST,
-        "delta": 1e-5,
-        "accountant": Accountant.RDP,
-        "n": 1000,
-        "events": (EVENT,),
-        "ledger_head": head,
-        "plan_sha256": PLAN,
-    }
-    return PrivacyStatement(**{**fields, **changes})
 
 
 @pytest.fixture
@@ -46,16 +32,14 @@ def state(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, state):
-    """A finished run: 30 steps in blocks of 10."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    with Ledger.create(folder / "ledger.jsonl", PLAN, "key", state) as ledger:
-        for first in (0, 10, 20):
-            ledger.reserve(EVENT, first, 10)
-            ledger.commit(first, 10)
-        head = ledger.head
-    (folder / "privacy.json").write_text(statement(head).to_json())
-    return folder
+    """A finished run: 30 steps in blocks of 10, and a seal."""
+    finished_run(tmp_path / "run", state, SETTINGS)
+    return tmp_path / "run"
+
+
+def said(run, **changes) -> PrivacyStatement:
+    """The statement that stands in the folder, with changes."""
+    return replace(PrivacyStatement.from_json((run / "privacy.json").read_text()), **changes)
 
 
 def edit(run, change):
@@ -69,7 +53,7 @@ def test_a_true_ledger_is_accepted(run, state):
     assert found.spent == COST
     assert "30 reserved steps" in " ".join(found.lines)
     entries = read_ledger(run / "ledger.jsonl")
-    assert [entry.seq for entry in entries] == list(range(7))
+    assert [entry.seq for entry in entries] == list(range(8))
     assert entries[0].prev == "0" * 64
     assert spent(entries) == (EVENT,)
 
@@ -95,9 +79,8 @@ def test_steps_taken_twice_are_counted_twice(run, state):
         ledger.resume("other-key", 20)
         ledger.reserve(EVENT, 20, 10)
         ledger.commit(20, 10)
-        head = ledger.head
         assert ledger.entries[-1].key_id == "other-key"
-    (run / "privacy.json").write_text(statement(head).to_json())
+    sealed_again(run, state=state)
     with pytest.raises(DposeError, match=r"does not add up.*ledger"):
         verify_run(run, state)
 
@@ -105,8 +88,7 @@ def test_steps_taken_twice_are_counted_twice(run, state):
 def test_noise_unlike_the_statements_is_found(run, state):
     with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
         ledger.reserve(replace(EVENT, sigma=0.5), 30, 1)
-        head = ledger.head
-    (run / "privacy.json").write_text(statement(head).to_json())
+    sealed_again(run, state=state)
     with pytest.raises(DposeError, match="does not add up"):
         verify_run(run, state)
 
@@ -167,8 +149,8 @@ def test_a_rewritten_chain_is_refused_by_either_head(run, state):
 def test_ledger_and_statement_restored_together_are_refused_where_they_were_made(run, state):
     old = read_ledger(run / "ledger.jsonl")[4].sha256
     edit(run, lambda lines: lines[:5])
-    (run / "privacy.json").write_text(statement(old).to_json())
-    with pytest.raises(DposeError, match="7 lines were written on this machine"):
+    (run / "privacy.json").write_text(said(run, ledger_head=old, seal="").to_json())
+    with pytest.raises(DposeError, match="8 lines were written on this machine"):
         verify_run(run, state)
 
 
@@ -182,8 +164,7 @@ def test_another_runs_ledger_is_refused(run, state, tmp_path):
 
 
 def test_another_plan_is_refused(run, state):
-    head = read_ledger(run / "ledger.jsonl")[-1].sha256
-    (run / "privacy.json").write_text(statement(head, plan_sha256="cd" * 32).to_json())
+    (run / "privacy.json").write_text(said(run, plan_sha256="cd" * 32).to_json())
     with pytest.raises(DposeError, match="another plan"):
         verify_run(run, state)
 
@@ -191,42 +172,41 @@ def test_another_plan_is_refused(run, state):
 def test_lines_after_the_statement_are_refused(run, state):
     with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
         ledger.query(QUERY.to_dict())
-    with pytest.raises(DposeError, match="line 8: the ledger goes on"):
+    with pytest.raises(DposeError, match="line 9: the ledger goes on"):
         verify_run(run, state)
 
 
-def test_queries_must_stand_in_both(run, state):
+def test_queries_must_stand_in_both_word_for_word(run, state):
     with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
         ledger.query(QUERY.to_dict())
-        head = ledger.head
-    (run / "privacy.json").write_text(statement(head).to_json())
+    sealed_again(run, state=state)
     with pytest.raises(DposeError, match="records 1 queries"):
         verify_run(run, state)
-    old = PrivacyStatement.from_json((run / "privacy.json").read_text())
-    (run / "privacy.json").write_text(old.with_query(QUERY).to_json())
+    before = said(run)
+    for other in (
+        replace(QUERY, what="a mean"),
+        replace(QUERY, covered=True),
+        replace(QUERY, cost="nothing"),
+    ):
+        sealed_again(run, before.with_query(other), state=state)
+        with pytest.raises(DposeError, match="the statement lists 1, or others"):
+            verify_run(run, state)
+    sealed_again(run, before.with_query(QUERY), state=state)
     verify_run(run, state)
 
 
-def test_a_missing_ledger_is_refused_unless_the_statement_alone_is_asked_for(run, state):
+def test_a_missing_ledger_is_refused(run, state):
     (run / "ledger.jsonl").unlink()
-    with pytest.raises(DposeError, match="missing"):
+    with pytest.raises(DposeError, match="the ledger is missing"):
         verify_run(run, state)
-    found = verify_run(run, state, statement_only=True)
-    assert found.spent is None
-    assert "was not checked" in found.lines[-1]
+    (run / "privacy.json").write_text(said(run, ledger_head="", seal="").to_json())
+    with pytest.raises(DposeError, match="the ledger is missing"):
+        verify_run(run, state / "elsewhere")
 
 
-def test_nothing_is_claimed_without_private_training(tmp_path):
-    (tmp_path / "privacy.json").write_text(PrivacyStatement(Kind.NONE, "image", n=5).to_json())
-    assert verify_run(tmp_path).lines[0] == "nothing is claimed: the statement is of kind none"
+def test_a_folder_without_a_statement_is_refused(tmp_path):
     with pytest.raises(DposeError, match="no readable privacy statement"):
         verify_run(tmp_path / "nowhere")
-
-
-def test_a_seeded_run_is_told_from_a_private_one(run, state):
-    head = read_ledger(run / "ledger.jsonl")[-1].sha256
-    (run / "privacy.json").write_text(statement(head, kind=Kind.SEEDED).to_json())
-    assert any("nothing is guaranteed" in line for line in verify_run(run, state).lines)
 
 
 @pytest.mark.parametrize("kept", [1, 40, 200, -3])
@@ -243,9 +223,6 @@ def test_a_torn_last_line_counts_as_a_reservation(run, state, kept):
     assert spent(entries)[0].steps == 40
     with pytest.raises(DposeError, match="does not add up"):
         verify_run(run, state)
-    big = statement(entries[-2].sha256, epsilon=50.0)
-    (run / "privacy.json").write_text(big.to_json())
-    assert "not complete" in verify_run(run, state).lines[-1]
 
     with Ledger.append_to(file, state) as ledger:
         ledger.resume("other-key", 30)
@@ -261,7 +238,7 @@ def test_a_last_line_that_lacks_only_its_newline_is_whole(run, state):
     verify_run(run, state)
     with Ledger.append_to(file, state) as ledger:
         ledger.query(QUERY.to_dict())
-    assert len(read_ledger(file)) == 8
+    assert len(read_ledger(file)) == 9
 
 
 def test_a_torn_line_is_no_way_to_shorten(run, state):

@@ -14,7 +14,6 @@ from dpose.media.video import probe
 from dpose.media.video_identity import video_hashes
 from dpose.privacy.odometer import EVALUATION, State, budgets, charges, marks_of
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.verify import verify_run
 from dpose.runs.budget import set_budget_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
@@ -22,6 +21,7 @@ from dpose.runs.noised_score import NoisedEvaluation, evaluate_noised
 from dpose.runs.report.reading import read_run
 from dpose.runs.tasks import task_of
 from dpose.runs.train import explain_task, train_task
+from dpose.runs.verify import verify_run
 from quick import quick  # noqa: F401
 
 QUIET = Console(quiet=True)

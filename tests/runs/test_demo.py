@@ -9,8 +9,8 @@ from rich.console import Console
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.errors import DposeError
-from dpose.privacy.verify import verify_run
 from dpose.runs.demo import DELTA, EPSILON, NEXT, DemoRecipe, run_demo
+from dpose.runs.verify import verify_run
 from small_nano import PREAMBLE, small_nano  # noqa: F401
 from zygote import run as run_program
 

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.odometer import EVALUATION, State, charges
-from dpose.privacy.verify import verify_run
 from dpose.runs import evaluate
 from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 from dpose.runs.config import RunConfig
@@ -19,6 +18,7 @@ from dpose.runs.evaluate import evaluate_run
 from dpose.runs.report.reading import read_run, score_of
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task, task_entry, task_of
 from dpose.runs.train import explain_task, train_task
+from dpose.runs.verify import verify_run
 from dpose.training.validation import metric_of_views
 from shades import Meter, Shades, ShadeTask, entered, prepare
 from small_nano import small_nano  # noqa: F401

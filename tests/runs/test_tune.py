@@ -40,7 +40,6 @@ from dpose.privacy.protected import protect
 from dpose.privacy.rounding import upper
 from dpose.privacy.sides import split_sides
 from dpose.privacy.trial_law import TrialLaw
-from dpose.privacy.verify import verify_run
 from dpose.runs import trial_score, tune
 from dpose.runs.spending import datasets, lines_of
 from dpose.runs.trial_score import noised_trial_score
@@ -48,6 +47,7 @@ from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.runs.tune_problem import priced_trials
 from dpose.runs.unit_scores import unit_scores
+from dpose.runs.verify import verify_run
 from dpose.training import loop as loops
 from quick import quick  # noqa: F401
 from shades import Hits, Meter, Shades, ShadeTask, entered

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from dpose.privacy.ledger import read_ledger
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.training.distributed import ALONE, ProcessGroup
 from dpose.training.step import _share
 from zygote import run, run_ranks

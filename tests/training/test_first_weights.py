@@ -14,7 +14,7 @@ from dpose.privacy.neighbours import BEYOND
 from dpose.privacy.odometer import charges
 from dpose.privacy.protected import protect
 from dpose.privacy.statement import Kind
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.training.first_weights import FirstWeights, digest_of_weights
 from dpose.training.folder import read_statement
 from dpose.training.plan import TrainingPlan

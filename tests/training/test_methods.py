@@ -13,7 +13,7 @@ import dpose
 from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.training import gradient as gradients
 from dpose.training.gradient import RunInputs, open_parts
 from dpose.training.gradients import trainable_params

@@ -23,8 +23,8 @@ from dpose.errors import DposeError
 from dpose.files import locked_folder
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import Key
-from dpose.privacy.verify import verify_run
 from dpose.runs.keys import discard_key, list_keys
+from dpose.runs.verify import verify_run
 from dpose.training import arithmetic, reproducibility
 from dpose.training import loop as loops
 from dpose.training import step as steps

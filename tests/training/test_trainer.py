@@ -15,7 +15,7 @@ from dpose.files import write_atomic
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.validation import metric_of_views

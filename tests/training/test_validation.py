@@ -9,7 +9,7 @@ from rich.console import Console
 from dots import train
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.ledger import read_ledger
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.validation import Validation, metric_of_views, moments

@@ -22,9 +22,9 @@ from dpose.privacy.entries import read_ledger
 from dpose.privacy.rounding import lower, upper
 from dpose.privacy.sections import PlantedCanaries
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.verify import verify_run
 from dpose.runs.canaries import canary_scores
 from dpose.runs.tasks import task_entry, task_of
+from dpose.runs.verify import verify_run
 
 NOBODY = "nobody can audit a model whose canaries were not committed to before it was trained"
 EVERY_COIN = "somebody who was told every coin"

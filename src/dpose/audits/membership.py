@@ -261,7 +261,7 @@ def _record(folder: Path, config: RunConfig, n: int) -> None:
                 data,
                 "membership inference, reported as rates over all units",
             )
-            record_query(run, statement, query)
+            record_query(run, query)
 
 
 def _notes(seeded: bool) -> list[str]:

@@ -270,7 +270,7 @@ def _without_canaries(out: Path, model: torch.nn.Module) -> None:
     file = weights_file(model, without=(PARAMETER,))
     # what starts from these weights starts from the audit's
     note_weights(read_ledger(out / "ledger.jsonl")[0].run_id, hashlib.sha256(file).hexdigest())
-    reseal(out, lambda _, statement: statement, lambda _: {"model.safetensors": file})
+    reseal(out, lambda _, statement: statement, {"model.safetensors": file})
 
 
 def _noted(out: Path, findings: AuditFindings, audit: TrainingAudit) -> None:
@@ -282,7 +282,7 @@ def _noted(out: Path, findings: AuditFindings, audit: TrainingAudit) -> None:
         sections = replace(statement.sections, audits=(*statement.sections.audits, reached))
         return replace(statement, sections=sections)
 
-    reseal(out, told, lambda _: {})
+    reseal(out, told)
 
 
 def _caveats(audit: TrainingAudit) -> list[str]:

@@ -204,7 +204,7 @@ def verify(
     run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
-    from dpose.privacy.verify import verify_run
+    from dpose.runs.verify import verify_run
 
     console = plain_console()
     if release.verified(run, console):

@@ -44,12 +44,13 @@ def show(
 def check(artefact: Artefact) -> None:
     """Hold a statement to the published JSON Schema, and compute its numbers again."""
     from dpose.privacy.rounding import upper
+    from dpose.privacy.statement import SCHEMA
     from dpose.runs.statement_files import check_schema, open_statement
 
     console, opened = plain_console(), open_statement(artefact)
     check_schema(opened)
     spent = opened.statement.verify()
-    console.print(f"{opened.file}: as schema {opened.statement.schema} says", soft_wrap=True)
+    console.print(f"{opened.file}: as schema {SCHEMA} says", soft_wrap=True)
     console.print(
         "nothing is claimed, so there is nothing to add up"
         if spent is None
@@ -110,8 +111,8 @@ def verify(
 ) -> None:
     """Check a signature with a public key; then whatever `dpose verify` checks."""
     from dpose.privacy.signing import check_signature, key_fingerprint
-    from dpose.privacy.verify import verify_run
     from dpose.runs.statement_files import open_statement
+    from dpose.runs.verify import verify_run
 
     console, opened = plain_console(), open_statement(artefact)
     found = check_signature(opened.file, opened.statement, key)
@@ -121,7 +122,7 @@ def verify(
         "it does not show that the statement is true, nor whose key that is: know that from elsewhere",
     ]
     if opened.folder:
-        lines += verify_run(opened.folder, statement_only=True).lines
+        lines += verify_run(opened.folder).lines
     else:
         lines.append(opened.found)
     for line in lines:

@@ -15,22 +15,24 @@ import torch
 from dpose.errors import DposeError
 from dpose.files import file_bytes, write_atomic
 from dpose.pose.folder import CONFIG, WEIGHTS, load_model, save_model
+from dpose.privacy.sections import SIGNATURE
 
 if TYPE_CHECKING:
     from dpose.pose.model import PoseModel
 
 PREFIX = "hf:"
 STATEMENT, CARD = "privacy.json", "README.md"
-_FILES = [WEIGHTS, CONFIG, STATEMENT, CARD]
+_OF_A_RUN = (CONFIG, STATEMENT, SIGNATURE, CARD, "ledger.jsonl", WEIGHTS)
+"""What a model takes along of the run that made it: all that `dpose verify` needs."""
 _EXTRA = "pip install 'dpose[hub]'"
 
 
 def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
     """Write a model folder that stands alone: weights, `config.json`, the statement and the card.
 
-    The statement (`privacy.json`) and card of the folder that the model was loaded from go along if its weights are
-    still exactly those. A model that was changed since carries none: what they guarantee is not known to hold for it,
-    and the card written for it says so.
+    Of a run whose weights are still exactly those, configuration, statement, signature, card and ledger go along word
+    for word, so that `dpose verify` can check the copy; log and checkpoints do not. A model that was changed since
+    carries none: what they guarantee is not known to hold for it, and the card written for it says so.
 
     Args:
         model: Any pose model.
@@ -43,7 +45,7 @@ def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
     save_model(model, folder)
     source = model.source
     if source is not None and _unchanged(model, source):
-        for name in (STATEMENT, CARD):
+        for name in _OF_A_RUN:
             if (source / name).exists() and source.resolve() != folder.resolve():
                 write_atomic(folder / name, file_bytes(source / name))
     elif not (source is not None and source.resolve() == folder.resolve()):
@@ -98,7 +100,7 @@ def from_hub(name: str, device: str = "cpu", revision: str | None = None) -> Pos
     from huggingface_hub import snapshot_download
 
     try:
-        folder = snapshot_download(name.removeprefix(PREFIX), revision=revision, allow_patterns=_FILES)
+        folder = snapshot_download(name.removeprefix(PREFIX), revision=revision, allow_patterns=[*_OF_A_RUN])
     except Exception as error:  # the client raises its own, its transport's and the system's
         raise DposeError(
             f"cannot be fetched ({_short(error)})", name, "check the name and the network"

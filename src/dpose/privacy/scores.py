@@ -1,18 +1,16 @@
 """Noised scores in a run folder, each bound to the query that the run's ledger records of it.
 
     query = query_of(content, score_name(raw, "lspet-2000-noised-1a2b3c4d.json"))      # what ledger and statement list
-    check_scores(folder, statement.queries, ledger=True)                               # what `verify` says of all
+    check_scores(folder, statement.queries)                                            # what `verify` says of all
 
 A query names the SHA-256 of the file's bytes and the file. What a query says (metric, data, price) follows from what
-the file holds, so that neither can be changed without the other. Queries from before that name no file; such a file
-must still be the score of one of them.
+the file holds, so that neither can be changed without the other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,13 +53,12 @@ def query_of(content: Mapping[str, Any], score: str, where: str = "") -> Query:
     return Query(str(metric), f"{data}{size}", cost=cost, score=score)
 
 
-def check_scores(folder: Path, queries: Sequence[Query], *, ledger: bool) -> list[str]:
+def check_scores(folder: Path, queries: Sequence[Query]) -> list[str]:
     """Refuse a noised score whose statement does not add up, or that is not the one that its query was recorded for.
 
     Args:
         folder: The run folder.
-        queries: Those that its ledger records, or without one its statement.
-        ledger: Whether there is a ledger: without one a score may be in no query.
+        queries: Those that its ledger records.
 
     Returns:
         What was found, ready to print; what could not be checked is among it.
@@ -70,8 +67,7 @@ def check_scores(folder: Path, queries: Sequence[Query], *, ledger: bool) -> lis
         DposeError: a score was altered, or no line of the ledger is about it; names the file.
     """
     known = {query.score.partition("  ")[2]: query for query in queries if query.score}
-    unnamed = Counter((query.what, query.data, query.cost) for query in queries if not query.score)
-    count = loose = 0
+    count = 0
     for path in sorted((folder / FOLDER).glob("*.json")):
         try:
             raw = file_bytes(path)
@@ -89,23 +85,12 @@ def check_scores(folder: Path, queries: Sequence[Query], *, ledger: bool) -> lis
                 str(path),
                 "do not rely on it",
             )
-        count += 1
-        if recorded == query:
-            continue
-        before = (query.what, query.data, query.cost)
-        if recorded or (ledger and not unnamed[before]):
+        if recorded != query:
             raise DposeError(
                 "is a noised score that no line of the ledger is about", str(path), "do not rely on it"
             )
-        unnamed[before] -= 1
-        loose += 1
+        count += 1
     lines = [f"noised scores: {count}, each costs its data what it says"] if count else []
-    if count - loose:
-        lines.append(f"files that were recorded when they were made, among these: {count - loose}")
-    if loose:
-        lines.append(
-            f"{loose} of them are bound by no digest, as none were before: not checked against alteration"
-        )
     return lines + [
         f"not here any more, and not checked: the noised score {FOLDER}/{name}" for name in sorted(known)
     ]

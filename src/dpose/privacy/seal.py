@@ -26,7 +26,9 @@ from dpose.files import file_digest
 from dpose.privacy.entries import GENESIS, Entry, EntryType, read_line
 from dpose.privacy.statement import PrivacyStatement
 
-RUN_FILES = ("model.safetensors", "config.json", "README.md", "log.jsonl")
+NEEDED = ("model.safetensors", "config.json", "README.md")
+"""What a run folder always holds beside its statement and ledger."""
+RUN_FILES = (*NEEDED, "log.jsonl")
 """What a run's seal covers besides its checkpoints."""
 OUTSIDE = ("ledger_head", "seal")
 """Fields of a statement that name the seal, or the line before it."""
@@ -157,6 +159,37 @@ def last_seal(entries: Sequence[Entry], where: str) -> Seal | None:
     """
     found = [entry for entry in entries if entry.type is EntryType.SEAL]
     return Seal.from_dict(found[-1].event, f"{where}, line {found[-1].seq + 1}") if found else None
+
+
+def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[Entry]) -> Seal:
+    """Refuse a run folder whose statement or files are not those that its ledger's last line seals.
+
+    Args:
+        folder: The run folder.
+        statement: As it stands there.
+        entries: Its ledger's lines, checked.
+
+    Returns:
+        The seal. Log and checkpoints that it covers may have been removed since.
+
+    Raises:
+        DposeError: there is no seal, or something differs from it or is missing; names it.
+    """
+    where, ledger = str(folder / "privacy.json"), str(folder / "ledger.jsonl")
+    seal = last_seal(entries, ledger)
+    if seal is None or not statement.seal:
+        which = "its ledger has no seal" if statement.seal else "it names no seal"
+        raise DposeError(f"nothing binds the statement to its run: {which}", where, "do not rely on it")
+    last = [entry for entry in entries if not entry.torn][-1]
+    if (last.type, last.sha256, last.prev) != (EntryType.SEAL, statement.seal, statement.ledger_head):
+        raise DposeError("the seal that it names does not end its ledger", where, "do not rely on it")
+    seal.check_statement(statement, where)
+    found = run_digests(folder)
+    seal.check_digests(found, str(folder))
+    for name in NEEDED:
+        if name not in found:
+            raise DposeError("was sealed and is missing", str(folder / name))
+    return seal
 
 
 def run_digests(folder: Path) -> dict[str, str]:

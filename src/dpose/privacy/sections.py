@@ -214,7 +214,7 @@ class GroupEpsilon:
 
 @dataclass(frozen=True)
 class Sections:
-    """The optional sections of a statement; all are empty in one of schema 1.
+    """The optional sections of a statement.
 
     Attributes:
         deployment: Who releases what.

@@ -50,7 +50,7 @@ AnyEvent: TypeAlias = Event | ExactEvent
 AnyAccountant: TypeAlias = Accountant | ReleaseAccountant
 
 SCHEMA = 2
-"""Schema 1, which is read for ever, has no `Sections`."""
+"""Of statements in JSON."""
 SLACK = 1e-6
 """A claim may lie this far below the recomputed epsilon, relatively: last digits differ between builds."""
 
@@ -82,7 +82,7 @@ def software_versions(*more: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What is guaranteed about an artefact. JSON schema 2; a statement of schema 1 stays one.
+    """What is guaranteed about an artefact.
 
     A statement with events of floating-point Gaussian noise always carries `FLOATING_POINT_CAVEAT`.
 
@@ -118,7 +118,6 @@ class PrivacyStatement:
         tuning: How the run was chosen among a random number of trials; epsilon is then the price of them all and of the
             choice, and `n` counts the units that trials train on. None where it was not.
         sections: What it says besides (`dpose.privacy.sections`): in JSON fields of the statement itself.
-        schema: Of the JSON that it was read from.
 
     Raises:
         DposeError: the fields contradict each other or are out of range; names the field.
@@ -145,7 +144,6 @@ class PrivacyStatement:
     seal: str = ""
     tuning: Tuning | None = None
     sections: Sections = field(default_factory=Sections)
-    schema: int = SCHEMA
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", member_of(Kind, self.kind, "kind"))
@@ -170,8 +168,6 @@ class PrivacyStatement:
             if self.kind is not Kind.PRIVATE or self.neighbours is None or self.accountant is None:
                 raise DposeError("only a private run is chosen at a price", "tuning")
             check_choosable(self.neighbours.relation, self.accountant)
-        if self.schema < SCHEMA and self.sections != Sections():
-            raise DposeError("has no such sections", f"schema {self.schema}")
         trained = any(isinstance(event, Event) for event in self.events)
         if trained and self.neighbours is not None and self.neighbours.scope not in ("unit", BEYOND):
             raise DposeError(f"is none of a training: {self.neighbours.scope[:80]!r}", "neighbours.scope")
@@ -182,7 +178,7 @@ class PrivacyStatement:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         content = {
-            "schema": self.schema,
+            "schema": SCHEMA,
             "kind": self.kind.value,
             "unit": self.unit,
             "neighbours": None if self.neighbours is None else self.neighbours.to_dict(),
@@ -232,13 +228,10 @@ class PrivacyStatement:
         schema = values.get("schema") if isinstance(values, dict) else None
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
             raise DposeError("is not a privacy statement: it has no schema number", where)
-        if schema > SCHEMA:
-            raise DposeError(
-                f"has schema {schema}: made by a newer dpose", where, "update dpose and try again"
-            )
-        told = {
-            name: values.pop(name) for name in Sections.__dataclass_fields__ if schema > 1 and name in values
-        }
+        if schema != SCHEMA:
+            newer = "made by a newer dpose" if schema > SCHEMA else "made by a dpose that was never released"
+            raise DposeError(f"has schema {schema}: {newer}", where, "use the dpose that made it")
+        told = {name: values.pop(name) for name in Sections.__dataclass_fields__ if name in values}
         values = object_with(
             {"release": {}, "odometer": {}, "artefact_sha256": "", "seal": "", "tuning": None} | values,
             {"schema", *cls.__dataclass_fields__} - {"sections"},
@@ -277,7 +270,6 @@ class PrivacyStatement:
                 seal=text_of(values["seal"], "seal"),
                 tuning=None if values["tuning"] is None else Tuning.from_dict(values["tuning"]),
                 sections=Sections.read(told),
-                schema=schema,
             )
         except DposeError as error:
             raise DposeError(error.line(), where) from error

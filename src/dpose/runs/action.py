@@ -221,6 +221,10 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validatio
     return Validation(units, f"{spec.shown}, {len(units):,} units", spec.public)
 
 
+def _conditions(config: RunConfig) -> tuple[str, ...]:
+    return (NOBODY_IN_KINETICS,) if Path(config.model.init or "").suffix == ".safetensors" else ()
+
+
 ENTRY = TaskEntry(
     name=ActionTask.name,
     unit=UNIT,
@@ -228,4 +232,5 @@ ENTRY = TaskEntry(
     scored=scored,
     load=load_action_model,
     explain=explain,
+    conditions=_conditions,
 )

@@ -69,17 +69,21 @@ def watched(config: RunConfig) -> DataSpec | None:
     Raises:
         DposeError: they are the data that the run protects.
     """
+    spec = _to_watch(config)
+    if spec is not None and _protected(config, spec):
+        raise DposeError(
+            "these are the units the run protects; their score would be outside any guarantee",
+            f"--watch {config.data.watch}",
+            "watch public or held-out data",
+        )
+    return spec
+
+
+def _to_watch(config: RunConfig) -> DataSpec | None:
     if config.data.watch == "none":
         return None
     if config.data.watch:
-        spec = DataSpec.parse(config.data.watch).for_purpose("evaluate")
-        if _protected(config, spec):
-            raise DposeError(
-                "these are the units the run protects; their score would be outside any guarantee",
-                f"--watch {config.data.watch}",
-                "watch public or held-out data",
-            )
-        return spec
+        return DataSpec.parse(config.data.watch).for_purpose("evaluate")
     return public_split(config)
 
 
@@ -236,14 +240,16 @@ def _start(config: RunConfig) -> FirstWeights:
 
 
 def conditions(config: RunConfig) -> list[str]:
-    """What a guarantee takes as given because of data and recipe; first weights bring conditions of their own."""
+    """What a guarantee takes as given because of data, recipe and ImageNet's weights; others bring their own."""
     public = DataSpec.parse(config.data.public).for_purpose("train") if config.data.public else None
     trained = sources(config)
-    used = [*trained, watched(config), public]
+    used = [*trained, _to_watch(config), public]  # in a run folder roots are shortened: two may look alike
     own = {spec.condition for spec in used if spec and spec.condition}
     if config.recipe:
         chosen_on = RECIPES[config.recipe].chosen_on
         own |= {chosen_on[spec.name] for spec in trained if spec.name in chosen_on}
+    if config.model.init == IMAGENET:
+        own.add(NOBODY_IN_IMAGENET)
     return sorted(own)
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from dpose import files
 from dpose.errors import DposeError
-from dpose.files import file_json, write_atomic
+from dpose.files import write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import committing
 from dpose.privacy.queries import Query
@@ -24,7 +23,7 @@ from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
 from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of
-from dpose.training.folder import model_card, read_statement, reseal
+from dpose.training.folder import read_statement, reseal
 from dpose.units import Result
 
 
@@ -112,10 +111,9 @@ def record_score(
     Raises:
         DposeError: the score must be recorded and cannot be.
     """
-    # a model that is installed where nobody may write claims nothing, and can be scored all the same
-    fixed = statement is not None and statement.kind == "none" and not os.access(folder, os.W_OK)
-    shipped = folder.resolve().parent == files.SHIPPED.resolve()
-    outside = statement is not None and not public and not fixed and not shipped
+    # a model that claims nothing can be scored where nobody may write, and where no ledger came with it
+    kept = os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
+    outside = statement is not None and not public and (kept or statement.kind != "none")
     found = result.to_dict()
     size = "" if units is None else f", {units:,} units"
     content = {
@@ -137,7 +135,7 @@ def record_score(
     if statement and outside:
         plain = Query(found["metric"], f"{name}{size}")
         query = plain if privacy is None else query_of(content, score_name(raw, file))
-        record_query(folder, statement, query)
+        record_query(folder, query)
     try:
         write_atomic(folder / "evaluations" / file, raw)
     except DposeError as error:
@@ -146,30 +144,20 @@ def record_score(
         console.print(f"The score is not kept: {error.line()}", highlight=False)
 
 
-def record_query(folder: Path, statement: PrivacyStatement, query: Query) -> None:
+def record_query(folder: Path, query: Query) -> None:
     """Add `query`, something computed from private data besides training, to ledger, statement and card of a run.
 
     Args:
-        folder: A private run's.
-        statement: As it stands in the folder.
+        folder: A run's.
         query: What was computed, of which data.
 
     Raises:
         DposeError: the folder cannot be written.
     """
-    config = file_json(folder / "config.json")
 
     # the ledger first: a query that did not reach the statement shows up in `dpose verify`
     def asked(ledger: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         ledger.query(query.to_dict())
         return before.with_query(query)
 
-    def card(updated: PrivacyStatement) -> dict[str, bytes]:
-        return {"README.md": model_card(config.get("task", DEFAULT_TASK), updated, config).encode()}
-
-    if (folder / "ledger.jsonl").exists():
-        reseal(folder, asked, card)
-        return
-    updated = statement.with_query(query)
-    write_atomic(folder / "privacy.json", updated.to_json())
-    write_atomic(folder / "README.md", card(updated)["README.md"])
+    reseal(folder, asked)

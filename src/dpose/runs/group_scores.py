@@ -21,15 +21,14 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.files import file_json
 from dpose.pose.skeletons import MPII
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.sections import EVERYBODY, GroupResult
-from dpose.privacy.statement import SCHEMA, PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.reporting import make_report
 from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
 from dpose.runs.unit_scores import unit_joints
-from dpose.training.folder import model_card, read_statement, reseal
+from dpose.training.folder import read_statement, reseal
 from dpose.units import UnitDataset
 
 FEWEST = 30
@@ -177,10 +176,8 @@ def attributes_of(units: UnitDataset, index: int) -> dict[str, str]:
 def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Console) -> None:
     """Put the results into statement and card, in place of earlier ones, and seal the folder again."""
     statement = read_statement(folder)
-    if statement is None or statement.schema < SCHEMA or not (folder / "ledger.jsonl").exists():
-        console.print(
-            "Not recorded: the folder has no ledger, or its statement is of schema 1", highlight=False
-        )
+    if statement is None or not (folder / "ledger.jsonl").exists():
+        console.print("Not recorded: the folder has no statement, or no ledger", highlight=False)
         return
     results = tuple(
         GroupResult(
@@ -192,14 +189,10 @@ def _record(folder: Path, data: str, found: Sequence[GroupScore], console: Conso
         )
         for group in found
     )
-    config = file_json(folder / "config.json")
 
     def told(_: Ledger, before: PrivacyStatement) -> PrivacyStatement:
         return replace(before, sections=replace(before.sections, results=results))
 
-    def card(updated: PrivacyStatement) -> dict[str, bytes]:
-        return {"README.md": model_card(config.get("task", DEFAULT_TASK), updated, config).encode()}
-
-    reseal(folder, told, card)
+    reseal(folder, told)
     if (folder / "report.html").exists():
         make_report(folder, console=console)

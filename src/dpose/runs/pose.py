@@ -195,6 +195,7 @@ ENTRY = TaskEntry(
     scored=scored,
     load=load_model,
     explain=explain,
+    conditions=conditions,
     stage=public_stage,
     recipes=True,
     precisions=("float32", "bf16"),

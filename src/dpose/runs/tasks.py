@@ -8,7 +8,7 @@ opened and its model is built, scored and read from a folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -113,6 +113,7 @@ class TaskEntry:
         scored: Data to score a model on.
         load: The model in a folder, in evaluation mode.
         explain: What a run would do, protect and cost.
+        conditions: What a guarantee takes as given because of a configuration alone.
         stage: What comes before the run itself: the configuration to go on with, or a run that was stopped.
         recipes: Whether recipes were chosen for it.
         precisions: What its losses can be computed in.
@@ -127,6 +128,7 @@ class TaskEntry:
     scored: OpenScored
     load: Callable[[Path], torch.nn.Module]
     explain: Callable[[RunConfig], RenderableType]
+    conditions: Callable[[RunConfig], Sequence[str]] = lambda _: ()
     stage: Callable[[RunConfig, Path, Console, str], RunConfig | Run] | None = None
     recipes: bool = False
     precisions: tuple[str, ...] = ("float32",)

@@ -69,7 +69,7 @@ from dpose.runs.tune_problem import (
 )
 from dpose.training.distributed import process_group
 from dpose.training.first_weights import Inherited
-from dpose.training.folder import model_card, read_statement, write_run_folder
+from dpose.training.folder import read_statement, write_run_folder
 from dpose.training.kept import keep_places, run_name
 from dpose.training.loop import TrainingDivergedError
 from dpose.training.options import RunOptions, TuningTrial
@@ -329,7 +329,7 @@ def _trial(
         start=found.start,
         watch=found.watch,
         facts=found.facts + facts_of_tuning(problem),
-        settings=shown_settings(run, command),
+        settings={**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
         data_name=found.data_name,
         state_dir=place / "state",
         views_at_once=state.views_at_once,
@@ -425,7 +425,7 @@ def _write_default(
         run.optimizer,
         state.views_at_once or 1,
         None,
-        shown_settings(run, command),
+        {**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
     )
     statement = run_statement(
         bound,
@@ -441,7 +441,6 @@ def _write_default(
         model,
         config,
         statement,
-        model_card(found.task.name, statement, config),
         run_id=state.id,
         first_weights=known.digest,
         state_dir=state_dir,

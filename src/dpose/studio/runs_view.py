@@ -19,7 +19,7 @@ from dpose.files import file_json, file_text
 from dpose.interpreter import environment, python
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.studio.roots import Roots
 
 DEPTH = 3

@@ -36,6 +36,10 @@ WEIGHTS = "model.safetensors"
 LICENCE = "Apache-2.0"
 """Of dpose, and of the weights that come with it."""
 BEHIND = "behind the first weights, as their statement says: "
+NAMED = "the first weights, "
+"""Beginning of the public fact that names a run's first weights."""
+VIEW_READ = "of every {unit} also the public view that the first weights learnt from"
+"""Beginning of the public fact that names the public views which first weights learnt from."""
 NO_STATEMENT = "the first weights carry no statement; whoever is in them is not covered here"
 
 
@@ -121,7 +125,7 @@ class FirstWeights:
     @property
     def short(self) -> str:
         """For sentences."""
-        return f" (sha256 {self.digest[:16]}...)" if self.digest else ""
+        return short_digest(self.digest)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,28 @@ class Inherited:
     events: tuple[Event, ...] = ()
     beyond: bool = False
     whole: bool = False
+
+
+def short_digest(digest: str) -> str:
+    """A file's digest as statements show it, in brackets after a space; "" where there is none."""
+    return f" (sha256 {digest[:16]}...)" if digest else ""
+
+
+def from_shipped(digest: str) -> Inherited | None:
+    """What weights that come with dpose mean for a run; None for other weights.
+
+    Args:
+        digest: SHA-256 of the file of weights.
+    """
+    found = _shipped(files.SHIPPED).get(digest)
+    if found is None:
+        return None
+    name, began_with = found
+    began = "; what they began with is taken as given" if began_with else ""
+    learnt = f"they learnt from rendered people, who are nobody{began}"
+    return Inherited(
+        digest, (f"{NAMED}{name}{short_digest(digest)}, which come with dpose: {learnt}",), began_with
+    )
 
 
 def first_of(start: FirstWeights | str | Path | None, model: torch.nn.Module) -> FirstWeights:
@@ -182,16 +208,9 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
     """
     if not first.name:
         return Inherited()
+    if known := from_shipped(first.digest):
+        return known
     shipped = _shipped(files.SHIPPED)
-    if first.digest in shipped:
-        name, began_with = shipped[first.digest]
-        began = "; what they began with is taken as given" if began_with else ""
-        learnt = f"they learnt from rendered people, who are nobody{began}"
-        return Inherited(
-            first.digest,
-            (f"the first weights, {name}{first.short}, which come with dpose: {learnt}",),
-            began_with,
-        )
     runs, unknown = _origin(first, [e for e in entries if e.id != entry.id and e.what != EVALUATION])
     if not first.told and not runs:
         return Inherited(
@@ -200,14 +219,12 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
     read = touching(runs, entry.marks)
     if plan.kind.private:
         _check(read, entry, first)
-    facts = [f"the first weights, from {first.name}{first.short}"]
+    facts = [f"{NAMED}from {first.name}{first.short}"]
     if runs:
         facts.append(_overlap(read, entry.unit))
     beyond = [run for run in read if run.beyond]
     for views in sorted({f" ({run.views})" if run.views else "" for run in beyond}):
-        facts.append(
-            f"of every {entry.unit} also the public view that the first weights learnt from{views}, and its labels"
-        )
+        facts.append(f"{VIEW_READ.format(unit=entry.unit)}{views}, and its labels")
     earlier = first.statement
     # weights that come with dpose end a chain, too: of them only what their own statement takes as given is unknown
     given = {_given(first, digest, entry.unit) for digest in unknown if digest not in shipped}

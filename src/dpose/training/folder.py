@@ -16,12 +16,11 @@ import yaml
 from safetensors.torch import save as save_tensors
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_bytes, file_text, write_atomic
+from dpose.files import explain_os_error, file_bytes, file_json, file_text, write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.rounding import upper
-from dpose.privacy.seal import Seal, run_digests
+from dpose.privacy.seal import Seal, check_sealed, run_digests
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.privacy.verify import check_sealed
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
@@ -54,7 +53,6 @@ def write_run_folder(
     model: torch.nn.Module,
     config: Mapping[str, Any],
     statement: PrivacyStatement,
-    card: str,
     *,
     run_id: str,
     first_weights: str = "",
@@ -69,7 +67,6 @@ def write_run_folder(
         model: What is released.
         config: As in `write_config`.
         statement: Not sealed yet.
-        card: The model card.
         run_id: Names the run where it has no ledger yet.
         first_weights: SHA-256 of the file of weights that training began with; "" where there was none.
         state_dir: Where the ledger's head is kept apart; the user's state folder by default.
@@ -80,7 +77,8 @@ def write_run_folder(
     Raises:
         DposeError: the disk is full or may not be written to.
     """
-    path, files = folder / "ledger.jsonl", _files(model, config, card)
+    path = folder / "ledger.jsonl"
+    files = {"config.json": _config_bytes(config), "model.safetensors": weights_file(model)}
     if path.exists():
         opened = Ledger.append_to(path, state_dir)
     else:
@@ -94,18 +92,17 @@ def write_run_folder(
 def reseal(
     folder: Path,
     change: Callable[[Ledger, PrivacyStatement], PrivacyStatement],
-    files: Callable[[PrivacyStatement], Mapping[str, bytes]],
+    files: Mapping[str, bytes] | None = None,
     state_dir: Path | None = None,
 ) -> PrivacyStatement:
-    """Change a finished run's statement or files, and seal it again.
+    """Change a finished run's statement or files, and seal it again with a new model card.
 
-    What stands there is checked against the seal that it has: a changed folder is not sealed anew. A folder without a
-    seal gets none.
+    What stands there is checked against the seal that it has: a changed folder is not sealed anew.
 
     Args:
         folder: The run folder.
         change: Adds lines to the ledger and gives the new statement.
-        files: What else is to be written, by name, for the new statement.
+        files: What else is to be written, by name.
         state_dir: Where the ledger's head is kept apart; the user's state folder by default.
 
     Returns:
@@ -117,14 +114,11 @@ def reseal(
     statement = read_statement(folder)
     if statement is None:
         raise DposeError("there is no privacy statement", str(folder / "privacy.json"))
+    if not (folder / "ledger.jsonl").exists():
+        raise DposeError("has no ledger, so that nothing can be recorded in it", str(folder))
     with Ledger.append_to(folder / "ledger.jsonl", state_dir) as ledger:
-        check_sealed(folder, statement, ledger.entries)
-        seal = ledger.last_seal
-        updated = replace(change(ledger, statement), ledger_head=ledger.head)
-        if seal:
-            return _sealed(folder, ledger, updated, files(updated), seal.first_weights)
-    _write(folder, updated, files(updated))
-    return updated
+        seal = check_sealed(folder, statement, ledger.entries)
+        return _sealed(folder, ledger, change(ledger, statement), dict(files or {}), seal.first_weights)
 
 
 def _sealed(
@@ -134,20 +128,20 @@ def _sealed(
     files: Mapping[str, bytes],
     first_weights: str,
 ) -> PrivacyStatement:
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    """Write a run's files, with the card that follows from statement and configuration, and the seal over all of it.
+
+    The weights come last: a folder with weights always has its statement.
+    """
     found = replace(statement, ledger_head=ledger.head, seal="")
+    config = json.loads(files["config.json"]) if "config.json" in files else file_json(folder / "config.json")
+    content = {"README.md": model_card(found, config).encode(), **files}
+    digests = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
     seal = Seal.of(found, {**run_digests(folder), **digests}, first_weights)
     found = replace(found, seal=ledger.seal(seal))
-    _write(folder, found, files)
+    write_atomic(folder / "privacy.json", found.to_json())
+    for name, each in content.items():
+        write_atomic(folder / name, each)
     return found
-
-
-def _files(model: torch.nn.Module, config: Mapping[str, Any], card: str) -> dict[str, bytes]:
-    return {
-        "config.json": _config_bytes(config),
-        "README.md": card.encode(),
-        "model.safetensors": weights_file(model),
-    }
 
 
 def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes:
@@ -161,13 +155,6 @@ def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes
     kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in without}
     content: bytes = save_tensors(kept)
     return content
-
-
-def _write(folder: Path, statement: PrivacyStatement, files: Mapping[str, bytes]) -> None:
-    """The weights come last: a folder with weights always has its statement."""
-    write_atomic(folder / "privacy.json", statement.to_json())
-    for name, content in files.items():
-        write_atomic(folder / name, content)
 
 
 def _config_bytes(config: Mapping[str, Any]) -> bytes:
@@ -205,9 +192,12 @@ def front_matter(task: str, statement: PrivacyStatement | None, method: str = ""
     return f"---\n{yaml.safe_dump(found, sort_keys=False)}---\n"
 
 
-def model_card(task: str, statement: PrivacyStatement, config: Mapping[str, Any]) -> str:
-    """A model card in Markdown: its metadata, what it is, what is guaranteed, how it was made."""
-    run = config.get("run", {})
+def model_card(statement: PrivacyStatement, config: Mapping[str, Any]) -> str:
+    """A model card in Markdown: its metadata, what it is, what is guaranteed, how it was made.
+
+    It is a function of statement and configuration alone, so that whoever verifies the run can make it again.
+    """
+    run, task = config.get("run", {}), str(config.get("task", ""))
     settings = json.dumps(run, indent=2)
     return (
         f"{front_matter(task, statement, run.get('plan', {}).get('method', ''))}\n"

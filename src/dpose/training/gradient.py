@@ -30,7 +30,7 @@ from dpose.training.loader import Copies, Loader
 from dpose.training.methods import SubspaceConfig
 from dpose.training.plan import BoundPlan
 from dpose.training.preclipping import Coefficients, PreClipping, Scales, fit_scales
-from dpose.training.public_view import PublicViews, Residual, ResidualViews
+from dpose.training.public_view import VIEWS_SHOWN, PublicViews, Residual, ResidualViews
 from dpose.training.step import Engine, global_norm, plain_batches, plain_gradient, private_gradient
 from dpose.training.subspace import Subspace, fit_subspace, project_onto, random_subspace
 from dpose.units import CanonicalUnits, Task, UnitBatch, UnitDataset
@@ -357,11 +357,10 @@ def open_parts(inputs: RunInputs, noise: NoiseSource, context: bytes, views_at_o
             private = engine(Residual(task) if residual else task, copied(own), b"private")
         if not kind.private or views:
             plain = engine(task, copied(views or inputs.data), b"plain")
-        what = "scales are" if kind.pre_clipping == "scales" else "subspace is"
         if kind.fitted:
             over = engine(task, inputs.public, b"public") if inputs.public else None
             projection = Projection(plan.subspace, noise, context, over)
-        facts = (f"{len(inputs.public):,} units that the {what} fitted on",) if inputs.public else ()
+        facts = (f"{len(inputs.public):,} {kind.fitted_on}",) if inputs.public else ()
         conditions = () if views is None else (_shown(views, inputs.example),)
         yield Parts(inputs, private, plain, projection, facts, conditions)
 
@@ -383,4 +382,4 @@ def canonical_units(data: UnitDataset) -> CanonicalUnits:
 
 def _shown(views: PublicViews, example: int) -> str:
     shape = views.canonical(example)[0].image.shape
-    return f"the public view and the labels of every unit: {views.view.describe(shape[-3:-1])}"
+    return f"{VIEWS_SHOWN}{views.view.describe(shape[-3:-1])}"

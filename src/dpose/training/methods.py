@@ -74,6 +74,11 @@ class Method:
         return self.projects or bool(self.pre_clipping)
 
     @property
+    def fitted_on(self) -> str:
+        """What a statement calls public units that something is fitted on, after their number."""
+        return f"units that the {'scales are' if self.pre_clipping == 'scales' else 'subspace is'} fitted on"
+
+    @property
     def reads_private_data(self) -> bool:
         """Whether its data are taken to need protection, wholly or beyond their public views."""
         return self.private or self.public_views

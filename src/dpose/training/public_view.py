@@ -47,6 +47,9 @@ PUBLIC = "public_view"
 
 _ONE = 1 << 16
 
+VIEWS_SHOWN = "the public view and the labels of every unit: "
+"""Beginning of the condition that says what public views show."""
+
 
 @dataclass(frozen=True)
 class PublicView:

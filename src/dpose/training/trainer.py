@@ -35,7 +35,7 @@ from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.charging import run_charge, tell_composed, watch_charge
 from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.first_weights import digest_of_weights, first_of, inherited
-from dpose.training.folder import model_card, write_run_folder
+from dpose.training.folder import write_run_folder
 from dpose.training.gradient import RunInputs, open_parts
 from dpose.training.gradients import trainable_params
 from dpose.training.guards import check_disjoint, check_model, check_not_watched
@@ -233,7 +233,6 @@ def train(
                 model,
                 config,
                 statement,
-                model_card(task.name, statement, config),
                 run_id=entry.id,
                 first_weights=known.digest,
                 state_dir=options.state_dir,

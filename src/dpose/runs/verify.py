@@ -1,0 +1,433 @@
+"""Does a run folder hold what its statement says? Epsilon, ledger, seal, files, and all that follows from its plan.
+
+for line in verify_run("runs/mpii").lines:
+    print(line)
+
+Ledger and seal are chains of hashes without a secret: whoever edits a run folder can write both anew. So whatever
+follows from plan, configuration and ledger is computed again here and compared with what stands in statement and card.
+docs/threat-model.md says of every field of a statement whether it is computed again, or bound by the seal alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from dpose.errors import DposeError
+from dpose.files import file_bytes, file_json, file_text, leads_outside, unchanged
+from dpose.privacy.accounting import Event
+from dpose.privacy.attackers import LAST_DIGIT
+from dpose.privacy.entries import Entry, EntryType, plan_digest, spent
+from dpose.privacy.ledger import verify_ledger
+from dpose.privacy.queries import Query
+from dpose.privacy.rounding import upper
+from dpose.privacy.scores import FOLDER, check_scores
+from dpose.privacy.seal import RUN_FILES, Seal, check_sealed
+from dpose.privacy.sections import About, PlantedCanaries
+from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
+from dpose.runs.config import RunConfig
+from dpose.runs.tasks import task_entry
+from dpose.runs.tune import DEFAULTED
+from dpose.training.first_weights import NAMED, VIEW_READ, Inherited, from_shipped, short_digest
+from dpose.training.folder import model_card
+from dpose.training.plan import BoundPlan, TrainingPlan
+from dpose.training.public_view import VIEWS_SHOWN
+from dpose.training.statement import StatementFacts, run_statement
+
+LINES = ("public", "conditional_on", "caveats")
+"""Fields of a statement that hold at least the lines that follow; more may be said there."""
+ROUNDED = ("epsilon", "attackers", "groups")
+"""Fields whose last digits another build may compute otherwise."""
+SEALED_ONLY = ("software", "inputs", "audits", "results")
+"""Fields that follow from nothing in a run folder: the seal alone binds them."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify_run` found; it raises where something does not hold.
+
+    Attributes:
+        statement: As read.
+        spent: Epsilon of everything reserved; None where nothing is claimed.
+        lines: The findings, ready to print.
+    """
+
+    statement: PrivacyStatement
+    spent: float | None
+    lines: tuple[str, ...]
+
+
+def verify_run(folder: str | Path, state_dir: Path | None = None) -> Verification:
+    """Check a run folder: that its statement adds up, and that plan, configuration, ledger and files bear it out.
+
+    >>> verify_run("no/such/run")
+    Traceback (most recent call last):
+    dpose.errors.DposeError: no/such/run/privacy.json: there is no readable privacy statement; name
+    the folder of a run or model
+
+    Args:
+        folder: Holds `privacy.json`, `ledger.jsonl` and what the ledger's last line seals.
+        state_dir: Where heads are kept apart; the user's state folder by default.
+
+    Raises:
+        DposeError: something is missing, altered or does not add up; one line that says what.
+    """
+    names = ("privacy.json", "ledger.jsonl", "config.json", "README.md")
+    with unchanged(*(file for name in names if (file := Path(folder) / name).exists())):
+        return _verified(Path(folder), state_dir)
+
+
+def _verified(folder: Path, state_dir: Path | None) -> Verification:
+    file, ledger = folder / "privacy.json", folder / "ledger.jsonl"
+    try:
+        text = file_text(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError(
+            "there is no readable privacy statement", str(file), "name the folder of a run or model"
+        ) from error
+    statement = PrivacyStatement.from_json(text, str(file))
+    if not ledger.exists():
+        raise DposeError(
+            "the ledger is missing: without it nothing binds the statement to this model", str(ledger)
+        )
+    recomputed = statement.verify()
+    _refuse_links_out(folder)
+    entries = verify_ledger(ledger, statement.seal or statement.ledger_head, state_dir)
+    _check_belongs(statement, entries, ledger)
+    seal = check_sealed(folder, statement, entries)
+    lines = _findings(statement, recomputed, entries)
+    lines += check_scores(folder, statement.queries)
+    config = check_follows(folder, statement, seal, entries)
+    _check_card(folder, statement, config)
+    here = [name for name in seal.digests if (folder / name).is_file()]
+    lines.append(f"the seal holds: statement, plan and {len(here)} files are those that were sealed")
+    lines.append("what follows from plan, configuration and ledger stands in statement and card")
+    if gone := sorted(set(seal.digests) - set(here)):
+        lines.append(f"not here any more, and not checked: {', '.join(gone)}")
+    cost = None if recomputed is None else float(statement.cost(spent(entries)))
+    if entries[-1].torn:
+        lines.append("the ledger's last line is not complete; it was counted as one more reservation")
+    return Verification(statement, cost, tuple(lines))
+
+
+def _findings(statement: PrivacyStatement, recomputed: float | None, entries: Sequence[Entry]) -> list[str]:
+    """What the recorded events and the ledger cost, ready to print.
+
+    Raises:
+        DposeError: what was reserved cost more than is claimed.
+    """
+    if recomputed is None:
+        return [f"nothing is claimed: the statement is of kind {statement.kind.value}"]
+    lines = [
+        f"the recorded events cost epsilon {upper(recomputed, 6)}; {upper(statement.epsilon or 0, 6)} is claimed"
+    ]
+    if statement.tuning and statement.delta is not None:
+        sides = statement.tuning.by_side(statement.delta)
+        lines.append(
+            f"chosen among {len(statement.tuning.settings)} settings from a secret number of trials "
+            f"({statement.tuning.law}): the cost is that of all trials and of the choice, "
+            f"{upper(sides[0])} for each {statement.unit} that was learnt from and {upper(sides[1])} for each that was "
+            "scored, of which the larger is claimed"
+        )
+    if statement.kind is Kind.SEEDED:
+        lines.append("nothing is guaranteed: the noise came from a seed")
+    cost = float(statement.cost(spent(entries)))
+    statement.check_claim(cost, "the steps reserved in the ledger")
+    steps = sum(event.steps for event in spent(entries))
+    lines.append(
+        f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}"
+    )
+    if planted := statement.sections.canaries:
+        lines.append(
+            f"{int(planted.count):,} {planted.kind} canaries were committed to before the first step: "
+            f"{planted.commitment}"
+        )
+    return lines
+
+
+def _refuse_links_out(folder: Path) -> None:
+    """Refuse a folder whose files lie elsewhere: whoever is given it does not get them, or others change them."""
+    for file in (
+        *(folder / name for name in RUN_FILES),
+        folder / "privacy.json",
+        folder / "ledger.jsonl",
+        *sorted((folder / "checkpoints").glob("step-*/*")),
+        *sorted((folder / FOLDER).glob("*.json")),
+    ):
+        if leads_outside(file, folder):
+            raise DposeError("is a link out of its folder", str(file), "copy what it links to into its place")
+
+
+def _check_belongs(statement: PrivacyStatement, entries: Sequence[Entry], ledger: Path) -> None:
+    for number, entry in enumerate(entries, 1):
+        if entry.plan_sha256 != statement.plan_sha256:
+            raise DposeError("belongs to another plan than the statement", f"{ledger}, line {number}")
+    _check_canaries(statement, entries, ledger)
+    recorded = [entry.event for entry in entries if entry.type is EntryType.QUERY]
+    stated = [query.to_dict() for query in statement.queries]
+    if recorded != stated:
+        raise DposeError(
+            f"records {len(recorded)} queries of private data; the statement lists {len(stated)}, or others",
+            str(ledger),
+        )
+
+
+def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledger: Path) -> None:
+    """Refuse a commitment that is not the ledger's, or that was made when steps had been reserved already."""
+    planted = statement.sections.canaries
+    committed = [entry for entry in entries if entry.type is EntryType.CANARIES]
+    if [entry.event for entry in committed] != ([planted.to_dict()] if planted else []):
+        raise DposeError(
+            "its canaries are not those that the statement names", str(ledger), "do not rely on it"
+        )
+    reserved = [entry.seq for entry in entries if entry.type is EntryType.RESERVE]
+    if committed and reserved and committed[0].seq > reserved[0]:
+        raise DposeError(
+            "canaries were committed to after training had begun", f"{ledger}, line {committed[0].seq + 1}"
+        )
+
+
+def check_follows(
+    folder: Path, statement: PrivacyStatement, seal: Seal, entries: Sequence[Entry]
+) -> dict[str, Any]:
+    """Compute a run's statement again from its plan, configuration and ledger, and refuse one that says otherwise.
+
+    Returns:
+        The content of `config.json`.
+
+    Raises:
+        DposeError: the configuration holds no plan, or another one, or a field does not follow; names it.
+    """
+    where, path = str(folder / "privacy.json"), folder / "config.json"
+    try:
+        content = dict(file_json(path))
+        run = dict(content["run"])
+        bound, run_id, seed = _bound(run), content["run_id"], run["seed"]
+        size = content["model"].get("input_size")
+        config = _config(run, content["task"], path)
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        ValidationError,
+    ) as error:
+        raise DposeError("does not hold the run's plan", str(path), "do not rely on it") from error
+    # of the text as it stands: a plan made again has 2.0 where a program gave 2
+    if plan_digest(run["plan"], **run["bound"]) != statement.plan_sha256:
+        raise DposeError("holds another plan than statement and ledger name", str(path), "do not rely on it")
+    _check_reserved(bound, run_id, entries, folder / "ledger.jsonl")
+    planted, choice = statement.sections.canaries, config.canaries if config else None
+    if config and (planted and (planted.kind, planted.count)) != (
+        choice and (choice.kind, str(choice.count))
+    ):
+        raise DposeError("canaries are not those of the configuration", where, "do not rely on it")
+    expected = _expected(statement, bound, config, seed is not None, entries)
+    tuning = statement.tuning.to_dict() if statement.tuning else None
+    if run.get("tuning") != tuning:
+        raise DposeError("tuning is not what the configuration says", where, "do not rely on it")
+    ours, theirs = _comparable(statement), _comparable(expected)
+    for name in sorted({*ours, *theirs}):
+        mine, true = ours.get(name), theirs.get(name)
+        if name in LINES:
+            missing = [line for line in true or () if line not in (mine or ())]
+            if missing:
+                raise DposeError(f"{name} does not say: {missing[0]}", where, "do not rely on it")
+        elif not (_same(mine, true) if name in ROUNDED else mine == true):
+            raise DposeError(
+                f"{name} is not what follows from plan, configuration and ledger", where, "do not rely on it"
+            )
+    if not set(software_versions()) <= set(statement.software):
+        raise DposeError("software does not name what the guarantee depends on", where, "do not rely on it")
+    for name, start, end in _needed(statement, bound, seal, config, size, entries):
+        lines = [i.what for i in statement.sections.inputs] if name == "inputs" else getattr(statement, name)
+        if not any(line.startswith(start) and line.endswith(end) for line in lines):
+            raise DposeError(f"{name} has no line: {start}...{end}", where, "do not rely on it")
+    _check_watched(folder, statement)
+    return content
+
+
+def _bound(run: Mapping[str, Any]) -> BoundPlan:
+    """The plan of a configuration, bound again to the number of units and the noise that stand beside it.
+
+    Raises:
+        DposeError: rate, steps, noise or budget are not the plan's.
+    """
+    plan = TypeAdapter(TrainingPlan).validate_python(run["plan"])
+    n, event = run["bound"]["n"], run["bound"]["event"]
+    if not plan.kind.private:
+        again = plan.bind(n, n)
+    else:
+        sigma = Event.from_dict(event).sigma
+        again = replace(plan, epsilon=None, noise_multiplier=sigma).bind(n, n)
+        over = plan.epsilon is not None and not (again.epsilon or math.inf) <= plan.epsilon * (1 + 1e-6)
+        if over or plan.noise_multiplier not in (None, sigma):
+            raise ValueError("another noise than the plan's")
+    if plan.to_dict() != run["plan"] or again.constants() != run["bound"]:
+        raise ValueError("not the plan's constants")
+    return replace(again, plan=plan)
+
+
+def _config(run: Mapping[str, Any], task: str, path: Path) -> RunConfig | None:
+    """The configuration of a run that a command made; None of one that a program made with `dpose.train`."""
+    if "data" not in run:
+        return None
+    config = RunConfig.from_dict({k: v for k, v in run.items() if k in RunConfig.model_fields}, str(path))
+    if config.task != task:
+        raise ValueError("two tasks")
+    return config
+
+
+def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], ledger: Path) -> None:
+    """Refuse the ledger of another run, and reservations of another event than the plan's."""
+    if entries[0].run_id != run_id:
+        raise DposeError("belongs to another run than the configuration", str(ledger), "do not rely on it")
+    for event in spent(entries):
+        if bound.event is None or event != replace(bound.event, steps=event.steps):
+            raise DposeError(
+                "reserves steps of another event than the plan's", str(ledger), "do not rely on it"
+            )
+
+
+def _expected(
+    statement: PrivacyStatement,
+    bound: BoundPlan,
+    config: RunConfig | None,
+    seeded: bool,
+    entries: Sequence[Entry],
+) -> PrivacyStatement:
+    """The statement that plan, configuration and ledger give, with what only the seal binds as it stands there."""
+    said, plan = statement.sections, bound.plan
+    view = VIEW_READ.format(unit=plan.unit)
+    start = Inherited(
+        events=tuple(event for event in statement.events[1:] if isinstance(event, Event)),
+        beyond=any(line.startswith(view) for line in statement.public),
+    )
+    about = About()
+    if config is not None:
+        about = config.about
+    elif said.deployment is not None:
+        about = About(**{f.name: getattr(said.deployment, f.name) for f in fields(About)})
+    queries = [entry.event for entry in entries if entry.type is EntryType.QUERY]
+    planted = [entry.event for entry in entries if entry.type is EntryType.CANARIES]
+    given = task_entry(config.task).conditions(config) if config else ()
+    return run_statement(
+        bound,
+        StatementFacts(conditional_on=given, about=about),
+        seeded=seeded,
+        head="",
+        counted=sum(event.steps for event in spent(entries)),
+        queries=[Query.from_dict(query) for query in queries],
+        start=start,
+        tuning=statement.tuning,
+        canaries=PlantedCanaries.from_dict(planted[0], "canaries") if planted else None,
+    )
+
+
+def _comparable(statement: PrivacyStatement) -> dict[str, Any]:
+    """The fields of a statement that follow from something else and were not looked at yet."""
+    found = replace(statement, seal="", ledger_head="", plan_sha256="").to_dict()
+    deployment = found.get("deployment")
+    if deployment:
+        found["deployment"] = {name: value for name, value in deployment.items() if name != "date"}
+    return {name: value for name, value in found.items() if name not in SEALED_ONLY}
+
+
+def _needed(
+    statement: PrivacyStatement,
+    bound: BoundPlan,
+    seal: Seal,
+    config: RunConfig | None,
+    size: Sequence[int] | None,
+    entries: Sequence[Entry],
+) -> Iterator[tuple[str, str, str]]:
+    """Lines that must be there though not all of their words follow: the field, how one begins and how it ends."""
+    kind, known = bound.plan.kind, from_shipped(seal.first_weights)
+    facts = bound.event is not None or kind.public_views
+    if kind.public_views:
+        yield "conditional_on", VIEWS_SHOWN + (bound.plan.public_view.describe(size) if size else ""), ""
+    if bound.plan.fits_public:
+        yield "public", "", kind.fitted_on
+        yield "inputs", "", f"units that {bound.plan.method} is fitted on"
+    if facts and known:
+        yield "public", known.facts[0], ""
+    elif facts and seal.first_weights:
+        yield "public", NAMED, short_digest(seal.first_weights)
+    elif facts and config and config.model.strategy not in (None, "scratch"):
+        yield "public", NAMED, ""
+    for line in known.conditions if known else ():
+        yield "conditional_on", line, ""
+    if bound.event is None:
+        return
+    taken = max((e.first_step + e.steps for e in entries if e.type is EntryType.COMMIT), default=0)
+    counted = sum(event.steps for event in spent(entries))
+    if statement.tuning and not counted:
+        yield "caveats", DEFAULTED.caveats[0], ""
+    elif taken < bound.steps or counted > taken:
+        yield "caveats", "the run was stopped", ""
+
+
+def _check_watched(folder: Path, statement: PrivacyStatement) -> None:
+    """Refuse a run whose log or evaluations hold scores of private data that its statement does not list."""
+    log, listed = folder / "log.jsonl", [query.data for query in statement.queries]
+    scores = [line for line in _objects(log) if line.get("type") == "score"]
+    files = [(path, each) for path in sorted((folder / FOLDER).glob("*.json")) for each in _objects(path)]
+    for path, score in [*((log, score) for score in scores), *files]:
+        private, name = score.get("public") is False, str(score.get("data"))
+        if private and not any(data == name or data.startswith(f"{name}, ") for data in listed):
+            raise DposeError(
+                f"holds a score of private data that the statement does not list: {name}",
+                str(path),
+                "do not rely on it",
+            )
+
+
+def _objects(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one for all of it or one a line; none of a file that is missing or has others."""
+    try:
+        raw = file_bytes(path)
+    except OSError:
+        return []
+    found = []
+    for text in [raw] if path.suffix == ".json" else raw.splitlines():
+        try:
+            found.append(json.loads(text))
+        except (ValueError, RecursionError):
+            continue
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _check_card(folder: Path, statement: PrivacyStatement, config: Mapping[str, Any]) -> None:
+    """Refuse a model card that is not the one that statement and configuration give."""
+    path = folder / "README.md"
+    try:
+        found = file_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DposeError("cannot be read", str(path), "do not rely on it") from error
+    if found != model_card(replace(statement, seal=""), config):
+        wrote, own = statement.software.get("dpose", ""), software_versions()["dpose"]
+        other = f": dpose {wrote} wrote it, check it with that" if wrote != own else ""
+        raise DposeError(
+            f"is not the card that follows from statement and configuration{other}",
+            str(path),
+            "do not rely on it",
+        )
+
+
+def _same(mine: Any, true: Any) -> bool:
+    """Whether two JSON values are equal up to the last digit of decimal strings."""
+    if isinstance(mine, dict) and isinstance(true, dict):
+        return mine.keys() == true.keys() and all(_same(mine[name], true[name]) for name in mine)
+    if isinstance(mine, list) and isinstance(true, list):
+        return len(mine) == len(true) and all(map(_same, mine, true))
+    if isinstance(mine, str) and isinstance(true, str):
+        return math.isclose(float(mine), float(true), rel_tol=2 * LAST_DIGIT, abs_tol=1e-9)
+    return bool(mine == true)

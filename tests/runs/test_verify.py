@@ -1,0 +1,324 @@
+"""A run folder that was edited and sealed again is refused where it contradicts its plan, configuration or ledger.
+
+Every single-field edit of a genuine statement is tried, each with a new chain, card and seal, on a machine that never
+saw the run. docs/threat-model.md lists which fields are computed again and which the seal alone binds.
+"""
+
+import json
+import re
+import shutil
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+import dpose.pose.data.synthetic as synthetic_module
+from dpose.cli import main
+from dpose.errors import DposeError
+from dpose.privacy.entries import EntryType, read_ledger
+from dpose.privacy.queries import Query
+from dpose.privacy.sections import AuditResult, Deployment, GroupResult, Sections
+from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.runs.evaluate import record_query
+from dpose.runs.verify import verify_run
+from dpose.training.folder import reseal
+from run_folders import sealed_again
+from small_nano import small_nano  # noqa: F401
+
+PLAN = ["train", "--data", "synthetic:ward", "--limit", "12", "--epochs", "2", "--batch-size", "20"]
+PLAN += ["--epsilon", "2", "--delta", "1e-3", "--preset", "nano", "--strategy", "light", "--watch", "none"]
+FEATURES = ["--method", "fpdp-sgd", "--public", "synthetic:ward:public"]
+
+
+@pytest.fixture(scope="module")
+def genuine(tmp_path_factory):
+    """Two runs: one with canaries, a query, an audit and results by group; one with public views and public units."""
+    place = tmp_path_factory.mktemp("genuine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic_module, "SPLITS", {"train": 40, "val": 8, "test": 8, "public": 110})
+        assert main([*PLAN, "--canaries", "20", "--out", str(place / "dp")]) == 0
+        assert main([*PLAN, *FEATURES, "--out", str(place / "views")]) == 0
+    record_query(place / "dp", Query("mean PCKh@0.5", "ward:test, 9 units"))
+    audit, result = (
+        AuditResult("an audit", "0.1", "0.95"),
+        GroupResult("aid: cane", "3", "PCKh", "70.0", "60.0"),
+    )
+
+    def more(_, statement):
+        return replace(statement, sections=replace(statement.sections, audits=(audit,), results=(result,)))
+
+    reseal(place / "dp", more)
+    return place
+
+
+@pytest.fixture
+def runs(genuine, tmp_path):
+    shutil.copytree(genuine, tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def values_of(folder) -> dict:
+    return json.loads((folder / "privacy.json").read_text())
+
+
+def table() -> dict:
+    """The threat model's table: what computes a field again, "" where the seal alone binds it."""
+    page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text()
+    section = page.split("## What `dpose verify` computes again")[1].split("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("| `")
+    ]
+    return {
+        name: again if again != "the seal alone" else ""
+        for names, again, _ in rows
+        for name in re.findall(r"`([\w.]+)`", names)
+    }
+
+
+def test_the_threat_model_names_every_field_of_a_statement():
+    core = {f.name for f in fields(PrivacyStatement)} - {"sections"}
+    sections = {f.name for f in fields(Sections)} - {"deployment"}
+    deployment = {f"deployment.{f.name}" for f in fields(Deployment)}
+    assert set(table()) == {"schema"} | core | sections | deployment
+
+
+def edits(value):
+    """Other values of one field of a statement: removed, emptied, and changed at every leaf."""
+    if value is None or isinstance(value, bool):
+        return [REMOVED, "1" if value is None else not value]
+    if isinstance(value, int):
+        return [REMOVED, None, value + 1, max(1, value - 1)]
+    if isinstance(value, str):
+        number = re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value)
+        changed = [repr(float(value) * 0.5), repr(float(value) * 1.01)] if number else [value[:-1] or "x"]
+        return [REMOVED, "", *changed]
+    if isinstance(value, dict):
+        inner = [(name, other) for name in value for other in edits(value[name])]
+        return [REMOVED, {}, *(without(value, name, other) for name, other in inner)]
+    dropped = [value[:i] + value[i + 1 :] for i in range(len(value))]
+    inner = [(i, other) for i, each in enumerate(value) for other in edits(each) if other is not REMOVED]
+    return [REMOVED, [], *dropped, *([*value[:i], other, *value[i + 1 :]] for i, other in inner)]
+
+
+REMOVED = object()
+
+
+def without(value, name, other):
+    return {k: v for k, v in {**value, name: other}.items() if v is not REMOVED}
+
+
+def survivors(folder):
+    """Fields with the edits of them that `verify_run` accepts after a new seal."""
+    shutil.copytree(folder, kept := folder.with_name("kept"))
+    found, tried = {}, 0
+    values = values_of(folder)
+    cases = {name: [{**values, name: other} for other in edits(value)] for name, value in values.items()}
+    said = cases.pop("deployment")
+    for name in Deployment.__dataclass_fields__:
+        cases[f"deployment.{name}"] = [
+            {**values, "deployment": without(values["deployment"], name, other)}
+            for other in edits(values["deployment"][name])
+        ]
+    cases["deployment.released"] += [said[0], said[1]]
+    for name, edited in cases.items():
+        for one in edited:
+            text = json.dumps({k: v for k, v in one.items() if v is not REMOVED})
+            if json.loads(text) == values:
+                continue
+            tried += 1
+            shutil.rmtree(folder)
+            shutil.copytree(kept, folder)
+            try:
+                sealed_again(folder, PrivacyStatement.from_json(text))
+                verify_run(folder, folder.with_name("elsewhere"))
+            except DposeError:
+                continue
+            if values_of(folder) | {"seal": ""} | {"ledger_head": ""} != values | {"seal": ""} | {
+                "ledger_head": ""
+            }:
+                found.setdefault(name, []).append(one.get(name))
+    assert tried > 100
+    return found
+
+
+@pytest.mark.parametrize("name", ["dp", "views"])
+def test_every_single_edit_of_a_statement_is_refused_though_sealed_again(runs, name):
+    folder = runs / name
+    sealed_again(folder)
+    verify_run(folder, runs / "elsewhere")  # a new seal alone changes nothing
+    bound = {field for field, again in table().items() if not again}
+    found = survivors(folder)
+    assert {field: edited for field, edited in found.items() if field not in bound} == {}
+    # the table calls nothing the seal's that is computed again
+    there = bound & (
+        {*values_of(folder)} | {f"deployment.{each}" for each in values_of(folder)["deployment"]}
+    )
+    assert {field for field in there if field in found} == there
+
+
+def refused(folder, match):
+    with pytest.raises(DposeError, match=match):
+        verify_run(folder, folder.with_name("elsewhere"))
+
+
+def statement_of(folder):
+    return PrivacyStatement.from_json((folder / "privacy.json").read_text())
+
+
+def lines_of(folder):
+    return read_ledger(folder / "ledger.jsonl")
+
+
+def config_of(folder, change=None):
+    """The configuration; changed first, where `change` does that."""
+    path = folder / "config.json"
+    values = json.loads(path.read_text())
+    if change:
+        change(values)
+        path.write_text(json.dumps(values))
+    return values
+
+
+def test_a_folder_without_its_seal_or_its_ledger_is_refused(runs):
+    """Weights exchanged, and everything left out that would tell."""
+    folder = runs / "views"
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    bare = {k: v for k, v in values_of(folder).items() if k != "seal"}
+    (folder / "privacy.json").write_text(json.dumps(bare))
+    refused(folder, "the ledger goes on after the statement was written")
+    path = folder / "ledger.jsonl"
+    path.write_bytes(b"".join(line.line() for line in lines_of(folder)[:-1]))
+    refused(folder, "nothing binds the statement to its run: it names no seal")
+    head = lines_of(folder)[-1].sha256
+    (folder / "privacy.json").write_text(json.dumps({**bare, "seal": head}))
+    refused(folder, "nothing binds the statement to its run: its ledger has no seal")
+    path.unlink()
+    for blank in ({}, {"ledger_head": "", "plan_sha256": ""}):
+        (folder / "privacy.json").write_text(json.dumps({**bare, **blank}))
+        refused(folder, "the ledger is missing")
+
+
+def test_the_seal_is_the_ledgers_last_line_and_follows_the_head(runs):
+    folder = runs / "views"
+    values, lines = values_of(folder), lines_of(folder)
+    for other in (lines[-3].sha256, lines[-1].sha256, "", "00" * 32):
+        (folder / "privacy.json").write_text(json.dumps({**values, "ledger_head": other}))
+        refused(folder, "the seal that it names does not end its ledger")
+    (folder / "privacy.json").write_text(json.dumps({**values, "seal": lines[-2].sha256}))
+    refused(folder, "goes on after the statement")
+
+
+def test_a_field_that_was_removed_is_not_what_was_sealed(runs):
+    folder = runs / "dp"
+    values = values_of(folder)
+    optional = [name for name in values if name in Sections.__dataclass_fields__ and name != "canaries"]
+    assert len(optional) >= 7
+    for name in optional:
+        (folder / "privacy.json").write_text(json.dumps({k: v for k, v in values.items() if k != name}))
+        refused(folder, f"{name} is not what was sealed: null stands there")
+
+
+def test_a_card_beside_the_statement_says_what_the_statement_says(runs):
+    folder = runs / "dp"
+    card = (folder / "README.md").read_text()
+    sealed_again(folder, card=re.sub(r"epsilon = [\d.]+", "epsilon = 0.1", card))
+    refused(folder, r"README\.md: is not the card that follows from statement and configuration")
+    other = {**statement_of(folder).software, "dpose": "0.0.1"}
+    sealed_again(folder, replace(statement_of(folder), software=other), card=card)
+    refused(folder, r"dpose 0\.0\.1 wrote it, check it with that")
+    (folder / "README.md").unlink()
+    refused(folder, r"README\.md")
+
+
+CONFIG = {
+    "another run's name": (lambda c: c.update(run_id="cd" * 16), "belongs to another run"),
+    "no name": (lambda c: c.pop("run_id"), "does not hold the run's plan"),
+    "a seed": (lambda c: c["run"].update(seed=3), "--canaries: a seeded run claims nothing"),
+    "another plan": (lambda c: c["run"]["plan"].update(clip_norm=9.0), "holds another plan"),
+    "a copy more": (lambda c: c["run"]["plan"].update(copies=2), "holds another plan"),
+    "a setting more": (lambda c: c["run"]["plan"].update(mercy=True), "does not hold the run's plan"),
+    "fewer units": (lambda c: c["run"]["bound"].update(n=11), "does not hold the run's plan"),
+    "fewer steps": (lambda c: c["run"]["bound"].update(steps=1), "does not hold the run's plan"),
+    "a lower rate": (lambda c: c["run"]["bound"]["event"].update(q="0.1"), "does not hold the run's plan"),
+    "less noise": (lambda c: c["run"]["bound"]["event"].update(sigma="0.5"), "does not hold the run's plan"),
+    "no plan": (lambda c: c["run"].pop("plan"), "does not hold the run's plan"),
+    "a model that is none": (lambda c: c.update(model=[]), "does not hold the run's plan"),
+    "another task": (lambda c: c.update(task="action"), "does not hold the run's plan"),
+    "a curator": (lambda c: c["run"]["about"].update(curator="me"), "deployment is not what follows"),
+    "ImageNet": (lambda c: c["run"]["model"].update(init="imagenet"), "conditional_on does not say"),
+    "other canaries": (lambda c: c["run"]["canaries"].update(count=24), "canaries are not"),
+    "no canaries": (lambda c: c["run"].update(canaries=None), "canaries are not"),
+    "a choice": (lambda c: c["run"].update(tuning={}), "tuning is not what the configuration says"),
+}
+
+
+@pytest.mark.parametrize("what", CONFIG)
+def test_a_configuration_that_says_otherwise_is_refused(runs, what):
+    change, message = CONFIG[what]
+    config_of(runs / "dp", change)
+    sealed_again(runs / "dp")
+    refused(runs / "dp", message)
+
+
+def test_a_seed_in_the_configuration_is_no_guarantee(runs):
+    config_of(runs / "views", lambda c: c["run"].update(seed=3))
+    sealed_again(runs / "views")
+    refused(runs / "views", "kind is not what follows")
+
+
+def test_what_first_weights_ask_for_is_there(runs):
+    folder = runs / "dp"
+    statement = statement_of(folder)
+    (line,) = [line for line in statement.public if line.startswith("the first weights, ")]
+    silent = replace(statement, public=tuple(each for each in statement.public if each != line))
+    sealed_again(folder, silent, first_weights="")
+    refused(folder, r"public has no line: the first weights, \.\.\.")
+    sealed_again(folder, silent, first_weights="ab" * 32)
+    refused(folder, r"public has no line: the first weights, \.\.\. \(sha256 abababababababab")
+
+
+def test_queries_of_log_and_evaluations_are_listed(runs):
+    folder = runs / "dp"
+    entries = [line for line in lines_of(folder) if line.type is not EntryType.QUERY]
+    silent = replace(statement_of(folder), queries=())
+    (folder / "evaluations").mkdir(exist_ok=True)
+    kept = folder / "evaluations" / "score.json"
+    kept.write_text(json.dumps({"data": "ward:test", "public": False}))
+    verify_run(folder)
+    sealed_again(folder, silent, entries=entries)
+    refused(folder, "holds a score of private data that the statement does not list: ward:test")
+    kept.write_text(json.dumps({"data": "ward:test", "public": True}))
+    verify_run(folder, runs / "elsewhere")
+    with (folder / "log.jsonl").open("a") as log:
+        log.write('{"type": "score", "step": 1, "data": "ward:val, 8 units", "public": false}\n')
+    sealed_again(folder)
+    refused(folder, r"log\.jsonl: holds a score of private data .* ward:val, 8 units")
+
+
+def test_a_ledger_tells_what_was_reserved_and_what_was_not_taken(runs):
+    folder = runs / "dp"
+    lines = lines_of(folder)
+    sealed_again(folder, entries=[line for line in lines if line.type is not EntryType.COMMIT])
+    refused(folder, r"caveats has no line: the run was stopped")
+    louder = [
+        replace(line, event={**line.event, "sigma": "50.0"}) if line.type is EntryType.RESERVE else line
+        for line in lines
+    ]
+    sealed_again(folder, entries=louder)
+    refused(folder, "reserves steps of another event than the plan's")
+    other = replace(lines[0], run_id="cd" * 16)
+    sealed_again(folder, entries=[other, *lines[1:]])
+    refused(folder, "belongs to another run than the configuration")
+
+
+def test_a_run_without_a_guarantee_cannot_be_given_one(runs, tmp_path):
+    """A statement of kind none beside a private plan, and the other way round."""
+    folder = runs / "dp"
+    found = statement_of(folder)
+    none = PrivacyStatement(
+        Kind.NONE, found.unit, n=found.n, queries=found.queries, plan_sha256=found.plan_sha256
+    )
+    sealed_again(folder, replace(none, sections=Sections(canaries=found.sections.canaries)))
+    refused(folder, "is not what follows from plan, configuration and ledger")
