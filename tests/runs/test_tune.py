@@ -50,6 +50,7 @@ from dpose.runs.unit_scores import unit_scores
 from dpose.runs.verify import verify_run
 from dpose.training import loop as loops
 from quick import quick  # noqa: F401
+from run_folders import sealed_again
 from shades import Hits, Meter, Shades, ShadeTask, entered
 from stored import run_charge
 
@@ -88,6 +89,22 @@ def alone_of(statement):
 def fixed(monkeypatch, count):
     """So many trials, whatever the law says: what the rest does must not depend on how they came about."""
     monkeypatch.setattr(TrialLaw, "draw", lambda self, stream: count)
+
+
+def test_a_chosen_run_cannot_be_sealed_again_as_one_that_was_not_chosen(tmp_path, monkeypatch):
+    fixed(monkeypatch, 1)
+    out = tmp_path / "tuned"
+    statement = tune_runs(grid(), LAW, out, QUIET).statement
+    alone = replace(statement, tuning=None, epsilon=alone_of(statement))
+    sealed_again(out, alone)
+    with pytest.raises(DposeError, match="tuning is not what the configuration says"):
+        verify_run(out, tmp_path / "elsewhere")
+    quiet = replace(statement, caveats=statement.caveats[1:])
+    sealed_again(out, quiet)
+    with pytest.raises(DposeError, match="caveats does not say"):
+        verify_run(out, tmp_path / "elsewhere")
+    sealed_again(out, statement)
+    verify_run(out, tmp_path / "elsewhere")
 
 
 # --- the whole -------------------------------------------------------------------------------------------------------

@@ -250,6 +250,10 @@ CONFIG = {
     "ImageNet": (lambda c: c["run"]["model"].update(init="imagenet"), "conditional_on does not say"),
     "other canaries": (lambda c: c["run"]["canaries"].update(count=24), "canaries are not"),
     "no canaries": (lambda c: c["run"].update(canaries=None), "canaries are not"),
+    "a lower limit": (
+        lambda c: c["run"]["data"].update(limit=11),
+        "n is above the configuration's limit of 11",
+    ),
     "a choice": (lambda c: c["run"].update(tuning={}), "tuning is not what the configuration says"),
 }
 
@@ -313,8 +317,32 @@ def test_a_ledger_tells_what_was_reserved_and_what_was_not_taken(runs):
     refused(folder, "belongs to another run than the configuration")
 
 
-def test_a_run_without_a_guarantee_cannot_be_given_one(runs, tmp_path):
-    """A statement of kind none beside a private plan, and the other way round."""
+def test_steps_of_ledger_and_log_were_reserved(runs):
+    folder = runs / "dp"
+    lines, log = lines_of(folder), (folder / "log.jsonl").read_text()
+    sealed_again(folder, entries=[line for line in lines if line.type is not EntryType.RESERVE])
+    refused(folder, "has steps that were never reserved")
+    last = max(line.seq for line in lines if line.type is EntryType.RESERVE)
+    later = [replace(line, key_id="x") if line.seq == last else line for line in lines]
+    sealed_again(folder, entries=later)
+    refused(folder, "has steps that were never reserved")
+    sealed_again(folder, entries=lines)
+    for other in (log.replace('"n": 32', '"n": 9'), log + '{"type": "step", "step": 5}\n'):
+        assert other != log
+        (folder / "log.jsonl").write_text(other)
+        sealed_again(folder)
+        refused(folder, r"log\.jsonl: is not the log of this plan and ledger")
+
+
+def test_a_configuration_without_data_is_said_to_be_unchecked(runs):
+    folder = runs / "views"
+    assert not any("names no data" in line for line in verify_run(folder).lines)
+    config_of(folder, lambda c: c["run"].pop("data"))
+    sealed_again(folder)
+    assert any("names no data" in line for line in verify_run(folder, runs / "elsewhere").lines)
+
+
+def test_a_private_plan_has_no_statement_of_kind_none(runs):
     folder = runs / "dp"
     found = statement_of(folder)
     none = PrivacyStatement(

@@ -44,6 +44,8 @@ LINES = ("public", "conditional_on", "caveats")
 """Fields of a statement that hold at least the lines that follow; more may be said there."""
 ROUNDED = ("epsilon", "attackers", "groups")
 """Fields whose last digits another build may compute otherwise."""
+BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError)
+"""What reading a configuration that is none raises."""
 SEALED_ONLY = ("software", "inputs", "audits", "results")
 """Fields that follow from nothing in a run folder: the seal alone binds them."""
 
@@ -108,6 +110,10 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
     here = [name for name in seal.digests if (folder / name).is_file()]
     lines.append(f"the seal holds: statement, plan and {len(here)} files are those that were sealed")
     lines.append("what follows from plan, configuration and ledger stands in statement and card")
+    if "data" not in config["run"]:
+        lines.append(
+            "the configuration names no data, as of a program's run: what they ask for was not checked"
+        )
     if gone := sorted(set(seal.digests) - set(here)):
         lines.append(f"not here any more, and not checked: {', '.join(gone)}")
     cost = None if recomputed is None else float(statement.cost(spent(entries)))
@@ -211,25 +217,14 @@ def check_follows(
         bound, run_id, seed = _bound(run), content["run_id"], run["seed"]
         size = content["model"].get("input_size")
         config = _config(run, content["task"], path)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        ValidationError,
-    ) as error:
+    except BROKEN as error:
         raise DposeError("does not hold the run's plan", str(path), "do not rely on it") from error
     # of the text as it stands: a plan made again has 2.0 where a program gave 2
     if plan_digest(run["plan"], **run["bound"]) != statement.plan_sha256:
         raise DposeError("holds another plan than statement and ledger name", str(path), "do not rely on it")
     _check_reserved(bound, run_id, entries, folder / "ledger.jsonl")
-    planted, choice = statement.sections.canaries, config.canaries if config else None
-    if config and (planted and (planted.kind, planted.count)) != (
-        choice and (choice.kind, str(choice.count))
-    ):
-        raise DposeError("canaries are not those of the configuration", where, "do not rely on it")
+    if config and "audit" not in run:  # an audit counts canaries of its own among the units
+        _check_chosen(config, bound, statement.sections.canaries, where)
     expected = _expected(statement, bound, config, seed is not None, entries)
     tuning = statement.tuning.to_dict() if statement.tuning else None
     if run.get("tuning") != tuning:
@@ -251,6 +246,7 @@ def check_follows(
         lines = [i.what for i in statement.sections.inputs] if name == "inputs" else getattr(statement, name)
         if not any(line.startswith(start) and line.endswith(end) for line in lines):
             raise DposeError(f"{name} has no line: {start}...{end}", where, "do not rely on it")
+    _check_log(folder / "log.jsonl", bound, entries)
     _check_watched(folder, statement)
     return content
 
@@ -286,14 +282,35 @@ def _config(run: Mapping[str, Any], task: str, path: Path) -> RunConfig | None:
     return config
 
 
+def _check_chosen(config: RunConfig, bound: BoundPlan, planted: PlantedCanaries | None, where: str) -> None:
+    """Refuse canaries other than those of the configuration, and more units than it lets in."""
+    choice = config.canaries
+    if (planted and (planted.kind, planted.count)) != (choice and (choice.kind, str(choice.count))):
+        raise DposeError("canaries are not those of the configuration", where, "do not rely on it")
+    limit, more = config.data.limit, choice.count if choice else 0
+    if limit is not None and bound.n > limit + more:
+        raise DposeError(f"n is above the configuration's limit of {limit:,}", where, "do not rely on it")
+
+
 def _check_reserved(bound: BoundPlan, run_id: str, entries: Sequence[Entry], ledger: Path) -> None:
-    """Refuse the ledger of another run, and reservations of another event than the plan's."""
+    """Refuse the ledger of another run, reservations of another event than the plan's, and steps without any."""
     if entries[0].run_id != run_id:
         raise DposeError("belongs to another run than the configuration", str(ledger), "do not rely on it")
     for event in spent(entries):
         if bound.event is None or event != replace(bound.event, steps=event.steps):
             raise DposeError(
                 "reserves steps of another event than the plan's", str(ledger), "do not rely on it"
+            )
+    for taken in (entry for entry in entries if entry.type is EntryType.COMMIT):
+        end = taken.first_step + taken.steps
+        if not any(
+            entry.type is EntryType.RESERVE
+            and (entry.seq < taken.seq and entry.key_id == taken.key_id)
+            and (entry.first_step <= taken.first_step and end <= entry.first_step + entry.steps)
+            for entry in entries
+        ):
+            raise DposeError(
+                "has steps that were never reserved", f"{ledger}, line {taken.seq + 1}", "do not rely on it"
             )
 
 
@@ -373,6 +390,17 @@ def _needed(
         yield "caveats", DEFAULTED.caveats[0], ""
     elif taken < bound.steps or counted > taken:
         yield "caveats", "the run was stopped", ""
+
+
+def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry]) -> None:
+    """Refuse the log of another run, or one with steps that the ledger did not reserve."""
+    reserved = max((e.first_step + e.steps for e in entries if e.type is EntryType.RESERVE), default=0)
+    for line in _objects(log):
+        begun = {name: line.get(name) for name in ("n", "steps")}
+        other = line.get("type") == "start" and begun != {"n": bound.n, "steps": bound.steps}
+        step = line.get("step") if line.get("type") == "step" else 0
+        if other or (bound.event is not None and (not isinstance(step, int) or step > reserved)):
+            raise DposeError("is not the log of this plan and ledger", str(log), "do not rely on it")
 
 
 def _check_watched(folder: Path, statement: PrivacyStatement) -> None:
