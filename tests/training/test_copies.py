@@ -22,7 +22,7 @@ from dpose.privacy.keys import kept_key
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.noise import Key
 from dpose.privacy.odometer import charges, composed, ledgers
-from dpose.privacy.verify import verify_run
+from dpose.runs.verify import verify_run
 from dpose.training import loop as loops
 from dpose.training import step as steps
 from dpose.training import trainer
