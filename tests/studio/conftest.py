@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from dpose.studio.app import Studio, make_app
 from dpose.studio.roots import Roots
-from dpose.studio.security import Door
+from dpose.studio.security import HEADER, Door
 from dpose.studio.workplace import Workplace
 from studios import HOME, PORT, photo
 
@@ -39,16 +39,14 @@ def studio(folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stranger(studio):
-    """A client without the cookie."""
+    """A client without the secret."""
     return TestClient(make_app(studio), base_url=HOME, follow_redirects=False)
 
 
 @pytest.fixture(scope="module")
 def client(studio):
     """A client that opened the printed address."""
-    made = TestClient(make_app(studio), base_url=HOME, headers={"origin": HOME})
-    made.cookies.set(studio.door.cookie, studio.door.session)
-    return made
+    return TestClient(make_app(studio), base_url=HOME, headers={"origin": HOME, HEADER: studio.door.secret})
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +61,14 @@ def ask(client):
 
 
 @pytest.fixture(scope="module")
-def opened(ask):
-    """The picture of the folder, open."""
-    return ask("open_file", place="0/ward.png")
+def kept():
+    """What `opened` opened last."""
+    return {}
+
+
+@pytest.fixture
+def opened(ask, studio, kept):
+    """The picture of the folder, open: again, where others have been opened since."""
+    if kept.get("id") not in studio.files._files:
+        kept |= ask("open_file", place="0/ward.png")
+    return kept

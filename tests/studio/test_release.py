@@ -1,6 +1,7 @@
 """From an opened picture to a verified release, without a browser; and what stands beside a preview."""
 
 import math
+import shutil
 import time
 
 import numpy as np
@@ -8,13 +9,17 @@ import pytest
 
 from clips import write
 from dpose.errors import DposeError
+from dpose.media.images import MAX_PIXELS
 from dpose.privacy.accounting import Relation
 from dpose.privacy.odometer import PIXEL, Budget, charges, marks_of, set_budget
 from dpose.privacy.statement import PrivacyStatement
 from dpose.release.embed import read_stamp
 from dpose.release.verify import verify_release
 from dpose.studio import jobs, worker
+from dpose.studio import opened as opened_files
 from dpose.studio import preview as previews
+from dpose.studio.children import Child, release_memory
+from dpose.studio.roots import Roots
 from dpose.studio.settings import SEEN, drawn_box, up_the_ladder, wanted
 from studios import photo
 
@@ -121,6 +126,7 @@ def test_the_noise_of_a_preview_is_as_large_as_the_releases(tmp_path, block):
     opened = previews.OpenedFile(
         "a",
         tmp_path / "a",
+        Roots(),
         tmp_path,
         {"kind": "picture", "height": 1500, "width": 1800, "channels": 1, "peak": 255},
     )
@@ -234,3 +240,276 @@ def test_a_clip_that_ends_early_is_told_and_leaves_nothing(ask, client, tmp_path
     cut = client.put("/api/upload", params={"name": "cut.mp4"}, content=data[: len(data) // 2])
     assert cut.status_code == 400
     assert cut.json()["error"].startswith("cut.mp4")
+
+
+def send(client, path, name=None):
+    return client.put("/api/upload", params={"name": name or path.name}, content=path.read_bytes()).json()
+
+
+@pytest.fixture
+def within(folder):
+    """A folder of a test's own below the studio's; gone with the test."""
+    made = folder / "within"
+    made.mkdir()
+    yield made
+    shutil.rmtree(made)
+
+
+# --- what was opened is what is released
+
+
+@pytest.mark.parametrize("name", ["shown.jpg", "predicted.jpg", "pixels.npy.jpg"])
+def test_an_upload_keeps_its_bytes_whatever_it_is_called(ask, client, tmp_path, studio, near, name):
+    """What the studio writes has a place of its own: of these names it writes files itself."""
+    data = photo(tmp_path / "a.jpg", 900, 1600, seed=len(name)).read_bytes()
+    (tmp_path / name).write_bytes(data)
+    opened = send(client, tmp_path / name)
+    assert (opened["height"], opened["width"]) == (900, 1600)
+    held = studio.files.get(opened["id"])
+    (held.room / "predicted.jpg").write_bytes(client.get(opened["shown"]).content)
+    assert client.get(opened["shown"]).content != data
+    assert held.source.read_bytes() == data
+    done = ended(ask, ask("release", file=opened["id"], epsilon="2"))
+    assert done["state"] == "done"
+    # the account knows the upload, not its preview
+    other = send(client, tmp_path / name, "other.jpg")
+    assert ask("standing", file=other["id"], epsilon="2")["before"] == 1
+    assert charges()[-1].data == name
+
+
+def test_a_file_that_was_exchanged_since_it_was_opened_is_not_released(ask, within, studio, near):
+    clip, picture = write(within / "b.mp4", frames=9), photo(within / "a.png", seed=3)
+    other, files = (
+        photo(within / "other.png", seed=4),
+        sorted(studio.out.iterdir()) if studio.out.exists() else [],
+    )
+    opened = [ask("open_file", place=f"0/within/{one.name}") for one in (picture, clip)]
+    picture.write_bytes(other.read_bytes())
+    write(clip, frames=9, rate=7)
+    for one in opened:
+        failed = ended(ask, ask("release", file=one["id"], epsilon="8", delta="1e-5"))
+        assert (failed["state"], failed["files"]) == ("failed", [])
+        assert "was changed since it was opened" in failed["said"]
+    # what is told of a file again is of the one that was opened, too
+    assert "was changed since" in ask("history", file=opened[1]["id"])
+    # with the whole folder: the settings were chosen on a picture that is no more
+    failed = ended(ask, ask("release", file=opened[0]["id"], epsilon="8", folder="0/within"))
+    assert "a.png: was changed since it was opened" in failed["said"]
+    assert charges() == []
+    assert (sorted(studio.out.iterdir()) if studio.out.exists() else []) == files
+
+
+def exchanged_after(monkeypatch, exchange):
+    """Exchange files when all are read and compared with the account, and before they are released."""
+    from dpose.release import sifting
+
+    true = sifting.sift
+
+    def sift(*given, **named):
+        found = true(*given, **named)
+        exchange()
+        return found
+
+    monkeypatch.setattr(sifting, "sift", sift)
+
+
+def test_a_file_that_is_exchanged_while_its_release_begins_is_not_released(
+    ask, within, folder, near, monkeypatch
+):
+    picture, secret = photo(within / "a.png", seed=5), photo(within / "b.png", seed=6).read_bytes()
+    opened = ask("open_file", place="0/within/a.png")
+    exchanged_after(monkeypatch, lambda: picture.write_bytes(secret))
+    failed = ended(ask, ask("release", file=opened["id"], epsilon="2"))
+    assert "was changed while it was to be released" in failed["said"]
+    assert charges() == []
+
+
+def test_a_file_that_becomes_readable_while_its_release_begins_is_not_released(
+    ask, within, near, monkeypatch
+):
+    """It has no digest that its release could be held to, whatever is there by then."""
+    photo(within / "a.png", seed=5)
+    late, secret = within / "b.png", photo(within / "c.png", seed=6)
+    content = secret.read_bytes()
+    late.write_bytes(content[:99])
+    secret.unlink()
+    opened = ask("open_file", place="0/within/a.png")
+    exchanged_after(monkeypatch, lambda: late.write_bytes(content))
+    found = ended(ask, ask("release", file=opened["id"], epsilon="2", folder="0/within"))
+    assert found["state"] == "failed"
+    assert "b.png: was changed" in found["said"]
+    assert found["files"] == ["000001.png", "000001.npz"] or len(found["files"]) == 2
+    assert len(charges()) == 1
+
+
+# --- folders
+
+
+def test_a_folder_is_released_without_what_leads_out_of_it(ask, client, within, folder, tmp_path, near):
+    secret = photo(tmp_path / "secret.png", seed=8)
+    photo(within / "a.png", seed=5)
+    (within / "inner").mkdir()
+    photo(within / "inner" / "b.png", seed=6)
+    (within / "inner" / "link.png").symlink_to(secret)
+    (within / "known.png").symlink_to(folder / "ward.png")  # within the folders
+    (within / "broken.png").write_bytes(b"none")
+    opened = ask("open_file", place="0/within/a.png")
+    found = ended(ask, ask("release", file=opened["id"], epsilon="2", folder="0/within"))
+    assert any("link.png lies outside the folders" in line for line in found["lines"])
+    assert len(found["files"]) == 6
+    assert found["state"] == "failed"  # and says which could not be read; the others are released
+    assert "broken.png: not a readable picture" in found["said"]
+    assert len(charges()) == 3
+    assert ask("standing", file=send(client, secret)["id"], epsilon="2")["before"] == 0
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_link_that_comes_since_leads_nowhere(ask, within, tmp_path, near, monkeypatch, early):
+    """A file becomes a link out: after it was opened, or after it was read and before it is released."""
+    secret, picture = photo(tmp_path / "secret.png", seed=8), photo(within / "a.png", seed=8)
+    opened = ask("open_file", place="0/within/a.png")
+
+    def exchange():
+        picture.unlink()
+        picture.symlink_to(secret)  # of the same bytes: the digest tells nothing
+
+    if early:
+        exchange()
+    else:
+        exchanged_after(monkeypatch, exchange)
+    failed = ended(ask, ask("release", file=opened["id"], epsilon="2"))
+    assert failed["state"] == "failed"
+    assert "is gone, or lies outside the folders" in failed["said"]
+    assert charges() == []
+
+
+def test_no_worker_reads_outside_the_roots(folder, tmp_path):
+    secret = photo(tmp_path / "secret.png", seed=8)
+    (tmp_path / "room").mkdir()
+    task = {"source": str(secret), "roots": [str(folder)], "digest": "", "room": str(tmp_path / "room")}
+    for work in ("decode", "marks", "predict", "release"):
+        settings = {
+            "kind": "picture",
+            "height": 120,
+            "width": 160,
+            "settings": {},
+            "out": str(tmp_path / "out"),
+        }
+        with pytest.raises(DposeError, match="outside the folders"):
+            worker.WORK[work](task | settings)
+    assert list((tmp_path / "room").iterdir()) == []
+
+
+def test_no_worker_tells_of_other_bytes_than_were_opened(within):
+    task = {
+        "source": str(photo(within / "a.png")),
+        "roots": [str(within)],
+        "digest": "0" * 64,
+        "run": "none",
+        "out": "",
+    }
+    for work in ("marks", "predict"):
+        with pytest.raises(DposeError, match="was changed since it was opened"):
+            worker.WORK[work](task)
+
+
+# --- jobs
+
+
+def test_a_file_stays_open_until_its_last_job_is_done(ask, client, tmp_path, near, monkeypatch, studio):
+    """Three jobs of one upload; when the first has ended, as many files are opened as are kept."""
+    first, opens = jobs.Child.lines, []
+
+    def lines(self):
+        yield from first(self)
+        while not opens:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(jobs.Child, "lines", lines)
+    opened = send(client, photo(tmp_path / "a.png", seed=9))
+    three = [ask("release", file=opened["id"], epsilon=epsilon, again=True) for epsilon in ("2", "3", "4")]
+    monkeypatch.setattr(opened_files, "KEPT", 1)
+    opens.append(1)
+    assert ended(ask, three[0])["state"] == "done"
+    opens.clear()
+    send(client, photo(tmp_path / "b.png", seed=10))
+    send(client, photo(tmp_path / "c.png", seed=11))
+    opens.append(1)
+    assert [ended(ask, job)["state"] for job in three] == ["done"] * 3
+    # and goes with the next one that is opened
+    room = studio.files.get(opened["id"]).room
+    send(client, photo(tmp_path / "b.png", seed=10))
+    send(client, photo(tmp_path / "c.png", seed=11))
+    assert not room.exists()
+    with pytest.raises(DposeError, match="not open any more"):
+        studio.files.hold(opened["id"], busy=True)
+
+
+def test_a_release_has_a_limit_of_memory_and_says_when_it_is_hit(ask, opened, studio, within, monkeypatch):
+    picture = photo(within / "large.png", 3000, 4000)
+    task = {"source": str(picture), "roots": [str(within)], "kind": "picture", "height": 3000, "width": 4000}
+    task |= {"digest": "", "settings": {"block": 1}, "out": str(within / "out"), "memory": 120 << 20}
+    *_, last = Child("release", task).lines()
+    assert "took more than the 120 MB of memory that its size allows" in last["error"]
+    assert "\n" not in last["error"]
+    tasks = []
+    monkeypatch.setattr(
+        studio.jobs, "add", lambda name, task, *_: tasks.append(task) or jobs.ReleaseJob("a", "a", task)
+    )
+    for folder in (None, "0/within"):
+        ask("release", file=opened["id"], epsilon="2", folder=folder)
+        studio.files.hold(opened["id"], busy=False)
+    assert [one["memory"] for one in tasks] == [release_memory(120 * 160), release_memory(MAX_PIXELS)]
+    # what blocks of one pixel take was measured to be below 100 bytes for each, beside 0.2 GB
+    assert release_memory(MAX_PIXELS) > 2 * (MAX_PIXELS * 100 + (200 << 20))
+
+
+# --- what pages show
+
+
+def test_a_preview_is_another_one_each_time(ask, opened):
+    """Its noise is thrown away and drawn anew: noise that is the same each time could be taken away from it."""
+    two = [
+        ask("preview", file=opened["id"], epsilon="2", block=8, restore="none")["picture"] for _ in range(2)
+    ]
+    assert two[0] != two[1]
+
+
+def test_what_a_job_wrote_is_served_and_nothing_else_of_the_folder(ask, client, opened, studio, near):
+    first, second = (
+        ended(ask, ask("release", file=opened["id"], epsilon=epsilon, again=True)) for epsilon in ("2", "3")
+    )
+    (studio.out / "000009.png").write_bytes(b"another's")
+    for job in (first, second):
+        for name, link in zip(job["files"], job["links"], strict=True):
+            found = client.get(link)
+            assert found.content == (studio.out / name).read_bytes()
+            assert found.headers["content-disposition"].startswith("attachment")
+        assert client.get(job["links"][0] + "&show").headers["content-disposition"].startswith("inline")
+        assert client.get(job["links"][1] + "&show").headers["content-disposition"].startswith("attachment")
+    for name in ("000009.png", *second["files"], "..%2f000009.png"):
+        found = client.get(f"/written/{first['id']}/{name}")
+        assert found.status_code in (400, 404)
+        assert b"another's" not in found.content
+    (studio.out / first["files"][0]).unlink()
+    assert "no such file any more" in client.get(first["links"][0]).json()["error"]
+
+
+def test_a_release_that_was_altered_does_not_verify(ask, opened, studio, near):
+    done = ended(ask, ask("release", file=opened["id"], epsilon="2", again=True))
+    good = ask("verify_job", job=done["id"])
+    assert good["holds"]
+    assert len(good["lines"]) == 2
+    archive = studio.out / done["files"][1]
+    archive.write_bytes(archive.read_bytes()[:-20])
+    found = ask("verify_job", job=done["id"])
+    assert not found["holds"]
+    assert len(found["lines"]) == 2
+    assert str(studio.out) not in " ".join(found["lines"])
+
+
+def test_only_what_is_finished_is_verified(ask, opened, studio):
+    job = jobs.ReleaseJob("unfinished", "a.png", {}, state="running")
+    studio.jobs._jobs[job.id] = job
+    assert "is not finished" in ask("verify_job", job=job.id)
+    del studio.jobs._jobs[job.id]

@@ -1,6 +1,8 @@
 """Nobody gets in: what a page of another site, another name for this machine, or an old address is answered."""
 
+import http.client
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from dpose.studio.app import MOST_JSON, VIEWS
 from dpose.studio.children import answer
 from dpose.studio.roots import Roots
 from dpose.studio.runs_view import folder_entries, run_list
-from dpose.studio.security import LOOPBACK, Door
+from dpose.studio.security import HEADER, LOOPBACK, Door
 from dpose.studio.server import _listen, serve_studio
 from dpose.studio.workplace import Workplace
 from studios import HOME, PORT, photo
@@ -24,9 +26,16 @@ from studios import HOME, PORT, photo
 PATHS = ["/", "/api/jobs", "/api/upload", "/static/studio.js", "/report/0/a"]
 
 
+CLOSED = ["/api/jobs", "/api/upload", "/report/0/a", "/files/0/shown.jpg", "/written/0/000001.png"]
+"""What takes the secret, or a key."""
+
+
+def method_of(path):
+    return "POST" if path.startswith("/api/j") else "PUT" if path.startswith("/api/u") else "GET"
+
+
 def send(client, path, **headers):
-    method = "POST" if path.startswith("/api/j") else "PUT" if path.startswith("/api/u") else "GET"
-    return client.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    return client.request(method_of(path), path, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -57,43 +66,93 @@ def test_a_page_of_another_site_gets_no_answer(client, path):
 
 
 def test_what_changes_anything_names_its_origin(studio, stranger):
-    cookie = {"cookie": f"{studio.door.cookie}={studio.door.session}"}
-    assert stranger.post("/api/jobs", json={}, headers=cookie).status_code == 403
-    assert stranger.post("/api/jobs", json={}, headers=cookie | {"origin": HOME}).status_code == 200
+    secret = {HEADER: studio.door.secret}
+    assert stranger.post("/api/jobs", json={}, headers=secret).status_code == 403
+    assert stranger.post("/api/jobs", json={}, headers=secret | {"origin": HOME}).status_code == 200
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_no_token_or_yesterdays_opens_nothing(stranger, studio, path):
-    yesterday = Door(PORT)
-    wrong = {"origin": HOME, "cookie": f"{yesterday.cookie}={yesterday.session}"}
-    assert send(stranger, path, origin=HOME).status_code == 403
-    assert send(stranger, path, **wrong).status_code == 403
-    assert (
-        send(stranger, path, origin=HOME, cookie=f"{studio.door.cookie}={studio.door.token}").status_code
-        == 403
-    )
-    old = stranger.get(f"/?token={yesterday.token}")
-    assert old.status_code == 403
-    assert "earlier start" in old.text
-    assert "set-cookie" not in old.headers
+@pytest.mark.parametrize("path", CLOSED)
+def test_no_secret_or_yesterdays_opens_nothing(stranger, studio, path):
+    for given in (
+        {},
+        {HEADER: Door(PORT).secret},
+        {HEADER: ""},
+        {"cookie": f"{HEADER}={studio.door.secret}"},
+    ):
+        refused = send(stranger, path, origin=HOME, **given)
+        assert refused.status_code == 403
+        assert "earlier start" in refused.text
+        assert "set-cookie" not in refused.headers
+    twice = [("origin", HOME), (HEADER, studio.door.secret), (HEADER, studio.door.secret)]
+    assert stranger.request(method_of(path), path, headers=twice).status_code == 403
 
 
-def test_the_printed_address_opens_it_in_two_tabs(stranger, studio):
-    for _ in range(2):
-        entry = stranger.get(studio.door.address.removeprefix(HOME), headers={"sec-fetch-site": "none"})
-        assert entry.status_code == 200
-        cookie = entry.headers["set-cookie"].lower()
-        assert "httponly" in cookie
-        assert "samesite=strict" in cookie
-        assert studio.door.token not in entry.text + cookie
-    assert stranger.get("/").status_code == 200
-    stranger.cookies.clear()
+def test_cookies_let_nobody_in_and_lock_nobody_out(stranger, client, studio):
+    """A browser sends a machine's cookies to every port of it: other programs get ours, and we get theirs."""
+    for found in (client.get("/"), client.post("/api/jobs", json={})):
+        assert "set-cookie" not in found.headers
+    secret = studio.door.secret
+    for cookie in (f"dpose-studio-{PORT}={secret}", f"session={secret}"):
+        assert (
+            stranger.post("/api/jobs", json={}, headers={"origin": HOME, "cookie": cookie}).status_code == 403
+        )
+    for cookie in (
+        "a[b]=1; x",
+        'q="',
+        "\xe4=\xff",
+        "=;;=",
+        f"dpose-studio-{PORT}=yesterday",
+        "k=" + "v" * 9000,
+    ):
+        found = client.post("/api/jobs", json={}, headers={"cookie": cookie.encode("latin-1")})
+        assert found.status_code == 200, cookie
 
 
-def test_the_token_opens_the_first_page_alone(stranger, studio):
-    for path in ("/plan", "/api/jobs", "/static/studio.js"):
-        assert stranger.get(f"{path}?token={studio.door.token}").status_code == 403
-    assert stranger.get(f"/?token={studio.door.token}&token=x").status_code == 403
+def test_a_view_says_nothing_of_whose_studio_it_is(stranger, client, studio, folder):
+    """What is sent to who has no secret: the same text for everybody."""
+    for path in VIEWS:
+        found = stranger.get(path)
+        assert found.status_code == 200
+        for private in (studio.door.secret, str(studio.out), str(folder), folder.name, *studio.files._files):
+            assert private not in found.text
+        assert stranger.post(path).status_code == 403
+    assert ask_out(client) == str(studio.out)
+
+
+def ask_out(client):
+    return client.post("/api/browse", json={}).json()["out"]
+
+
+def test_the_first_page_may_be_come_to_from_anywhere_and_nothing_else(stranger, studio):
+    """From a mail, or the file that the browser is given at the start; not into a frame, and by no script."""
+    assert "#" in studio.door.address
+    assert studio.door.address.partition("#")[2] == studio.door.secret  # a fragment is sent with no request
+    far = {"sec-fetch-site": "cross-site"}
+    assert stranger.get("/", headers=far | {"sec-fetch-dest": "document"}).status_code == 200
+    for path, kind in (("/", "iframe"), ("/", "empty"), ("/plan", "document"), ("/api/jobs", "document")):
+        assert stranger.get(path, headers=far | {"sec-fetch-dest": kind}).status_code == 403
+
+
+def test_a_key_opens_its_own_path_alone(stranger, client, studio, opened):
+    """Pictures, downloads and reports are fetched by no script: their addresses let in to just them."""
+    shown = opened["shown"]
+    assert stranger.get(shown).headers["content-type"] == "image/jpeg"
+    assert stranger.get(f"{shown}&show").status_code == 200
+    path, _, key = shown.partition("?")
+    assert studio.door.secret not in shown
+    for other in (
+        path,
+        f"{path}?key=",
+        f"{path}?{key[:-1]}",
+        f"{shown}&{key}",
+        f"{path}?key={studio.door.secret}",
+    ):
+        assert stranger.get(other).status_code == 403
+    for other in (path.replace("shown", "predicted"), "/api/jobs", "/report/0/a"):
+        assert stranger.get(f"{other}?{key}").status_code == 403
+    assert stranger.get(Door(PORT).keyed(path)).status_code == 403
+    assert send(stranger, shown, host="evil.example").status_code == 421
+    assert send(stranger, shown, origin="https://evil.example").status_code == 403
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -144,6 +203,10 @@ def test_no_path_leaves_the_folders(ask, folder):
         "0/door/secret.png",
         "0/no.png",
         "0/\0",
+        "0/" + "a" * 5_000,
+        "0/" + "a/" * 3_000,
+        "\u00b2/ward.png",
+        "9" * 5_000,
         "",
         "x",
         None,
@@ -164,6 +227,25 @@ def test_a_run_whose_log_is_a_link_out_is_not_read(tmp_path):
     roots = Roots.of([tmp_path / "runs"])
     with pytest.raises(DposeError, match="links out"):
         roots.closed(roots.find("0/a"))
+
+
+def test_no_link_at_any_depth_leads_out_of_a_run(tmp_path):
+    """What reads a run's folder, a model's loader or a training that goes on, looks deeper than one floor."""
+    deep = tmp_path / "runs" / "a" / "checkpoints" / "7"
+    deep.mkdir(parents=True)
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "runs" / "b").mkdir()
+    (tmp_path / "runs" / "a" / "beside").symlink_to(
+        tmp_path / "runs" / "b"
+    )  # within the folders, and round in a circle
+    (tmp_path / "runs" / "b" / "back").symlink_to(tmp_path / "runs" / "a")
+    roots = Roots.of([tmp_path / "runs"])
+    assert roots.closed(tmp_path / "runs" / "a") == tmp_path / "runs" / "a"
+    for place in (deep, tmp_path / "runs" / "b"):
+        (place / "state").symlink_to(tmp_path / "secret")
+        with pytest.raises(DposeError, match="links out"):
+            roots.closed(tmp_path / "runs" / "a")
+        (place / "state").unlink()
 
 
 def test_a_folder_that_is_none_is_told(tmp_path):
@@ -226,7 +308,8 @@ def test_an_upload_lies_in_a_private_file_and_a_broken_one_leaves_nothing(client
     found = client.put("/api/upload", params={"name": "../../a.png"}, content=data).json()
     assert found["name"] == "a.png"
     (room,) = set(studio.workplace.folder.iterdir()) - before
-    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in room.iterdir())
+    for found in (room, *room.rglob("*")):
+        assert stat.S_IMODE(found.stat().st_mode) == (0o700 if found.is_dir() else 0o600)
     for name, content in (("tool.jpg", b"\x7fELF" + bytes(99)), ("a.png", data[:-40]), ("a.exe", data)):
         failed = client.put("/api/upload", params={"name": name}, content=content)
         assert failed.status_code == 400
@@ -248,11 +331,25 @@ def test_a_page_that_asks_too_much_is_refused(client):
     assert "no JSON object" in client.post("/api/jobs", content=b"[]").json()["error"]
 
 
+@pytest.mark.parametrize(
+    "body", ["[" * 30_000, '{"file": ' * 7_000, '{"block": ' + "[" * 400 + "]" * 400 + "}", '{"box": [{}]}']
+)
+def test_what_is_nested_too_deeply_is_told(client, body):
+    for name in ("jobs", "preview", "release"):
+        found = client.post(f"/api/{name}", content=body.encode())
+        assert found.status_code == 400
+        assert "nested too deeply" in found.json()["error"]
+
+
 def test_decoding_passes_no_limit(tmp_path):
     """The limits are the worker's own: with less than it takes to begin, nothing is decoded."""
     source = photo(tmp_path / "a.png")
     with pytest.raises(DposeError, match="memory"):
-        answer("decode", {"source": str(source), "room": str(tmp_path)}, memory=200 << 20)
+        answer(
+            "decode",
+            {"source": str(source), "roots": [str(tmp_path)], "room": str(tmp_path)},
+            memory=20 << 20,
+        )
     assert not (tmp_path / "pixels.npy").exists()
 
 
@@ -263,7 +360,7 @@ def test_a_header_that_declares_a_huge_picture_is_refused(client, tmp_path):
     assert "more than the 200,000,000 allowed" in failed.json()["error"]
 
 
-def test_the_token_is_on_no_command_line(tmp_path, monkeypatch):
+def test_the_secret_is_on_no_command_line(tmp_path, monkeypatch):
     """Whoever has an account on this machine reads everybody's command lines, a browser's too."""
     seen, opened = [], threading.Event()
 
@@ -277,7 +374,7 @@ def test_the_token_is_on_no_command_line(tmp_path, monkeypatch):
             page = Path(url.removeprefix("file://"))
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
             assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
-            assert "/?token=" in page.read_text()
+            assert "/#" in page.read_text()
             seen.append(page)
 
     def note(url):
@@ -289,5 +386,35 @@ def test_the_token_is_on_no_command_line(tmp_path, monkeypatch):
     monkeypatch.setattr("dpose.studio.server._warm", lambda: None)
     serve_studio([tmp_path], tmp_path / "out", console=Console(quiet=True))
     url, page = seen
-    assert "token" not in url
+    assert "#" not in url
     assert not page.exists(), "it goes with the studio"
+
+
+def test_over_the_wire_host_comes_first_then_origin_then_secret(tmp_path):
+    """The studio as it is started, asked by what is no browser."""
+    command = [sys.executable, "-m", "dpose", "studio", "--no-browser", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        address, _, secret = process.stdout.readline().split()[-1].partition("/#")
+        good = address.removeprefix("http://")
+
+        def asked(path="/api/jobs", **headers):
+            connection = http.client.HTTPConnection(good, timeout=20)
+            connection.putrequest("POST", path, skip_host=True)
+            for name, value in headers.items():
+                connection.putheader(name.replace("_", "-"), value)
+            connection.endheaders()
+            return connection.getresponse().status
+
+        try:
+            let_in = {"x_dpose_studio": secret, "content_length": "0"}
+            assert asked(host="evil.example", origin="http://evil.example", **let_in) == 421
+            assert asked(host=good, origin="http://evil.example", **let_in) == 403
+            assert asked(host=good, origin=address) == 403
+            assert asked(host=good, origin=address, **let_in | {"x_dpose_studio": "yesterday"}) == 403
+            assert asked(host=good, origin=address, **let_in) == 200
+            # as many cookies of other programs of this machine as a browser keeps for it
+            cookies = "; ".join(f"other{k}=" + "v" * 4000 for k in range(180))
+            assert asked(host=good, origin=address, cookie=cookies, **let_in) == 200
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=20)

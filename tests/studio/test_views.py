@@ -1,16 +1,20 @@
 """The plan page, and the runs page but for what needs a model's libraries."""
 
+import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
+from typing import ClassVar
 
 import pytest
 
 from clips import write
 from dpose.errors import DposeError
-from dpose.files import locked_folder
-from dpose.studio import runs_view
-from dpose.studio.children import Child
+from dpose.files import file_digest, locked_folder
+from dpose.studio import jobs, runs_view
+from dpose.studio.children import Child, release_memory
 from dpose.studio.roots import Roots
 from quick import quick  # noqa: F401  (a fixture)
 
@@ -118,7 +122,8 @@ def test_a_worker_that_is_stopped_says_so_and_leaves_no_file(tmp_path):
     """A process of its own, told to stop while it decodes a clip that has a minute to go."""
     clip = write(tmp_path / "a.mp4", frames=700, size=(64, 48))
     settings = {"hide": "detail", "epsilon": "8", "delta": "1e-5"}
-    task = {"kind": "clip", "height": 48, "width": 64, "sources": [str(clip)], "settings": settings}
+    task = {"kind": "clip", "height": 48, "width": 64, "source": str(clip), "settings": settings}
+    task |= {"roots": [str(tmp_path)], "digest": file_digest(clip), "memory": release_memory(48 * 64)}
     child = Child("release", task | {"out": str(tmp_path / "out")})
     lines = child.lines()
     assert next(lines)["say"] == "comparing with the account"
@@ -127,25 +132,31 @@ def test_a_worker_that_is_stopped_says_so_and_leaves_no_file(tmp_path):
     assert list((tmp_path / "out").glob("*.mp4*")) == []
 
 
+class Endless:
+    """Stands for a worker: it never ends by itself, so that stopping it is all that ends it."""
+
+    begun: ClassVar[list] = []
+
+    def __init__(self, work, task, cwd):
+        self.stopped = threading.Event()
+        self.begun.append(self)
+
+    def lines(self):
+        assert self.stopped.wait(10)
+        yield {"stopped": True}
+
+    def stop(self, after=0.0):
+        self.stopped.set()
+
+
 def test_a_job_is_stopped_and_what_waits_never_begins(ask, opened, studio, monkeypatch):
-    """A stand-in that never ends by itself: stopping it is all that ends it."""
-    import threading
 
-    from dpose.studio import jobs
-
-    class Endless:
-        def __init__(self, work, task, cwd):
-            self.stopped = threading.Event()
-
+    class Begun(Endless):
         def lines(self):
             yield {"at": 1, "of": 9, "files": [str(studio.out / "1.png")]}
-            assert self.stopped.wait(10)
-            yield {"stopped": True}
+            yield from super().lines()
 
-        def stop(self, after=0.0):
-            self.stopped.set()
-
-    monkeypatch.setattr(jobs, "Child", Endless)
+    monkeypatch.setattr(jobs, "Child", Begun)
     first, second = (ask("release", file=opened["id"], epsilon="2") for _ in range(2))
     for _ in range(500):
         state = {one["id"]: one for one in ask("jobs")["jobs"]}
@@ -160,3 +171,77 @@ def test_a_job_is_stopped_and_what_waits_never_begins(ask, opened, studio, monke
             break
     assert found["files"] == ["1.png"]  # what was finished stays, and is told
     assert "what was begun is counted" in found["said"]
+
+
+def test_the_end_of_the_studio_ends_its_jobs(monkeypatch):
+    monkeypatch.setattr(jobs, "Child", Endless)
+    monkeypatch.setattr(Endless, "begun", [])
+    some, told = jobs.Jobs(), []
+    first, second = (some.add(name, {}, None, lambda name=name: told.append(name)) for name in ("a", "b"))
+    while not Endless.begun:
+        time.sleep(0.01)
+    some.close()
+    assert [first.state, second.state] == ["stopped", "stopped"]
+    assert len(Endless.begun) == 1
+    assert told == ["a", "b"]
+    assert not some._thread.is_alive()
+
+
+def test_a_job_that_is_stopped_while_it_starts_ends(monkeypatch):
+    """Between its place in the queue and its process."""
+    some, gate = jobs.Jobs(), threading.Event()
+
+    class Late(Endless):
+        def __init__(self, work, task, cwd):
+            assert gate.wait(10)
+            super().__init__(work, task, cwd)
+
+    monkeypatch.setattr(jobs, "Child", Late)
+    job = some.add("a", {}, None)
+    while job.state == "waiting":
+        time.sleep(0.01)
+    some.stop(job.id)
+    gate.set()
+    some.close()
+    assert job.state == "stopped"
+
+
+def test_a_process_that_cannot_be_started_is_told(monkeypatch):
+    def none(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(jobs, "Child", none)
+    some, told = jobs.Jobs(), []
+    job = some.add("a", {}, None, lambda: told.append(1))
+    while not told:
+        time.sleep(0.01)
+    some.close()
+    assert job.state == "failed"
+    assert "no process could be started for it (Cannot allocate memory)" in job.said
+    assert told == [1]
+
+
+def test_a_worker_that_is_stopped_before_it_can_say_so_was_stopped(tmp_path):
+    child = Child("release", {"memory": 1 << 30})
+    child.stop()
+    assert list(child.lines())[-1] == {"stopped": True}
+
+
+def test_a_report_runs_nothing_whatever_it_holds(client, ask, folder):
+    run = run_in(folder / "runs")
+    (run / "report.html").write_text("<script>document.title = 'ran'</script>")
+    found = client.get("/report/0/runs/a")
+    assert found.status_code == 200
+    assert "<script>" in found.text
+    policy = [part.strip() for part in found.headers["content-security-policy"].split(";")]
+    assert "sandbox" in policy  # with nothing that it allows
+    assert "default-src 'none'" in policy
+    assert not any(part.startswith(("script-src", "connect-src", "form-action")) for part in policy)
+    assert found.headers["x-frame-options"] == "SAMEORIGIN"
+    assert found.headers["x-content-type-options"] == "nosniff"
+    (run / "report.html").unlink()
+    assert "has no report" in client.get("/report/0/runs/a").json()["error"]
+    (folder / "runs" / "b").mkdir()
+    (folder / "runs" / "b" / "report.html").symlink_to(sys.executable)
+    assert "links out" in client.get("/report/0/runs/b").json()["error"]
+    shutil.rmtree(folder / "runs")

@@ -178,6 +178,8 @@ def _imdecode(data: bytes, name: str, flags: int) -> NDArray[Any]:
     try:
         decoded = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:
+        if error.code == cv2.Error.StsNoMem:
+            raise MemoryError from error
         raise DposeError("the picture cannot be decoded", name) from error
     if decoded is None:
         raise DposeError("the picture cannot be decoded", name, "it is damaged; copy or download it again")

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp
 
 from dpose.errors import DposeError
 from dpose.files import file_text
-from dpose.studio.jobs import Jobs
-from dpose.studio.opened import OpenedFiles
+from dpose.studio.jobs import Jobs, ReleaseJob
+from dpose.studio.opened import OpenedFile, OpenedFiles
 from dpose.studio.roots import Roots
 from dpose.studio.security import REPORT_POLICY, Door, Guard
 from dpose.studio.workplace import Workplace
@@ -29,6 +29,7 @@ from dpose.studio.workplace import Workplace
 HERE = Path(__file__).parent
 MOST_JSON = 64 << 10
 """Bytes of what a page asks."""
+NESTED = "the page sent what is nested too deeply: a value is a text, a number, or a list of numbers"
 VIEWS = {"/": "release", "/plan": "plan", "/runs": "runs", "/account": "account"}
 Body = Mapping[str, Any]
 
@@ -66,14 +67,14 @@ class Studio:
 
 def _open_file(studio: Studio, body: Body) -> dict[str, Any]:
     """Open a picture or clip of a folder."""
-    return studio.files.open(studio.roots.find(body.get("place"))).told()
+    return _told_file(studio, studio.files.open(studio.roots.find(body.get("place")), studio.roots))
 
 
 def _browse(studio: Studio, body: Body) -> dict[str, Any]:
-    """What a folder holds."""
+    """What a folder holds, and where releases go."""
     from dpose.studio.runs_view import folder_entries
 
-    return folder_entries(studio.roots, body)
+    return folder_entries(studio.roots, body) | {"out": str(studio.out)}
 
 
 def _preview(studio: Studio, body: Body) -> dict[str, Any]:
@@ -96,6 +97,8 @@ def _standing(studio: Studio, body: Body) -> dict[str, Any]:
 
 def _release(studio: Studio, body: Body) -> dict[str, Any]:
     """Queue the release of an opened file, or of all files of a folder with the settings of an opened one."""
+    from dpose.media.images import MAX_PIXELS
+    from dpose.studio.children import release_memory
     from dpose.studio.settings import wanted
 
     opened = studio.files.get(body.get("file"))
@@ -104,34 +107,37 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
     folder = studio.roots.find(body["folder"]) if body.get("folder") else None
     if folder is not None and opened.clip:
         raise DposeError("a folder is released with the settings of a picture", fix="open a picture of it")
-    copied = folder is None and opened.source.parent == opened.room
-    task = {
-        "kind": opened.facts["kind"],
-        "height": height,
-        "width": width,
-        "sources": [opened.source.name if copied else str(folder or opened.source)],
-        "settings": dict(body),
-        "out": str(studio.out),
-        "again": body.get("again") is True,
-    }
+    task = opened.task(
+        kind=opened.facts["kind"],
+        height=height,
+        width=width,
+        settings=dict(body),
+        out=str(studio.out),
+        again=body.get("again") is True,
+        memory=release_memory(MAX_PIXELS if folder else height * width),
+    )
+    if folder is not None:
+        task |= {"source": str(folder), "seen": task["source"]}
+    elif opened.dropped:  # by its name alone: the account is to know nothing of the copy's folder
+        task["source"] = opened.source.name
     studio.files.hold(opened.id, busy=True)
     job = studio.jobs.add(
         folder.name if folder else opened.source.name,
         task,
-        opened.room if copied else None,
+        opened.source.parent if opened.dropped else None,
         lambda: studio.files.hold(opened.id, busy=False),
     )
-    return job.told()
+    return _told_job(studio, job)
 
 
 def _jobs(studio: Studio, body: Body) -> dict[str, Any]:
     """All jobs and how far they are."""
-    return {"jobs": [job.told() for job in studio.jobs.all()]}
+    return {"jobs": [_told_job(studio, job) for job in studio.jobs.all()]}
 
 
 def _stop_job(studio: Studio, body: Body) -> dict[str, Any]:
     """Stop one."""
-    return studio.jobs.stop(body.get("job")).told()
+    return _told_job(studio, studio.jobs.stop(body.get("job")))
 
 
 def _verify_job(studio: Studio, body: Body) -> dict[str, Any]:
@@ -185,7 +191,8 @@ def _run(studio: Studio, body: Body) -> dict[str, Any]:
     """One run."""
     from dpose.studio.runs_view import run_detail
 
-    return run_detail(_folder(studio, body), _resumed(studio))
+    found = run_detail(_folder(studio, body), _resumed(studio))
+    return found | {"report": studio.door.keyed(f"/report/{body['run']}") if found["report"] else ""}
 
 
 def _verify(studio: Studio, body: Body) -> dict[str, Any]:
@@ -220,10 +227,10 @@ def _predict(studio: Studio, body: Body) -> dict[str, Any]:
         )
     out = opened.room / "predicted.jpg"
     box = drawn_box(body["box"], *opened.size) if body.get("box") else None
-    task = {"source": str(opened.source), "run": str(folder), "out": str(out), "box": box}
-    # a model's libraries take more address space than any picture
+    task = opened.task(run=str(folder), out=str(out), box=box)
+    # how much a model takes nobody knows beforehand
     joints = answer("predict", task, seconds=180, memory=0)["joints"]
-    return {"joints": joints, "picture": f"/files/{opened.id}/predicted.jpg"}
+    return {"joints": joints, "picture": studio.door.keyed(f"/files/{opened.id}/{out.name}")}
 
 
 def _account(studio: Studio, body: Body) -> dict[str, Any]:
@@ -240,7 +247,7 @@ def _history(studio: Studio, body: Body) -> dict[str, Any]:
 
     opened = studio.files.get(body.get("file"))
     if "hashes" not in opened.facts:
-        opened.facts |= answer("marks", {"source": str(opened.source)}, seconds=600)
+        opened.facts |= answer("marks", opened.task(), seconds=600)
     return account_view.picture_history(opened.source.name, opened.facts["hashes"])
 
 
@@ -254,6 +261,15 @@ CALLS: Mapping[str, Callable[[Studio, Body], dict[str, Any]]] = {
     )
 }
 """By the name that a page asks by."""
+
+
+def _told_file(studio: Studio, opened: OpenedFile) -> dict[str, Any]:
+    return opened.told() | {"shown": studio.door.keyed(f"/files/{opened.id}/shown.jpg")}
+
+
+def _told_job(studio: Studio, job: ReleaseJob) -> dict[str, Any]:
+    links = [studio.door.keyed(f"/written/{job.id}/{path.name}") for path in job.files]
+    return job.told() | {"links": links}
 
 
 def _folder(studio: Studio, body: Body) -> Path:
@@ -278,13 +294,8 @@ def make_app(studio: Studio) -> ASGIApp:
 
     def page(view: str) -> Any:
         async def shown(request: Request) -> Response:
-            text = pages.get_template(f"{view}.html").render(
-                view=view,
-                views=VIEWS,
-                out=str(studio.out),
-                folders=[str(root) for root in studio.roots.folders],
-            )
-            return HTMLResponse(text)
+            # the same for everybody: what a studio reads and writes is told to who asks with the secret
+            return HTMLResponse(pages.get_template(f"{view}.html").render(view=view, views=VIEWS))
 
         return shown
 
@@ -297,8 +308,7 @@ def make_app(studio: Studio) -> ASGIApp:
 
     async def upload(request: Request) -> Response:
         path = await studio.files.receive(request.query_params.get("name", ""), request.stream())
-        opened = await run_in_threadpool(studio.files.open, path, path.parent)
-        return _Answer(opened.told())
+        return _Answer(_told_file(studio, await run_in_threadpool(studio.files.open, path)))
 
     async def file(request: Request) -> Response:
         opened, name = studio.files.get(request.path_params["file"]), request.path_params["name"]
@@ -351,7 +361,7 @@ def make_app(studio: Studio) -> ASGIApp:
     inner = Starlette(
         routes=routes, lifespan=life, exception_handlers={DposeError: failed, Exception: broken}
     )
-    return Guard(inner, studio.door)
+    return Guard(inner, studio.door, frozenset(VIEWS))
 
 
 class _Answer(JSONResponse):
@@ -369,8 +379,13 @@ async def _json(request: Request) -> Body:
             raise DposeError("the page asks for too much at once")
     try:
         body = json.loads(data or b"{}")
+    except RecursionError:
+        raise DposeError(NESTED) from None
     except ValueError as error:
         raise DposeError("the page sent no JSON") from error
     if not isinstance(body, dict):
         raise DposeError("the page sent no JSON object")
+    held = [value for row in body.values() for value in (row if isinstance(row, list) else [row])]
+    if any(isinstance(value, dict | list) for value in held):
+        raise DposeError(NESTED)
     return body

@@ -16,10 +16,17 @@ from dpose.errors import DposeError
 from dpose.interpreter import environment, python
 
 DECODE_MEMORY = 4 << 30
-"""Address space of a process that decodes a file, bytes: a picture of 200 megapixels takes half of it."""
+"""Of a process that decodes a file, bytes: a picture of 200 megapixels takes half of it."""
+RELEASE_MEMORY, RELEASE_PIXEL = 3 << 30, 250
+"""Of a process that releases files, bytes: to begin with, and for each pixel of the largest picture or frame. A picture
+in blocks of one pixel takes 0.2 GB and 95 a pixel."""
 DECODE_SECONDS = 60
 """Of processor time, and of waiting."""
 TOO_MUCH = "decoding it took more memory or time than a file may here; nothing was kept"
+TOO_LARGE = (
+    "the release ended before it was done: it took more than the {:,} MB of memory that its size allows, or was "
+    "killed; files that were finished before stay, and what was begun is counted"
+)
 
 
 class Child:
@@ -36,6 +43,8 @@ class Child:
             env=environment(),
             start_new_session=True,  # Ctrl-C in the studio's terminal is the studio's to pass on
         )
+        self._stopped = False
+        self._lost = TOO_LARGE.format(task["memory"] >> 20) if work == "release" else TOO_MUCH
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             json.dump(task, stdin)
@@ -51,10 +60,11 @@ class Child:
                 yield line
         self._process.wait()
         if not ended:
-            yield {"error": TOO_MUCH}
+            yield {"stopped": True} if self._stopped else {"error": self._lost}
 
     def stop(self, after: float = 10.0) -> None:
         """Ask it to stop: what it has finished stays, what it has begun is taken away. Kill it if it does not."""
+        self._stopped = True
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)  # SIGINT may be ignored, by inheritance
         try:
@@ -62,6 +72,11 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def release_memory(pixels: int) -> int:
+    """Bytes that a release may take whose largest picture or frame has so many pixels."""
+    return RELEASE_MEMORY + RELEASE_PIXEL * pixels
 
 
 def answer(
@@ -73,7 +88,7 @@ def answer(
         work: A name in `worker.WORK`.
         task: What it is given; paths are absolute.
         seconds: Of processor time, and of waiting.
-        memory: Address space, bytes; 0 for any.
+        memory: Bytes; 0 for any.
 
     Raises:
         DposeError: it says what is wrong, or passes a limit.

@@ -39,6 +39,8 @@ class ReleaseJob:
         statement: The last one.
         cwd: Where the worker is: names that are dropped are told without the folder that the copy lies in.
         after: Called when it has ended.
+        child: The worker, once it has one.
+        unwanted: Whether it was stopped.
     """
 
     id: str
@@ -54,6 +56,7 @@ class ReleaseJob:
     cwd: Path | None = None
     after: Callable[[], None] | None = None
     child: Child | None = None
+    unwanted: bool = False
 
     def told(self) -> dict[str, Any]:
         """What a page is told."""
@@ -98,6 +101,7 @@ class Jobs:
     def __init__(self) -> None:
         self._jobs: dict[str, ReleaseJob] = {}
         self._queue: queue.Queue[ReleaseJob | None] = queue.Queue()
+        self._lock = threading.Lock()  # of what a job's states and child are
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -127,10 +131,13 @@ class Jobs:
     def stop(self, name: Any) -> ReleaseJob:
         """Stop a job, or take it out of the queue."""
         job = self.get(name)
-        if job.state == "waiting":
-            job.hear({"stopped": True})
-        elif job.child is not None and job.state == "running":
-            job.child.stop()
+        with self._lock:
+            job.unwanted = True  # one that begins just now is stopped as soon as it has a process
+            child = job.child if job.state == "running" else None
+            if job.state == "waiting":
+                job.hear({"stopped": True})
+        if child is not None:
+            child.stop()
         return job
 
     def close(self) -> None:
@@ -143,13 +150,23 @@ class Jobs:
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
-            if job.state == "waiting":
-                job.state, job.said = "running", "starting"
-                try:
-                    job.child = Child("release", job.task, cwd=job.cwd)
-                    for line in job.child.lines():
-                        job.hear(line)
-                except OSError as error:
-                    job.hear({"error": f"no process could be started for it ({error.strerror})"})
+            with self._lock:
+                begins = job.state == "waiting"
+                if begins:
+                    job.state, job.said = "running", "starting"
+            if begins:
+                self._run(job)
             if job.after is not None:
                 job.after()
+
+    def _run(self, job: ReleaseJob) -> None:
+        try:
+            child = Child("release", job.task, cwd=job.cwd)
+            with self._lock:
+                job.child = child
+            if job.unwanted:
+                child.stop()
+            for line in child.lines():
+                job.hear(line)
+        except OSError as error:
+            job.hear({"error": f"no process could be started for it ({error.strerror})"})

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,13 +17,21 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error
-from dpose.studio.children import answer
+from dpose.studio.children import DECODE_SECONDS, answer
+from dpose.studio.roots import Roots
 from dpose.studio.workplace import Workplace, open_private
 
 MOST_BYTES = 2 << 30
 """Of a file that is dropped."""
 KEPT = 6
 """Opened files that are kept; the one that was longest unused goes first."""
+DIGESTED = 100 << 20
+"""Bytes of a file whose digest is surely taken in a second."""
+DROPPED = "dropped"
+"""The folder in a room that a dropped file lies in, whatever its name."""
+CLOSED = ("the file is not open any more", "", "choose it again")
+LONGEST_NAME = 100
+"""Bytes of a dropped file's name that are kept."""
 
 
 @dataclass
@@ -33,18 +41,31 @@ class OpenedFile:
     Attributes:
         id: Names it in requests.
         source: The file.
-        room: A private folder of its own, with "pixels.npy" and "shown.jpg".
-        facts: What the decoder found.
+        roots: What it must lie in whenever it is read.
+        room: A private folder that the studio alone writes into: "pixels.npy", "shown.jpg", "predicted.jpg". A file
+            that was dropped lies in a folder below it.
+        facts: What the decoder found, with the digest of the bytes that it was found in.
         caches: What previews keep.
         lock: Held by the preview at work.
     """
 
     id: str
     source: Path
+    roots: Roots
     room: Path
     facts: dict[str, Any]
     caches: dict[Any, Any] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether it is a copy of what a browser sent."""
+        return self.source.is_relative_to(self.room)
+
+    def task(self, **more: Any) -> dict[str, Any]:
+        """What a worker is given that reads the file again: it refuses other bytes, and what lies outside the roots."""
+        roots = [str(folder) for folder in self.roots.folders]
+        return {"source": str(self.source), "roots": roots, "digest": self.facts["digest"], **more}
 
     @property
     def clip(self) -> bool:
@@ -81,18 +102,19 @@ class OpenedFiles:
 
     def __init__(self, workplace: Workplace) -> None:
         self._workplace, self._files = workplace, OrderedDict[str, OpenedFile]()
-        self._busy: set[str] = set()
+        self._busy = Counter[str]()
         self._lock = Lock()
 
     async def receive(self, name: str, body: AsyncIterator[bytes]) -> Path:
-        """Write what a browser sends into a private folder.
+        """Write what a browser sends into a private folder, below the one that the studio writes into.
 
         Raises:
             DposeError: it is larger than allowed, or the disk is full.
         """
         room = self._workplace.room()
-        path, size = room / safe_name(name), 0
+        path, size = room / DROPPED / safe_name(name), 0
         try:
+            path.parent.mkdir(mode=0o700)
             with os.fdopen(open_private(path), "wb") as file:
                 async for chunk in body:
                     size += len(chunk)
@@ -108,29 +130,36 @@ class OpenedFiles:
             raise
         return path
 
-    def open(self, source: Path, room: Path | None = None) -> OpenedFile:
+    def open(self, source: Path, roots: Roots | None = None) -> OpenedFile:
         """Decode a file.
 
         Args:
             source: It.
-            room: The private folder that it lies in; a new one where it lies elsewhere.
+            roots: What it must lie in; None where it was received.
 
         Raises:
             DposeError: it is no picture or clip, is broken, or passes a limit; then nothing is left of it.
         """
-        room = room or self._workplace.room()
+        room = self._workplace.room() if roots else source.parent.parent
+        roots = roots or Roots((source.parent,))
+        folders = [str(folder) for folder in roots.folders]
         try:
-            facts = answer("decode", {"source": str(source), "room": str(room)})
+            # all of it is read for its digest
+            seconds = DECODE_SECONDS + source.stat().st_size / DIGESTED
+            facts = answer(
+                "decode", {"source": str(source), "roots": folders, "room": str(room)}, seconds=seconds
+            )
+        except OSError as error:
+            shutil.rmtree(room, ignore_errors=True)
+            raise DposeError(f"cannot be read ({error.strerror})", source.name) from error
         except DposeError as error:
             shutil.rmtree(room, ignore_errors=True)
             # a copy's own folder says nothing to whoever dropped it
             raise DposeError(error.line().replace(str(source), source.name)) from error
-        made = OpenedFile(secrets.token_hex(8), source, room, facts)
+        made = OpenedFile(secrets.token_hex(8), source, roots, room, facts)
         with self._lock:
             self._files[made.id] = made
-            for old in [one for one in self._files if one not in self._busy][
-                : max(0, len(self._files) - KEPT)
-            ]:
+            for old in [one for one in self._files if not self._busy[one]][: max(0, len(self._files) - KEPT)]:
                 shutil.rmtree(self._files.pop(old).room, ignore_errors=True)
         return made
 
@@ -142,14 +171,20 @@ class OpenedFiles:
         """
         with self._lock:
             if str(name) not in self._files:
-                raise DposeError("the file is not open any more", fix="choose it again")
+                raise DposeError(*CLOSED)
             self._files.move_to_end(str(name))
             return self._files[str(name)]
 
     def hold(self, name: str, *, busy: bool) -> None:
-        """Keep a file open for as long as a job reads it."""
+        """Keep a file open for as long as a job is to read it: each job says when it comes and when it goes.
+
+        Raises:
+            DposeError: it is not open any more.
+        """
         with self._lock:
-            (self._busy.add if busy else self._busy.discard)(name)
+            if busy and name not in self._files:
+                raise DposeError(*CLOSED)
+            self._busy[name] += 1 if busy else -1
 
 
 def safe_name(name: str) -> str:
@@ -158,5 +193,6 @@ def safe_name(name: str) -> str:
     >>> safe_name("../../etc/pass<wd>.png"), safe_name(".png")
     ('pass_wd_.png', 'file.png')
     """
-    kept = re.sub(r"[^\w. ()+-]", "_", re.split(r"[/\\]", name)[-1]).strip()[-100:]
+    kept = re.sub(r"[^\w. ()+-]", "_", re.split(r"[/\\]", name)[-1]).strip()
+    kept = kept.encode()[-LONGEST_NAME:].decode(errors="ignore")
     return f"file{kept}" if not kept or kept.startswith(".") else kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,7 @@ from dpose.errors import DposeError
 
 MOST = 2_000
 """Entries of a folder that are listed."""
+OUTSIDE = "lies outside the folders that were given with --folder"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Roots:
         except (OSError, ValueError, RuntimeError):
             raise DposeError("there is no such file or folder", str(inner)) from None
         if not found.is_relative_to(root):
-            raise DposeError("lies outside the folders that were given with --folder", str(inner))
+            raise DposeError(OUTSIDE, str(inner))
         return found
 
     def name(self, path: Path) -> str:
@@ -64,37 +66,43 @@ class Roots:
         for number, root in enumerate(self.folders):
             if path.is_relative_to(root):
                 return f"{number}/{path.relative_to(root).as_posix()}"
-        raise DposeError("lies outside the folders that were given with --folder", path.name)
+        raise DposeError(OUTSIDE, path.name)
 
     def inside(self, folder: Path) -> Iterator[Path]:
         """What a folder holds, by name: nothing hidden, and no link that leads out of the folders."""
         for entry in sorted(folder.iterdir())[:MOST]:
-            if not entry.name.startswith(".") and self._holds(entry):
+            if not entry.name.startswith(".") and self.holds(entry):
                 yield entry
 
     def closed(self, folder: Path) -> Path:
-        """A folder of which nothing links out of the folders, itself and what it holds one floor down.
+        """A folder of which nothing, at any depth, links out of the folders.
 
         Raises:
             DposeError: something does.
         """
-        for entry in (*folder.iterdir(), *folder.glob("evaluations/*")):
-            if entry.is_symlink() and not self._holds(entry):
-                raise DposeError("links out of the folders that were given with --folder", entry.name)
+        left, seen = [folder.resolve()], set[Path]()
+        while left:
+            seen.add(inside := left.pop())
+            for entry in inside.iterdir():
+                if entry.is_symlink() and not self.holds(entry):
+                    raise DposeError("links out of the folders that were given with --folder", entry.name)
+                if entry.is_dir() and (found := entry.resolve()) not in seen:
+                    left.append(found)
         return folder
 
-    def _holds(self, path: Path) -> bool:
+    def holds(self, path: Path) -> bool:
+        """Whether a path is there and lies in one of the folders, links followed."""
         try:
             found = path.resolve(strict=True)
-        except (OSError, RuntimeError):
+        except (OSError, ValueError, RuntimeError):
             return False
         return any(found.is_relative_to(root) for root in self.folders)
 
     def _split(self, place: Any) -> tuple[Path, PurePosixPath]:
         number, _, inner = str(place).partition("/")
         parts = PurePosixPath(inner)
-        if not number.isdigit() or int(number) >= len(self.folders) or "\0" in inner:
+        if not re.fullmatch("[0-9]{1,4}", number) or int(number) >= len(self.folders) or "\0" in inner:
             raise DposeError("no such folder was given with --folder", str(place)[:80])
         if parts.is_absolute() or ".." in parts.parts:
-            raise DposeError("lies outside the folders that were given with --folder", inner[:80])
+            raise DposeError(OUTSIDE, inner[:80])
         return self.folders[int(number)], parts

@@ -3,17 +3,23 @@
 A page of another site can make a browser send requests to 127.0.0.1, and can make its own name point there (DNS
 rebinding). So the order is: the Host header, which such a page cannot choose; then the Origin; then the secret of this
 start, which no other page knows.
+
+The secret is no cookie, since a browser sends a machine's cookies to every port of it, whoever listens there. It stands
+in the printed address after "#", which no request carries; the page's script keeps it for its own tab and sends it in a
+header. What a browser fetches without a script (a picture, a download, a report's frame) has a key of its one path in
+its address. A view itself and the scripts hold nothing of anybody's, and are sent to who asks.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
+from collections.abc import Set
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
@@ -40,16 +46,11 @@ HEADERS = {
     "cache-control": "no-store",
 }
 NO_KEY = (
-    "dpose studio: this browser is not let in. Open the address that `dpose studio` printed when it was started; "
+    "dpose studio: this tab is not let in. Open in it the address that `dpose studio` printed when it was started; "
     "one of an earlier start does not open this one.\n"
 )
-ENTRY = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">'
-    '<link rel="icon" href="data:,">'
-    '<title>dpose studio</title></head><body><p><a href="/">dpose studio</a></p></body></html>'
-)
-"""Shown where the token was right. The page goes on by itself: a redirect that begins at another program or site would
-not carry a SameSite=Strict cookie."""
+HEADER = "x-dpose-studio"
+"""A script's requests have the secret in it."""
 
 
 @dataclass(frozen=True)
@@ -58,23 +59,16 @@ class Door:
 
     Attributes:
         port: That it listens on.
-        token: Stands in the address, once.
-        session: Stands in the cookie afterwards.
+        secret: Of this start.
     """
 
     port: int
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @property
     def address(self) -> str:
         """What the person opens."""
-        return f"http://{LOOPBACK}:{self.port}/?token={self.token}"
-
-    @property
-    def cookie(self) -> str:
-        """Its name: cookies do not tell ports apart, and two studios may run."""
-        return f"dpose-studio-{self.port}"
+        return f"http://{LOOPBACK}:{self.port}/#{self.secret}"
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -96,31 +90,42 @@ class Door:
         reads = scope["method"] in ("GET", "HEAD")
         if any(origin.lower() != own for origin in origins) or (not reads and len(origins) != 1):
             return PlainTextResponse("dpose studio: a page of another site asks; it gets no answer.\n", 403)
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not self.knocks(scope):
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not self._visits(scope):
             return PlainTextResponse("dpose studio: a page of another site asks; it gets no answer.\n", 403)
         return None
 
-    def knocks(self, scope: Scope) -> bool:
-        """Whether the request is the printed address, with the token of this start."""
-        if scope["path"] != "/" or scope["method"] != "GET":
-            return False
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        return len(given) == 1 and secrets.compare_digest(given[0].encode(), self.token.encode())
-
     def knows(self, scope: Scope) -> bool:
-        """Whether the request has the cookie of this start."""
-        try:
-            found = SimpleCookie(Headers(scope=scope).get("cookie", "")).get(self.cookie)
-        except CookieError:
-            return False
-        return found is not None and secrets.compare_digest(found.value.encode(), self.session.encode())
+        """Whether the request has the secret of this start, or a key of just its path."""
+        given = Headers(scope=scope).getlist(HEADER)
+        if len(given) == 1 and hmac.compare_digest(given[0].encode(), self.secret.encode()):
+            return True
+        keys = parse_qs(scope["query_string"].decode("latin-1")).get("key", [])
+        return len(keys) == 1 and hmac.compare_digest(keys[0].encode(), self._key(scope["path"]).encode())
+
+    def keyed(self, path: str) -> str:
+        """The address of a path that a browser may get without the header, with the key that lets it."""
+        return f"{quote(path, errors='surrogateescape')}?key={self._key(path)}"
+
+    def _key(self, path: str) -> str:
+        return hmac.digest(self.secret.encode(), path.encode(errors="surrogateescape"), "sha256").hex()
+
+    def _visits(self, scope: Scope) -> bool:
+        """Whether a browser goes to the first page, from wherever: a link in a terminal, a file that leads here."""
+        whither = Headers(scope=scope).get("sec-fetch-dest")
+        return bool(scope["path"] == "/" and scope["method"] == "GET" and whither == "document")
 
 
 class Guard:
-    """Lets requests through to `app` that `door` allows, and puts `HEADERS` on every answer."""
+    """Lets requests through to `app` that `door` allows, and puts `HEADERS` on every answer.
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
-        self.app, self.door = app, door
+    Args:
+        app: The studio.
+        door: Knows who may ask it.
+        views: Paths of pages that hold nothing of anybody's: they are shown without the secret.
+    """
+
+    def __init__(self, app: ASGIApp, door: Door, views: Set[str]) -> None:
+        self.app, self.door, self.views = app, door, views
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it. Of other kinds of connection there are none."""
@@ -139,9 +144,8 @@ class Guard:
             await send(message)
 
         answer = self.door.refusal(scope)
-        if answer is None and self.door.knocks(scope):
-            answer = HTMLResponse(ENTRY)
-            answer.set_cookie(self.door.cookie, self.door.session, httponly=True, samesite="strict", path="/")
-        elif answer is None and not self.door.knows(scope):
+        path, open_to_all = scope["path"], scope["method"] in ("GET", "HEAD")
+        open_to_all = open_to_all and (path in self.views or path.startswith("/static/"))
+        if answer is None and not open_to_all and not self.door.knows(scope):
             answer = PlainTextResponse(NO_KEY, 403)
         await (answer or self.app)(scope, receive, guarded)

@@ -1,4 +1,4 @@
-"""Starting the studio: a socket on loopback alone, an address with a token, a browser; and the end of it."""
+"""Starting the studio: a socket on loopback alone, an address with a secret, a browser; and the end of it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from dpose.studio.workplace import Workplace, open_private
 
 WAIT = 1.5
 """Seconds that the first page has for itself."""
+MOST_HEADERS = 2 << 20
+"""Bytes of a request's head: it has the cookies of all programs that listened on this machine, which nothing reads."""
 
 
 def serve_studio(
@@ -51,6 +53,8 @@ def serve_studio(
             server_header=False,
             timeout_graceful_shutdown=3,
             lifespan="on",
+            http="h11",
+            h11_max_incomplete_event_size=MOST_HEADERS,
         )
         console.print(f"dpose studio is at {door.address}", soft_wrap=True)
         console.print(
@@ -83,7 +87,7 @@ def _page_to_open(folder: Path, address: str) -> Path:
 
     Args:
         folder: A private one, which goes with the studio.
-        address: With the token.
+        address: With the secret.
     """
     page = folder / "open.html"
     with os.fdopen(open_private(page), "w", encoding="utf-8") as file:

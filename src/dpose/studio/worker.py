@@ -13,11 +13,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
+from dpose.studio.roots import OUTSIDE, Roots
+
+if TYPE_CHECKING:
+    from dpose.release.config import ReleaseConfig
+    from dpose.release.jobs import Job
 
 Task = Mapping[str, Any]
 SHOWN = 1400
@@ -31,7 +36,8 @@ def _decode(task: Task) -> dict[str, Any]:
     from dpose.media.images import IMAGE_SUFFIXES
     from dpose.media.video import VIDEO_SUFFIXES
 
-    source, suffix = Path(task["source"]), Path(task["source"]).suffix.lower()
+    source = _source(task)
+    suffix = source.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         return _decode_picture(source, Path(task["room"]))
     if suffix in VIDEO_SUFFIXES:
@@ -55,33 +61,39 @@ def _decode_picture(source: Path, room: Path) -> dict[str, Any]:
     _write_shown(room, pixels)
     height, width = pixels.shape[:2]
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
+    hashes = picture_hashes(data, pixels)
     return {
         "kind": "picture",
+        "digest": hashes[0],
         "height": height,
         "width": width,
         "channels": channels,
         "peak": 255 if pixels.dtype == np.uint8 else 65535,
-        "hashes": list(picture_hashes(data, pixels)),
+        "hashes": list(hashes),
     }
 
 
 def _decode_clip(source: Path, room: Path) -> dict[str, Any]:
     import numpy as np
 
+    from dpose.files import unchanged
     from dpose.media.video import frame_times, probe, read_frames
+    from dpose.media.video_identity import checked_digest
 
-    info = probe(source)
-    most = max(1, min(CLIP_FRAMES, CLIP_BYTES // (info.height * info.width * info.channels)))
-    frames = []
-    for frame in read_frames(info):
-        frames.append(frame.pixels)
-        if len(frames) == most:
-            break
+    with unchanged(source):
+        digest, info = checked_digest(source), probe(source)
+        most = max(1, min(CLIP_FRAMES, CLIP_BYTES // (info.height * info.width * info.channels)))
+        frames = []
+        for frame in read_frames(info):
+            frames.append(frame.pixels)
+            if len(frames) == most:
+                break
+        times = frame_times(info)
     np.save(room / "pixels.npy", np.stack(frames))
     _write_shown(room, frames[0])
-    times = frame_times(info)
     return {
         "kind": "clip",
+        "digest": digest,
         "height": info.height,
         "width": info.width,
         "channels": info.channels,
@@ -106,9 +118,12 @@ def _write_shown(room: Path, pixels: Any) -> None:
 
 
 def _release(task: Task) -> dict[str, Any]:
-    """Release files as `dpose pixelize` and `dpose release-video` do: counted beforehand, each written whole."""
+    """Release files as `dpose pixelize` and `dpose release-video` do: counted beforehand, each written whole.
+
+    The file that the settings were chosen on must be the one that was opened, and no file lies outside the roots.
+    """
     from dpose.media.video import probe
-    from dpose.release.files import record_names, release_all
+    from dpose.release.files import raise_failed, record_names, release_all
     from dpose.release.jobs import find_jobs
     from dpose.release.sifting import sift
     from dpose.studio.settings import SEEN, wanted
@@ -116,13 +131,14 @@ def _release(task: Task) -> dict[str, Any]:
     out, again = Path(task["out"]), bool(task.get("again"))
     clip = task["kind"] == "clip"
     config = wanted(task["settings"], task["height"], task["width"], clip=clip).config
-    jobs = find_jobs(task["sources"], out).said(caveats=(SEEN,))
+    found = find_jobs([str(_source(task))], out).said(caveats=(SEEN,))
     say(say="comparing with the account")
-    sifted = sift(jobs, config, again=again)
-    todo = sifted.todo
+    sifted = sift(_inside(found, task), config, again=again)
     for line in sifted.lines:
         say(line=line)
+    todo, unread = _checked(sifted.todo, task, config)
     if not todo:
+        raise_failed(unread, len(found))
         return {"files": 0}
     frames = sum(probe(job.source).frames if job.video else 1 for job in todo)
     record_names(todo, out)
@@ -143,7 +159,74 @@ def _release(task: Task) -> dict[str, Any]:
             files=[str(path) for path in job.outputs],
             statement=statement.paragraph(),
         )
+    raise_failed(unread, len(found))
     return {"files": len(todo)}
+
+
+def _inside(jobs: Sequence[Job], task: Task) -> list[Job]:
+    """Those of a folder's files that lie in the roots, wherever links lead; of others a line is said."""
+    roots, kept = _roots(task), []
+    for job in jobs:
+        if roots.holds(job.source):
+            kept.append(job)
+        else:
+            say(line=f"{job.source.name} {OUTSIDE}: it is left out")
+    return kept
+
+
+def _checked(
+    todo: Sequence[Job], task: Task, config: ReleaseConfig
+) -> tuple[list[Job], list[tuple[Job, DposeError]]]:
+    """What may be released of what was read, and what could not be read, with the reason.
+
+    A release takes only bytes whose digest was taken when their file was read: one that could not be read has none.
+
+    Raises:
+        DposeError: the file that the settings were chosen on has other bytes than when it was opened, or is gone.
+    """
+    from dpose.release.sifting import read_job
+
+    _source(task)
+    seen, kept, unread = os.path.realpath(task.get("seen", task["source"])), [], []
+    for job in _inside(todo, task):
+        if job.original is None:
+            try:
+                read_job(job, config)
+                raise DposeError("was changed while it was to be released", str(job.source), "try again")
+            except DposeError as error:
+                unread.append((job, error))
+            continue
+        if os.path.realpath(job.source) == seen:
+            _check_same(job.original.file, task)
+        kept.append(job)
+    return kept, unread
+
+
+def _roots(task: Task) -> Roots:
+    return Roots(tuple(Path(folder) for folder in task["roots"]))
+
+
+def _source(task: Task) -> Path:
+    """The file or folder that is to be read.
+
+    Raises:
+        DposeError: it is not there, or lies outside the roots, by a link that has come since.
+    """
+    source = Path(task["source"])
+    if not _roots(task).holds(source):
+        raise DposeError(f"is gone, or {OUTSIDE}", source.name, "open it again")
+    return source
+
+
+def _check_same(digest: str, task: Task) -> None:
+    """Refuse a file of other bytes than the one that was opened.
+
+    Raises:
+        DposeError: it is none.
+    """
+    if digest != task["digest"]:
+        name = Path(task.get("seen", task["source"])).name
+        raise DposeError("was changed since it was opened here; nothing was released", name, "open it again")
 
 
 def _marks(task: Task) -> dict[str, Any]:
@@ -151,20 +234,24 @@ def _marks(task: Task) -> dict[str, Any]:
     from dpose.media.video import VIDEO_SUFFIXES, probe
     from dpose.release.originals import picture_original, video_original
 
-    source = Path(task["source"])
+    source = _source(task)
     clip = source.suffix.lower() in VIDEO_SUFFIXES
     original = video_original(probe(source)) if clip else picture_original(source)[0]
+    _check_same(original.file, task)
     return {"hashes": list(original.hashes)}
 
 
 def _predict(task: Task) -> dict[str, Any]:
     """The joints that a run's model finds in a picture, drawn on it."""
-    from dpose.media.images import encode_image, read_image
+    from dpose.media.identity import read_known
+    from dpose.media.images import encode_image
     from dpose.pose.folder import load_model
     from dpose.pose.predict import draw_prediction, predict_image
     from dpose.pose.skeletons import SKELETONS
 
-    image, model = read_image(task["source"]), load_model(Path(task["run"]))
+    image, hashes = read_known(_source(task))
+    _check_same(hashes[0], task)
+    model = load_model(Path(task["run"]))
     skeleton = SKELETONS[model.config.skeleton]
     box = tuple(task["box"]) if task.get("box") else None
     found = predict_image(model, image, box, flip_test=True)
@@ -186,13 +273,16 @@ def say(**line: Any) -> None:
 
 
 def limit(memory: int, seconds: int) -> None:
-    """Take no more memory (bytes of address space) or processor time than this; 0 for any. Where the system can."""
+    """Take no more memory (bytes of its own to write) or processor time than this; 0 for any. Where the system can.
+
+    Address space is no measure: threads reserve much of it, on a machine with many processors many times what they use.
+    """
     try:
         import resource
     except ImportError:  # Windows has none: the time limit of whoever waits is left
         return
     if memory:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     if seconds:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -209,8 +299,8 @@ def main() -> None:
         say(done=WORK[sys.argv[1]](task))
     except DposeError as error:
         say(error=error.line())
-    except MemoryError:
-        say(error="it takes more memory than a file may here; nothing was kept")
+    except MemoryError:  # whoever waits knows the limit, and says it also where this process has no word left
+        sys.exit(1)
     except KeyboardInterrupt:
         say(stopped=True)
 

@@ -171,9 +171,9 @@ function update(parts, job) {
   parts.lines.replaceChildren(...job.lines.map((line) => el("li", {}, line)));
   if (parts.files.childElementCount !== job.files.length) {
     const drawn = job.files.filter((name) => /[.](png|jpg)$/.test(name)).at(-1);
-    if (drawn) parts.picture.src = `/written/${job.id}/${encodeURIComponent(drawn)}?show`;
+    if (drawn) parts.picture.src = `${job.links[job.files.lastIndexOf(drawn)]}&show`;
     parts.picture.hidden = !drawn;
-    parts.files.replaceChildren(...job.files.map((name) => el("li", {}, el("a", { href: `/written/${job.id}/${encodeURIComponent(name)}`, download: name }, name))));
+    parts.files.replaceChildren(...job.files.map((name, k) => el("li", {}, el("a", { href: job.links[k], download: name }, name))));
   }
   parts.statement.hidden = !job.statement;
   parts.statement.lastChild.textContent = job.statement;
@@ -201,10 +201,10 @@ async function follow() {
   if (busy) timer = setTimeout(follow, 700);
 }
 
-opener(async (opened, where) => {
+const place_of_releases = opener(async (opened, where) => {
   file = opened; place = where ?? null; box = null;
   const clip = file.kind === "clip";
-  $("shown").src = `/files/${file.id}/shown.jpg`;
+  $("shown").src = file.shown;
   $("shown").alt = `The original, ${file.name}`;
   $("preview").removeAttribute("src");
   $("preview-frame").style.aspectRatio = `${file.width} / ${file.height}`;
@@ -222,3 +222,4 @@ opener(async (opened, where) => {
 });
 labels();
 follow();
+$("out").textContent = (await place_of_releases)?.out ?? "";

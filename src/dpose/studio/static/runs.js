@@ -79,7 +79,7 @@ function fill(card, run, found) {
       if (after) timer = setTimeout(() => { list(); refresh(); }, 800);
     } catch (error) { where.replaceChildren(el("p", { class: "notice bad" }, error.message)); }
   };
-  const state = [found.training, found.resumable, Boolean(found.statement), found.report].join();
+  const state = [found.training, found.resumable, Boolean(found.statement), Boolean(found.report)].join();
   if (card.dataset.state !== state) {
     card.dataset.state = state;
     part(".actions").replaceChildren(...[
@@ -89,7 +89,7 @@ function fill(card, run, found) {
     ].filter(Boolean));
     const frame = found.report ? el("details", {}, el("summary", {}, "The report")) : null;
     frame?.addEventListener("toggle", () => {
-      if (frame.open && frame.childElementCount === 1) frame.append(el("iframe", { class: "report", title: `Report of ${found.name}`, src: `/report/${run}`, sandbox: "" }));
+      if (frame.open && frame.childElementCount === 1) frame.append(el("iframe", { class: "report", title: `Report of ${found.name}`, src: found.report, sandbox: "" }));
     });
     const statement = found.statement ? el("details", { open: !found.report }, el("summary", {}, "The statement"), el("pre", {}, found.statement)) : null;
     part(".report").replaceChildren(...[statement, frame].filter(Boolean));
@@ -122,7 +122,7 @@ async function predict() {
   try {
     const found = await ask("predict", { run: open[0], file: picture.id });
     where.replaceChildren(
-      el("figure", {}, el("div", { class: "frame" }, el("img", { src: `${found.picture}?${Date.now()}`, alt: `Joints drawn on ${picture.name}` })), el("figcaption", {}, picture.name)),
+      el("figure", {}, el("div", { class: "frame" }, el("img", { src: `${found.picture}&${Date.now()}`, alt: `Joints drawn on ${picture.name}` })), el("figcaption", {}, picture.name)),
       table("Joints", ["joint", "x", "y", "score"], found.joints, ["x", "y", "score"]));
   } catch (error) { where.replaceChildren(el("p", { class: "notice bad" }, error.message)); }
 }

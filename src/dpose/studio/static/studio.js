@@ -14,6 +14,20 @@ export function el(name, attributes = {}, ...children) {
   return made;
 }
 
+// The secret of this start stands in the printed address after "#", which no request carries. This tab alone keeps it, in
+// a storage that tells ports apart, as cookies do not; a fragment of a page's own ("#main") is none.
+const HEADER = "x-dpose-studio";
+function enter() {
+  const [, secret] = location.hash.match(/^#([\w-]{43})$/) ?? [];
+  if (!secret) return false;
+  sessionStorage.setItem(HEADER, secret);
+  history.replaceState(null, "", location.pathname);
+  return true;
+}
+enter();
+addEventListener("hashchange", () => { if (enter()) location.reload(); });
+const secret = () => sessionStorage.getItem(HEADER) ?? "";
+
 async function answered(response) {
   const text = await response.text();
   let found;
@@ -27,7 +41,7 @@ export async function ask(name, body = {}, signal = undefined) {
   let response;
   try {
     response = await fetch(`/api/${name}`, {
-      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal,
+      method: "POST", headers: { "content-type": "application/json", [HEADER]: secret() }, body: JSON.stringify(body), signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -46,6 +60,7 @@ function upload(file, tell) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("PUT", `/api/upload?name=${encodeURIComponent(file.name)}`);
+    request.setRequestHeader(HEADER, secret());
     request.upload.onprogress = (event) => tell(event.loaded < event.total
       ? `copying ${file.name}: ${Math.floor((100 * event.loaded) / event.total)} %`
       : `decoding ${file.name}, in a process of its own`);
@@ -55,7 +70,8 @@ function upload(file, tell) {
   });
 }
 
-/** Wire the drop zone and the folders; `opened(file, place)` is called with what the studio knows of the file. */
+/** Wire the drop zone and the folders; `opened(file, place)` is called with what the studio knows of the file. Gives the
+ * folders, and where releases go. */
 export function opener(opened) {
   const drop = $("drop"), input = $("file"), said = $("opening");
   const tell = (text) => { said.textContent = text; };
@@ -66,8 +82,7 @@ export function opener(opened) {
       tell(`${file.name} is open`);
       await opened(file, place);
     } catch (error) {
-      tell("");
-      complain(error);
+      tell(error.message);
     }
   }
   const sent = (file) => { tell(`copying ${file.name}`); take(() => upload(file, tell)); };
@@ -81,7 +96,6 @@ export function opener(opened) {
     if (event.dataTransfer.files[0]) sent(event.dataTransfer.files[0]);
   });
   const folders = $("folders");
-  if (!folders) return;
   async function show(place, back) {
     const list = el("ul");
     try {
@@ -93,10 +107,11 @@ export function opener(opened) {
         button(one.name, () => { tell(`decoding ${one.name}, in a process of its own`); take(() => ask("open_file", { place: one.place }), one.place); });
       }
       if (!here.folders.length && !here.files.length) list.append(el("li", {}, "no picture or clip here"));
-    } catch (error) { complain(error); }
+    } catch (error) { tell(error.message); }
     $("browser").replaceChildren(list);
   }
   folders.addEventListener("toggle", () => { if (folders.open) show(null, null); }, { once: true });
+  return ask("browse").then((found) => { folders.hidden = !found.folders.length; return found; }, (error) => tell(error.message));
 }
 
 /** A table with a head and rows of texts; the columns named in `right` are numbers. */
