@@ -30,6 +30,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dpose.studio.security import HEADER
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -72,13 +74,9 @@ def previews(folder: Path, count: int) -> tuple[list[float], dict[int, float]]:
     """Seconds of each preview, and the studio's memory in MB after some of them."""
     taken, memory = [], {}
     with studio(folder) as (address, process, _):
-        host, _, token = address.removeprefix("http://").partition("/?token=")
+        host, _, secret = address.removeprefix("http://").partition("/#")
         door = http.client.HTTPConnection(host)
-        door.request("GET", f"/?token={token}")
-        entered = door.getresponse()
-        entered.read()
-        headers = {"cookie": (entered.getheader("set-cookie") or "").partition(";")[0]}
-        headers |= {"content-type": "application/json", "origin": f"http://{host}"}
+        headers = {HEADER: secret, "content-type": "application/json", "origin": f"http://{host}"}
 
         def ask(name: str, body: dict[str, object]) -> dict[str, object]:
             door.request("POST", f"/api/{name}", json.dumps(body), headers)

@@ -21,7 +21,7 @@ from dpose.errors import DposeError
 from dpose.studio import opened, worker
 from dpose.studio.app import Studio, make_app
 from dpose.studio.roots import Roots
-from dpose.studio.security import Door
+from dpose.studio.security import HEADER, Door
 from dpose.studio.workplace import Workplace
 from fuzzing import labels, samples
 from fuzzing.commands import PICTURES, at_home, ran
@@ -157,8 +157,8 @@ def _studio(folder: Path) -> Iterator[TestClient]:
         place = Workplace(folder / "work")
         studio = Studio(Door(PORT), Roots.of([folder / "photos"]), folder / "released", place)
         home = f"http://127.0.0.1:{PORT}"
-        client = TestClient(make_app(studio), base_url=home, headers={"origin": home})
-        client.cookies.set(studio.door.cookie, studio.door.session)
+        secret = {"origin": home, HEADER: studio.door.secret}
+        client = TestClient(make_app(studio), base_url=home, headers=secret)
         try:
             yield client
         finally:

@@ -59,12 +59,48 @@ GUARDED = {
         ("training/test_preclipping.py", "training/test_gradients.py"), ("clipped_sum",)
     ),
     "studio/security.py": Guarded(
-        ("studio/test_security.py",), ("Door.refusal", "Door.knocks", "Door.knows", "Guard")
+        ("studio/test_security.py",),
+        ("Door.refusal", "Door.knows", "Door.keyed", "Door._key", "Door._visits", "Guard"),
     ),
     "studio/roots.py": Guarded(
-        ("studio/test_security.py",), ("Roots.find", "Roots.closed", "Roots._holds", "Roots._split")
+        ("studio/test_security.py",),
+        ("Roots.find", "Roots.closed", "Roots.holds", "Roots.inside", "Roots._split"),
     ),
-    "studio/worker.py": Guarded(("studio/test_release.py",), ("_release",)),
+    "studio/worker.py": Guarded(
+        ("studio/test_release.py", "studio/test_security.py"),
+        (
+            *("_release", "_inside", "_checked", "_roots", "_source", "_check_same"),
+            *("_marks", "limit"),
+        ),
+    ),
+    "studio/children.py": Guarded(
+        ("studio/test_views.py", "studio/test_security.py", "studio/test_release.py"),
+        ("Child.lines", "Child.stop", "answer", "release_memory"),
+    ),
+    "studio/opened.py": Guarded(
+        ("studio/test_security.py", "studio/test_release.py"),
+        ("OpenedFile.dropped", "OpenedFile.task", "OpenedFiles", "safe_name"),
+    ),
+    "studio/app.py": Guarded(
+        ("studio/test_views.py", "studio/test_release.py", "studio/test_security.py"),
+        (
+            *(
+                "Studio.close",
+                "_open_file",
+                "_release",
+                "_verify_job",
+                "_run",
+                "_predict",
+                "_history",
+                "_folder",
+            ),
+            *("_told_file", "_told_job", "make_app"),
+        ),
+    ),
+    "studio/jobs.py": Guarded(
+        ("studio/test_views.py", "studio/test_release.py"), ("Jobs", "ReleaseJob.hear")
+    ),
+    "studio/preview.py": Guarded(("studio/test_release.py",), ("_noise", "_of_clip", "plan_for")),
     "studio/settings.py": Guarded(("studio/test_release.py",), ("up_the_ladder", "wanted", "drawn_box")),
     "privacy/canaries.py": Guarded(
         ("privacy/test_canaries.py", "audits/test_claim.py"),

@@ -456,12 +456,38 @@ def test_a_release_has_a_limit_of_memory_and_says_when_it_is_hit(ask, opened, st
     monkeypatch.setattr(
         studio.jobs, "add", lambda name, task, *_: tasks.append(task) or jobs.ReleaseJob("a", "a", task)
     )
-    for folder in (None, "0/within"):
+    for folder in (None, "0/"):
         ask("release", file=opened["id"], epsilon="2", folder=folder)
         studio.files.hold(opened["id"], busy=False)
-    assert [one["memory"] for one in tasks] == [release_memory(120 * 160), release_memory(MAX_PIXELS)]
-    # what blocks of one pixel take was measured to be below 100 bytes for each, beside 0.2 GB
-    assert release_memory(MAX_PIXELS) > 2 * (MAX_PIXELS * 100 + (200 << 20))
+    sizes = [release_memory(pixels, clip=False) for pixels in (120 * 160, MAX_PIXELS)]
+    assert [one["memory"] for one in tasks] == sizes
+
+
+def test_the_limit_of_memory_is_well_above_what_a_release_takes_and_below_what_there_is(monkeypatch):
+    machine = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 28}
+    monkeypatch.setattr("dpose.studio.children.os.sysconf", machine.get)
+    monkeypatch.setattr("dpose.studio.children.os.cpu_count", lambda: 16)
+    assert release_memory(MAX_PIXELS, clip=False) == (3 << 30) + 250 * MAX_PIXELS
+    assert release_memory(10**6, clip=True) == (3 << 30) + (1000 + 16 * 20) * 10**6
+    # measured, blocks of one pixel: below 100 bytes for each, beside 0.2 GB
+    assert release_memory(MAX_PIXELS, clip=False) > 2 * (MAX_PIXELS * 100 + (200 << 20))
+    machine["SC_PHYS_PAGES"] = 1 << 20
+    assert release_memory(MAX_PIXELS, clip=False) == 3 << 30
+
+
+def test_a_folder_is_released_with_the_settings_of_a_picture_in_it(ask, client, opened, within, tmp_path):
+    """What was opened elsewhere is no preview of it, and a file under a folder's name was never opened."""
+    photo(within / "a.png")
+    sent = send(client, photo(tmp_path / "a.png"))
+    clip = ask("open_file", place=f"0/within/{write(within / 'b.mp4').name}")
+    for file, folder in (
+        (opened, "0/within"),
+        (opened, "0/within/a.png"),
+        (sent, "0/"),
+        (clip, "0/within"),
+    ):
+        found = ask("release", file=file["id"], epsilon="2", delta="1e-5", folder=folder)
+        assert "settings of a picture in it" in found
 
 
 # --- what pages show
@@ -513,3 +539,66 @@ def test_only_what_is_finished_is_verified(ask, opened, studio):
     studio.jobs._jobs[job.id] = job
     assert "is not finished" in ask("verify_job", job=job.id)
     del studio.jobs._jobs[job.id]
+
+
+def test_a_worker_limits_itself_before_it_reads_anything(monkeypatch):
+    """Memory that it may write to, and processor time; no core is left of a process that held a picture."""
+    resource, calls = pytest.importorskip("resource"), []
+    monkeypatch.setattr(resource, "setrlimit", lambda *call: calls.append(call))
+    worker.limit(5 << 20, 7)
+    core = (resource.RLIMIT_CORE, (0, 0))
+    assert calls == [(resource.RLIMIT_DATA, (5 << 20, 5 << 20)), (resource.RLIMIT_CPU, (7, 7)), core]
+    calls.clear()
+    worker.limit(0, 0)
+    assert calls == [core]
+
+
+def test_a_model_is_tried_on_what_was_opened(ask, opened, client, tmp_path, studio, within, monkeypatch):
+    """A worker is asked that holds the file to its digest and roots; what it draws lies where the studio writes."""
+    tasks = []
+
+    def answer(work, task, **limits):
+        tasks.append((work, task, limits))
+        return {"joints": [], "hashes": ["a", "b"]}
+
+    monkeypatch.setattr("dpose.studio.children.answer", answer)
+    (within / "config.json").touch()
+    found = ask("predict", run="0/within", file=opened["id"], box=[-5, 1, 50, 60])
+    ((work, task, limits),) = tasks
+    held = studio.files.get(opened["id"])
+    assert (work, task["run"], task["box"]) == ("predict", str(within), (0, 1, 45, 61))
+    assert (task["source"], task["digest"]) == (str(held.source), held.facts["hashes"][0])
+    assert task["roots"] == [str(root) for root in studio.roots.folders]
+    assert limits == {"seconds": 180, "memory": 0}
+    (held.room / "predicted.jpg").write_bytes(b"drawn")
+    assert task["out"] == str(held.room / "predicted.jpg")
+    assert client.get(found["picture"], headers={"x-dpose-studio": ""}).content == b"drawn"
+    (held.room / "predicted.jpg").unlink()
+    assert ask("predict", run="0/within", file=opened["id"])["joints"] == []
+    assert tasks[-1][1]["box"] is None
+
+    # of a clip the account's page asks for all digests, once; no model is tried on one
+    clip = send(client, write(tmp_path / "a.mp4", frames=9))
+    assert "is a clip" in ask("predict", run="0/within", file=clip["id"])
+    del tasks[:]
+    for _ in range(2):
+        assert ask("history", file=clip["id"])["rows"] == []
+    ((work, task, limits),) = tasks
+    held = studio.files.get(clip["id"])
+    assert (work, limits) == ("marks", {"seconds": 600})
+    assert task == {
+        "source": str(held.source),
+        "roots": [str(held.source.parent)],
+        "digest": held.facts["digest"],
+    }
+    assert held.facts["hashes"] == ["a", "b"]
+
+
+def test_a_clips_marks_are_the_ones_it_is_released_under(tmp_path):
+    for path in (write(tmp_path / "a.mp4", frames=9), photo(tmp_path / "a.png")):
+        from dpose.files import file_digest
+
+        task = {"source": str(path), "roots": [str(tmp_path)], "digest": file_digest(path)}
+        hashes = worker.WORK["marks"](task)["hashes"]
+        assert hashes[0] == file_digest(path)
+        assert len(hashes) == (11 if path.suffix == ".mp4" else 2)

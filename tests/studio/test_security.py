@@ -214,6 +214,9 @@ def test_no_path_leaves_the_folders(ask, folder):
         assert isinstance(ask("open_file", place=place), str), place
         assert isinstance(ask("browse", place=place or "9/"), str), place
         assert isinstance(ask("run", run=place), str), place
+    for place in ("0/ward.png", "0/tool.jpg"):  # no folders
+        assert "cannot be read as a folder" in ask("browse", place=place)
+        assert "cannot be read as a folder" in ask("run", run=place)
     listed = ask("browse", place="0/")
     assert [one["name"] for one in listed["files"]] == ["tool.jpg", "ward.png"]
     assert [one["name"] for one in listed["folders"]] == ["inner"]
@@ -418,3 +421,52 @@ def test_over_the_wire_host_comes_first_then_origin_then_secret(tmp_path):
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=20)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\0b.png",
+        "..",
+        "a" * 5000 + ".png",
+        "\U0001d51e" * 200 + ".png",
+        "\u202egnp.exe.png",
+        "con:.png",
+        "-.png",
+        "",
+    ],
+)
+def test_an_uploads_name_is_harmless_whatever_it_is(client, studio, tmp_path, name):
+    before = set(studio.workplace.folder.iterdir())
+    data = photo(tmp_path / "a.png").read_bytes()
+    found = client.put("/api/upload", params={"name": name}, content=data)
+    assert found.status_code == (200 if name.endswith(".png") else 400)
+    if found.status_code == 200:
+        held = studio.files.get(found.json()["id"])
+        assert held.source.read_bytes() == data
+        assert held.source.parent.parent == held.room
+        assert len(os.fsencode(held.source.name)) <= 104
+        assert not set(held.source.name) & set("/\\\0:\u202e")
+    else:
+        assert set(studio.workplace.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".png", ".mp4", ".zip", ".npz"])
+def test_what_a_browser_would_run_is_never_served(client, studio, suffix):
+    """Of an upload nothing is served but what the decoder drew."""
+    text = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+    before = set(studio.workplace.folder.iterdir())
+    found = client.put("/api/upload", params={"name": f"a{suffix}"}, content=text)
+    assert found.status_code == 400
+    assert set(studio.workplace.folder.iterdir()) == before
+
+
+def test_of_an_opened_file_only_the_drawn_pictures_are_served(client, studio, opened):
+    room = studio.files.get(opened["id"]).room
+    (room / "predicted.html").write_text("<script>")
+    for name in ("pixels.npy", "predicted.html", "predicted.jpg", "..%2f.lock", "dropped%2fa.png"):
+        found = client.get(f"/files/{opened['id']}/{name}")
+        assert found.status_code in (400, 404)
+        assert b"<script>" not in found.content
+    assert client.get("/files/none/shown.jpg").status_code == 400
+    assert client.get(f"/files/{opened['id']}/shown.jpg").headers["content-type"] == "image/jpeg"

@@ -123,7 +123,11 @@ def test_a_worker_that_is_stopped_says_so_and_leaves_no_file(tmp_path):
     clip = write(tmp_path / "a.mp4", frames=700, size=(64, 48))
     settings = {"hide": "detail", "epsilon": "8", "delta": "1e-5"}
     task = {"kind": "clip", "height": 48, "width": 64, "source": str(clip), "settings": settings}
-    task |= {"roots": [str(tmp_path)], "digest": file_digest(clip), "memory": release_memory(48 * 64)}
+    task |= {
+        "roots": [str(tmp_path)],
+        "digest": file_digest(clip),
+        "memory": release_memory(48 * 64, clip=True),
+    }
     child = Child("release", task | {"out": str(tmp_path / "out")})
     lines = child.lines()
     assert next(lines)["say"] == "comparing with the account"

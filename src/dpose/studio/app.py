@@ -105,8 +105,8 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
     height, width = opened.size
     wanted(body, height, width, clip=opened.clip)  # what is wrong with it is said now
     folder = studio.roots.find(body["folder"]) if body.get("folder") else None
-    if folder is not None and opened.clip:
-        raise DposeError("a folder is released with the settings of a picture", fix="open a picture of it")
+    if folder is not None and (opened.clip or not folder.is_dir() or folder not in opened.source.parents):
+        raise DposeError("a folder is released with the settings of a picture in it", fix="open one of it")
     task = opened.task(
         kind=opened.facts["kind"],
         height=height,
@@ -114,7 +114,7 @@ def _release(studio: Studio, body: Body) -> dict[str, Any]:
         settings=dict(body),
         out=str(studio.out),
         again=body.get("again") is True,
-        memory=release_memory(MAX_PIXELS if folder else height * width),
+        memory=release_memory(MAX_PIXELS if folder else height * width, clip=opened.clip),
     )
     if folder is not None:
         task |= {"source": str(folder), "seen": task["source"]}

@@ -17,9 +17,10 @@ from dpose.interpreter import environment, python
 
 DECODE_MEMORY = 4 << 30
 """Of a process that decodes a file, bytes: a picture of 200 megapixels takes half of it."""
-RELEASE_MEMORY, RELEASE_PIXEL = 3 << 30, 250
-"""Of a process that releases files, bytes: to begin with, and for each pixel of the largest picture or frame. A picture
-in blocks of one pixel takes 0.2 GB and 95 a pixel."""
+RELEASE_MEMORY, PICTURE_PIXEL, CLIP_PIXEL, CLIP_PROCESSOR = 3 << 30, 250, 1000, 20
+"""Of a process that releases files, bytes: to begin with, for each pixel of the largest picture, for each of a clip's
+frame, and for that by processor, since each decodes and encodes a frame of its own. On two processors a picture in
+blocks of one pixel takes 0.2 GB and 95 a pixel, a clip of 1920 x 1080 0.3 GB and 320 a pixel."""
 DECODE_SECONDS = 60
 """Of processor time, and of waiting."""
 TOO_MUCH = "decoding it took more memory or time than a file may here; nothing was kept"
@@ -74,9 +75,16 @@ class Child:
             self._process.wait()
 
 
-def release_memory(pixels: int) -> int:
-    """Bytes that a release may take whose largest picture or frame has so many pixels."""
-    return RELEASE_MEMORY + RELEASE_PIXEL * pixels
+def release_memory(pixels: int, *, clip: bool) -> int:
+    """Bytes that the release of a clip, or of pictures, may take whose largest frame has so many pixels.
+
+    No more than three quarters of the machine's: beyond that the system would end whatever process it likes.
+    """
+    each = CLIP_PIXEL + CLIP_PROCESSOR * (os.cpu_count() or 1) if clip else PICTURE_PIXEL
+    needed = RELEASE_MEMORY + each * pixels
+    if not hasattr(os, "sysconf"):  # Windows, where no limit is set
+        return needed
+    return min(needed, 3 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 
 
 def answer(

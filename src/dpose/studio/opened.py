@@ -79,10 +79,17 @@ class OpenedFile:
 
     @cached_property
     def pixels(self) -> Any:
-        """A picture's pixels, or a clip's first frames; on disk until they are looked at."""
+        """A picture's pixels, or a clip's first frames; on disk until they are looked at.
+
+        Raises:
+            DposeError: so many others were opened meanwhile that the file is not open any more.
+        """
         import numpy as np
 
-        return np.load(self.room / "pixels.npy", mmap_mode="c", allow_pickle=False)
+        try:
+            return np.load(self.room / "pixels.npy", mmap_mode="c", allow_pickle=False)
+        except OSError as error:
+            raise DposeError(*CLOSED) from error
 
     @cached_property
     def times(self) -> list[Fraction]:

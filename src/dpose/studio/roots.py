@@ -69,8 +69,12 @@ class Roots:
         raise DposeError(OUTSIDE, path.name)
 
     def inside(self, folder: Path) -> Iterator[Path]:
-        """What a folder holds, by name: nothing hidden, and no link that leads out of the folders."""
-        for entry in sorted(folder.iterdir())[:MOST]:
+        """What a folder holds, by name: nothing hidden, and no link that leads out of the folders.
+
+        Raises:
+            DposeError: it is no folder, or may not be read.
+        """
+        for entry in sorted(_listed(folder))[:MOST]:
             if not entry.name.startswith(".") and self.holds(entry):
                 yield entry
 
@@ -78,12 +82,12 @@ class Roots:
         """A folder of which nothing, at any depth, links out of the folders.
 
         Raises:
-            DposeError: something does.
+            DposeError: something does, or it is no folder, or may not be read.
         """
         left, seen = [folder.resolve()], set[Path]()
         while left:
             seen.add(inside := left.pop())
-            for entry in inside.iterdir():
+            for entry in _listed(inside):
                 if entry.is_symlink() and not self.holds(entry):
                     raise DposeError("links out of the folders that were given with --folder", entry.name)
                 if entry.is_dir() and (found := entry.resolve()) not in seen:
@@ -106,3 +110,10 @@ class Roots:
         if parts.is_absolute() or ".." in parts.parts:
             raise DposeError(OUTSIDE, inner[:80])
         return self.folders[int(number)], parts
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise DposeError(f"cannot be read as a folder ({error.strerror})", folder.name) from error

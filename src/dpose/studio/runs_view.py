@@ -85,7 +85,7 @@ def _runs(folder: Path, roots: Roots, depth: int) -> Iterator[Path]:
     if (folder / "config.json").is_file() and any((folder / name).is_file() for name in RECORDS):
         yield folder
     elif depth:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, DposeError):
             for entry in roots.inside(folder):
                 if entry.is_dir() and not entry.is_symlink():
                     yield from _runs(entry, roots, depth - 1)
