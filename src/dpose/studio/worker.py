@@ -187,16 +187,18 @@ def _checked(
     from dpose.release.sifting import read_job
 
     _source(task)
-    seen, kept, unread = os.path.realpath(task.get("seen", task["source"])), [], []
+    opened = task.get("seen", task["source"])
+    seen, kept, unread = {opened, os.path.realpath(opened)}, [], []
     for job in _inside(todo, task):
         if job.original is None:
             try:
                 read_job(job, config)
                 raise DposeError("was changed while it was to be released", str(job.source), "try again")
             except DposeError as error:
+                say(line=error.line())
                 unread.append((job, error))
             continue
-        if os.path.realpath(job.source) == seen:
+        if not seen.isdisjoint((str(job.source), os.path.realpath(job.source))):
             _check_same(job.original.file, task)
         kept.append(job)
     return kept, unread
