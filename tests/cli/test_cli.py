@@ -311,6 +311,15 @@ class TestRun:
         assert main(["verify", "part"]) == 0
         refused(capsys, ["train", "--resume", "part"], "finished")
         refused(capsys, ["train", "--resume", "nowhere"], "nowhere")
+        # settings of it begin a run of their own, which is charged as any other
+        (tmp_path / "own").mkdir()
+        shutil.copy(tmp_path / "part" / "config.json", tmp_path / "own")
+        assert main(["train", "--resume", "own"]) == 0
+        assert [(e.folder, e.state) for e in charges()] == [
+            (str(tmp_path / name), State.COMMITTED) for name in ("part", "own")
+        ]
+        (tmp_path / "part" / "ledger.jsonl").unlink()
+        refused(capsys, ["train", "--resume", "part"], "the ledger of this run is missing")
 
     def test_the_account_adds_runs_up_and_a_budget_refuses(self, tmp_path, capsys):
         data = TRAIN[TRAIN.index("--data") + 1]

@@ -85,6 +85,18 @@ def test_steps_taken_twice_are_counted_twice(run, state):
         verify_run(run, state)
 
 
+def test_steps_taken_again_under_one_key_with_other_noise_count_again(tmp_path, state):
+    """Another event is another mechanism, whatever key its randomness comes from."""
+    others = [replace(EVENT, sigma=0.5), replace(EVENT, q=0.1), replace(EVENT, sensitivity=2.0)]
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key", state) as ledger:
+        for event in (EVENT, EVENT, *others):
+            ledger.reserve(event, 0, 10)
+        assert ledger.spent_steps == 40
+        assert ledger.new_steps(replace(EVENT, sigma=0.7), 5, 10) == 10
+        assert ledger.new_steps(EVENT, 5, 10) == 5
+    assert sorted(event.steps for event in spent(ledger.entries)) == [10] * 4
+
+
 def test_noise_unlike_the_statements_is_found(run, state):
     with Ledger.append_to(run / "ledger.jsonl", state) as ledger:
         ledger.reserve(replace(EVENT, sigma=0.5), 30, 1)
