@@ -33,6 +33,7 @@ ODOMETER = (
     "privacy/test_odometer_store.py",
     "privacy/test_odometer_versions.py",
 )
+RESUMED = ("training/test_copies.py", "training/test_resume.py")
 EXACT = ("privacy/test_coins.py", "privacy/test_discrete.py")
 PICTURES = (
     "release/test_api.py",
@@ -107,6 +108,10 @@ GUARDED = {
         ("Opening.check", "Opening.commitment", "Opening.drawn"),
     ),
     "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
+    "privacy/entries.py": Guarded(("privacy/test_ledger.py",), ("spent", "_outside")),
+    "training/session.py": Guarded(RESUMED, ("TrainingSession.run",)),
+    "training/charging.py": Guarded(RESUMED, ("_check_had_none",)),
+    "training/loop.py": Guarded(RESUMED, ("Loop._drawn_at",)),
     "training/canaries.py": Guarded(("audits/test_claim.py",), ("GradientCanaries.view",)),
     "training/first_weights.py": Guarded(("training/test_first_weights.py",), ("inherited",)),
     "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
@@ -130,6 +135,10 @@ GUARDED = {
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
     "privacy/odometer/records.py": Guarded(
         ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events")
+    ),
+    "privacy/odometer/ledgers.py": Guarded(
+        ("privacy/test_odometer_ledgers.py", "training/test_copies.py"),
+        ("CountedSteps._may", "CountedSteps._moving", "CountedSteps._note", "_known"),
     ),
     "privacy/odometer/losses.py": Guarded(ODOMETER, ("_steps", "_at")),
     "privacy/odometer/composition.py": Guarded(ODOMETER),

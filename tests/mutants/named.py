@@ -101,6 +101,64 @@ NAMED = (
         ),
     ),
     Named(
+        "ledger: one key with other noise is counted once",
+        "privacy/entries.py",
+        (Edit("spent", "json.dumps({**entry.event, 'steps': 0}, sort_keys=True)", "''"),),
+    ),
+    Named(
+        "account: steps past the plan are not charged",
+        "privacy/odometer/ledgers.py",
+        (Edit("CountedSteps._note", "self.total > self.planned and self.entry.events", "False"),),
+    ),
+    Named(
+        "account: a copy that is behind goes on under its key",
+        "privacy/odometer/ledgers.py",
+        (Edit("CountedSteps._may", "use.head not in self.ledger.heads", "False"),),
+    ),
+    Named(
+        "account: each copy of a ledger has the plan's steps for itself",
+        "privacy/odometer/ledgers.py",
+        (
+            Edit(
+                "CountedSteps._moving",
+                "self.planned - _total(_known(account, self.ledger))",
+                "self.planned - self.ledger.spent_steps",
+            ),
+        ),
+    ),
+    Named(
+        "training: draws do not depend on the surroundings",
+        "training/session.py",
+        (Edit("TrainingSession.run", "json.dumps(self.around, sort_keys=True).encode()", "b''"),),
+    ),
+    Named(
+        "training: draws do not depend on the weights",
+        "training/loop.py",
+        (Edit("Loop._drawn_at", "{**self.params, **kept}", "kept"),),
+    ),
+    Named(
+        "training: a seeded run is charged as bounded",
+        "training/charging.py",
+        (
+            Edit(
+                "run_charge",
+                "(bound.event,) if bound.event and (not seeded) else ()",
+                "(bound.event,) if bound.event else ()",
+            ),
+        ),
+    ),
+    Named(
+        "training: a missing ledger that the account alone tells of is a blank sheet",
+        "training/charging.py",
+        (
+            Edit(
+                "_check_had_none",
+                "any((entry.ledger and here in entry.folders and (name in ('', entry.id)) for entry in known))",
+                "False",
+            ),
+        ),
+    ),
+    Named(
         "studio: another name of this machine is let in",
         "studio/security.py",
         (
