@@ -12,7 +12,11 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import Event, Relation, epsilon
 from dpose.privacy.odometer import (
     EVALUATION,
+    PAGE,
+    PIXEL,
+    UNKNOWN,
     Budget,
+    PureLoss,
     budget_states,
     budgets,
     charge,
@@ -57,6 +61,63 @@ def test_a_second_charge_of_a_run_replaces_the_first(where):
     charge(entry(), where)
     charge(entry(events=(replace(EVENT, steps=120),)), where)
     assert [e.events[0].steps for e in charges(where)] == [120]
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ({"beyond": True}, {}),
+        ({"unit": "image"}, {"unit": "subject"}),
+        ({"unit": "subject"}, {"unit": "image"}),
+        ({"unit": "video"}, {"unit": "subject"}),
+        ({"relation": Relation.REPLACE}, {}),
+        ({"unit": PIXEL, "within": "image"}, {"unit": PIXEL, "within": "video"}),
+        ({"what": PAGE, "events": ()}, {"what": EVALUATION, "events": ()}),
+        ({}, {"what": EVALUATION, "events": ()}),
+        ({"events": ()}, {}),
+        ({"start": UNKNOWN}, {"start": ""}),
+    ],
+    ids=lambda changes: ", ".join(f"{k} {v}" for k, v in changes.items()) or "as it was",
+)
+def test_charged_again_a_charge_claims_no_more_than_before(where, first, again):
+    """Read "beyond public views", each picture is bounded by nothing; charged again as each subject it became 5.1."""
+    charge(entry(0, **first), where)
+    before = charges(where)
+    for recorded in (charge_account, charge):
+        with pytest.raises(DposeError, match="began with|nothing bounds what it told before"):
+            recorded(entry(0, **again), where)
+    assert charges(where) == before
+
+
+SMALL = PureLoss(1.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ((EVENT,), (replace(EVENT, steps=60),), (EVENT,)),
+        ((EVENT,), (replace(EVENT, steps=60),) * 2, (replace(EVENT, steps=120),)),
+        ((EVENT, EVENT), (EVENT,), (replace(EVENT, steps=200),)),
+        ((EVENT,), (replace(EVENT, sigma=3.0),), (replace(EVENT, sigma=3.0), EVENT)),
+        ((SMALL, SMALL), (SMALL,), (SMALL, SMALL)),
+        ((SMALL,), (SMALL, SMALL), (SMALL, SMALL)),
+        ((EVENT,), (SMALL,), (SMALL, EVENT)),
+        ((EVENT,), (), ()),
+    ],
+)
+def test_charged_again_events_only_grow(where, before, after, kept):
+    """Two equal losses became one, and 100 steps beside twice 60 became 100."""
+    charge(entry(0, events=before), where)
+    charge(entry(0, events=after), where)
+    (found,) = charges(where)
+    assert found.events == kept
+
+
+def test_a_picture_of_unknown_size_gets_none_by_being_charged_again(where):
+    sizes = {"unit": PIXEL, "events": (PureLoss(1.0, pixels=16),)}
+    charge(entry(0, area=0, **sizes), where)
+    charge(entry(0, area=640, **sizes), where)
+    assert "was not recorded" in unbounded(charges(where)[0], "image")
 
 
 def test_charges_come_in_the_order_in_which_they_came_whatever_clocks_said(where):

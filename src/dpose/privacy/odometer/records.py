@@ -10,6 +10,7 @@ What an event bounds: `losses`, and `dpose.privacy.accounting.Event` of one unit
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -276,11 +277,12 @@ def restated(entry: Charge, asked: Asked) -> tuple[ChargedEvent, ...]:
 def joined(before: Charge, entry: Charge) -> Charge:
     """`entry`, charged again under the name of `before`: what was read and shown once remains read and shown.
 
-    Of events of one kind the most steps count; those that are no longer named still do; and what nothing bounded once
-    stays so.
+    Of every kind of events the most steps count, or the most of them. Units are not totally ordered, and neither are
+    relations: a charge that claims another thing than before cannot be joined with what it was.
 
     Raises:
-        DposeError: the run began with other first weights, or another ledger counts its steps.
+        DposeError: `entry` is of another ledger, kind, unit, relation or scope; it has events where nothing bounded what
+            the charge told; or the run began with other first weights.
     """
     if before.ledger != entry.ledger:
         raise DposeError(
@@ -288,11 +290,25 @@ def joined(before: Charge, entry: Charge) -> Charge:
             entry.folder,
             "bring that ledger back, or start a new run",
         )
-    if before.start not in (UNKNOWN, entry.start):
+    if before.start != entry.start:
         raise DposeError(
             "the first weights are not those that this run began with",
             entry.folder,
             "bring them back as they were, or start a new run",
+        )
+    for name in ("what", "unit", "within", "relation", "beyond"):
+        old, new = getattr(before, name), getattr(entry, name)
+        if old != new:
+            raise DposeError(
+                f"this began with another claim than it goes on with: {name} {old} is now {new}",
+                entry.folder,
+                "go on with the settings that it began with, or start a new run",
+            )
+    if entry.events and not before.events:
+        raise DposeError(
+            "nothing bounds what it told before, and no event that is named later does",
+            entry.folder,
+            "go on with the settings that it began with, or start a new run",
         )
     return replace(
         entry,
@@ -300,7 +316,7 @@ def joined(before: Charge, entry: Charge) -> Charge:
         elsewhere=tuple(f for f in dict.fromkeys((*before.folders, *entry.folders)) if f != entry.folder),
         weights=tuple(dict.fromkeys((*before.weights, *entry.weights))),
         outputs=tuple(dict.fromkeys((*before.outputs, *entry.outputs))),
-        area=max(before.area, entry.area),
+        area=max(before.area, entry.area) if before.area and entry.area else 0,
         units=max(before.units, entry.units),
     )
 
@@ -308,16 +324,22 @@ def joined(before: Charge, entry: Charge) -> Charge:
 def _joined_events(
     before: tuple[ChargedEvent, ...], after: tuple[ChargedEvent, ...]
 ) -> tuple[ChargedEvent, ...]:
+    """The most of each kind; none where one side has none: what nothing bounded once stays so."""
     if not before or not after:
         return ()
-    kept = list(after)
-    for event in before:
-        if isinstance(event, Event):
-            alike = [e for e in kept if isinstance(e, Event) and replace(e, steps=event.steps) == event]
-            if any(e.steps >= event.steps for e in alike):
-                continue
-            kept = [e for e in kept if e not in alike]
-        elif event in kept:
-            continue
-        kept.append(event)
+    most = _counted(after) | _counted(before)
+    kept: list[ChargedEvent] = []
+    for kind, count in most.items():
+        kept += [replace(kind, steps=count)] if isinstance(kind, Event) else [kind] * count
     return tuple(kept)
+
+
+def _counted(events: tuple[ChargedEvent, ...]) -> Counter[ChargedEvent]:
+    """How many steps there are of each kind of training events, and how many of each other event."""
+    counted: Counter[ChargedEvent] = Counter()
+    for event in events:
+        if isinstance(event, Event):
+            counted[replace(event, steps=1)] += event.steps
+        else:
+            counted[event] += 1
+    return counted
