@@ -15,19 +15,22 @@ from dpose.units import View, pad_views
 
 
 class Shades:
-    """`count` pictures of one grey each, three of each person."""
+    """`count` pictures of one grey each, three of each person.
+
+    Of `kind` "shades"; of those "again", saved again, without names; or "others", other pictures of the same people.
+    """
 
     unit = "image"
 
-    def __init__(self, count, seed=0):
+    def __init__(self, count, seed=0, kind="shades"):
         self.greys = np.random.default_rng(seed).integers(256, size=count)
-        self.seed = seed
+        self.seed, self.kind = seed, kind
 
     @classmethod
     def opened(cls, spec):
-        """`shades:COUNT:SEED`."""
-        _, count, seed = spec.split(":")
-        return cls(int(count), int(seed))
+        """`KIND:COUNT:SEED`."""
+        kind, count, seed = spec.split(":")
+        return cls(int(count), int(seed), kind)
 
     def __len__(self):
         return len(self.greys)
@@ -36,14 +39,18 @@ class Shades:
         return f"{self.seed}-{index}"
 
     def content_hashes(self, index):
-        return (hashlib.sha256(self.unit_id(index).encode()).hexdigest(),)
+        kind = "" if self.kind == "shades" else self.kind
+        return (hashlib.sha256(f"{kind}{self.unit_id(index)}".encode()).hexdigest(),)
 
     def fingerprints(self, index):
-        digest = hashlib.sha256(self.unit_id(index).encode()).digest()
-        return np.frombuffer(digest[:16], np.uint8)[None]
+        kind = "others" if self.kind == "others" else ""
+        digest = hashlib.sha256(f"{kind}{self.unit_id(index)}".encode()).digest()
+        bits = np.frombuffer(digest[:16], np.uint8)[None].copy()
+        bits[0, 0] ^= 7 * (self.kind == "again")
+        return bits
 
     def subjects(self, index):
-        return (f"{self.seed}-person-{index // 3}",)
+        return () if self.kind == "again" else (f"{self.seed}-person-{index // 3}",)
 
     def load(self, index, rng):
         grey = self.greys[index]
@@ -106,6 +113,7 @@ def prepare(config, console):
         public = config.data.watch != "held-out"
         units = Shades.opened(config.data.watch) if public else Shades(20, 99)
         watch = Validation(units, config.data.watch, public=public)
+    init = config.model.init
     return PreparedRun(
         config=config,
         task=ShadeTask(),
@@ -113,9 +121,15 @@ def prepare(config, console):
         units=Shades.opened(config.data.private),
         data_name=config.data.private,
         title=config.data.private,
-        start=FirstWeights.drawn(),
+        start=FirstWeights.of(init) if init else FirstWeights.drawn(),
+        public=config.data.public and Shades.opened(config.data.public),
         watch=watch,
     )
+
+
+def learns(config):
+    """What a run learnt from, opened again."""
+    return (Shades.opened(config.data.private),)
 
 
 def entered(monkeypatch, scored=None, load=None):
@@ -124,6 +138,12 @@ def entered(monkeypatch, scored=None, load=None):
     explained = "{}, explained".format
     return register_task(
         TaskEntry(
-            "shade", "image", prepare, scored, load, explain=lambda config: explained(config.data.private)
+            "shade",
+            "image",
+            prepare,
+            scored,
+            load,
+            explain=lambda config: explained(config.data.private),
+            learns=learns,
         )
     )

@@ -125,6 +125,11 @@ class CanonicalUnits(UnitDataset, Protocol):
         """
 
 
+def fingerprints_of(data: UnitDataset, index: int) -> NDArray[np.uint8]:
+    """The fingerprints of a unit, (images, 16); (0, 16) where the data tell none."""
+    return data.fingerprints(index) if isinstance(data, KnownPictures) else np.zeros((0, 16), np.uint8)
+
+
 class WrappedUnits:
     """The units of another dataset with other views: what and how many they are, their names and contents are its own.
 
@@ -154,6 +159,14 @@ class WrappedUnits:
     def file_hashes(self, index: int) -> tuple[str, ...]:
         """The unit's own; nothing where the dataset knows no files."""
         return self.dataset.file_hashes(index) if isinstance(self.dataset, FiledUnits) else ()
+
+    def fingerprints(self, index: int) -> NDArray[np.uint8]:
+        """The unit's own; none where the dataset tells none."""
+        return fingerprints_of(self.dataset, index)
+
+    def subjects(self, index: int) -> tuple[str, ...]:
+        """The unit's own; nobody where the dataset names nobody."""
+        return self.dataset.subjects(index) if isinstance(self.dataset, KnownPictures) else ()
 
 
 @dataclass(frozen=True)

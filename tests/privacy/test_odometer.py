@@ -84,7 +84,7 @@ def test_charged_again_a_charge_claims_no_more_than_before(where, first, again):
     charge(entry(0, **first), where)
     before = charges(where)
     for recorded in (charge_account, charge):
-        with pytest.raises(DposeError, match="began with|nothing bounds what it told before"):
+        with pytest.raises(DposeError, match=r"began with|nothing bounds what it told before"):
             recorded(entry(0, **again), where)
     assert charges(where) == before
 

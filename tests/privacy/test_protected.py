@@ -13,6 +13,7 @@ from dpose.pose.data.subjects import SubjectUnits
 from dpose.pose.data.units import Person, Picture, PoseUnits
 from dpose.privacy.accounting import Relation
 from dpose.privacy.merged import groups_of, merge_units
+from dpose.privacy.odometer import charges
 from dpose.privacy.protected import Protected, declared_copies, label_digest, protect
 from dpose.privacy.selection import Selection
 from dpose.training.optim import OptimizerConfig
@@ -129,7 +130,9 @@ class TestUnit:
     def test_what_is_watched_is_not_what_is_protected(self, dots, tmp_path):
         other = dots.data(30, seed=5)
         other.views[7] = dots.data(60).views[3]
-        with pytest.raises(DposeError, match="recording-7 is among the protected units"):
+        with pytest.raises(
+            DposeError, match="watched unit recording-7 is a picture of private unit recording-3"
+        ):
             train(
                 dots.task, dots.task.build_model(), private=dots.data(60),
                 **settings(tmp_path, watch=Validation(other, "others", public=True)),
@@ -193,6 +196,16 @@ class TestIdentity:
 
         assert label_digest(people(0.0), 0) == label_digest(people(0.0), 0) != label_digest(people(1.0), 0)
         assert protect(people(0.0)).unit == "subject"
+
+    def test_a_unit_without_content_hash_is_refused_before_anything_is_charged(self, dots, tmp_path):
+        """It would be charged as no picture, and could be read again and again."""
+        data = dots.data(60)
+        known = data.content_hashes
+        data.content_hashes = lambda index: () if index == 7 else known(index)
+        with pytest.raises(DposeError, match="recording-7 has no content hash"):
+            train(dots.task, dots.task.build_model(), private=data, **settings(tmp_path))
+        assert not (tmp_path / "run").exists()
+        assert charges(tmp_path / "state") == []
 
 
 class TestCopies:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from dpose.errors import DposeError
+from dpose.privacy.keys import state_folder
 from dpose.privacy.odometer import EVALUATION, State, charges
 from dpose.runs import evaluate
 from dpose.runs.compare import comparison_table, draw_comparison, read_runs
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
+from dpose.runs.noised_score import NoisedEvaluation
 from dpose.runs.report.reading import read_run, score_of
+from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import ScoredData, TaskEntry, register_task, task_entry, task_of
 from dpose.runs.train import explain_task, train_task
 from dpose.runs.verify import verify_run
+from dpose.training.folder import read_statement
+from dpose.training.kept import run_id_of
 from dpose.training.validation import metric_of_views
 from shades import Meter, Shades, ShadeTask, entered, prepare
 from small_nano import small_nano  # noqa: F401
@@ -46,6 +52,12 @@ def load(folder: Path) -> Meter:
 @pytest.fixture(autouse=True)
 def shade(monkeypatch):
     return entered(monkeypatch, scored, load)
+
+
+def noised(out, data, asked):
+    units, statement = Shades.opened(data), read_statement(out)
+    price = {"delta": 0.0, "seeded": False, "name": data, "same": False, "console": QUIET}
+    return reserve_noised_score(out, statement, units, asked.query, asked.event, **price)
 
 
 def config(**changes):
@@ -78,6 +90,52 @@ def test_a_task_from_outside_is_trained_scored_and_verified(tmp_path):
     with pytest.raises(DposeError, match="the units the run protects"):
         evaluate_run(out, "shades:600:1", console=QUIET)
     assert explain_task(config()) == "shades:600:1, explained"
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [("again", "looks like a picture"), ("others", "shows the person")]
+)
+def test_copies_and_people_of_protected_units_are_neither_watched_nor_scored(tmp_path, kind, told):
+    """`--public` compared copies that were saved again and people; all else compared equal pictures alone."""
+    out = tmp_path / "run"
+    copies = f"{kind}:40:1"
+    with pytest.raises(DposeError, match=f"watched unit 1-0 {told} .* private unit 1-"):
+        train_task(config(data={"private": "shades:600:1", "watch": copies}), out, QUIET)
+    assert charges() == []
+    train_task(config(), out, QUIET)
+    charged = charges()
+    with pytest.raises(DposeError, match=f"the units the run protects .1-0 {told}"):
+        evaluate_run(out, copies, console=QUIET)
+    with pytest.raises(DposeError, match=f"the units the run protects .1-0 {told}"):
+        noised(out, copies, NoisedEvaluation(Fraction(1)))
+    assert charges() == charged
+
+
+@pytest.mark.parametrize("kind", ["again", "others"])
+def test_first_weights_that_learnt_from_copies_or_people_count_as_those_that_learnt_from_the_pictures(
+    tmp_path, kind
+):
+    bare, noised = tmp_path / "bare", tmp_path / "noised"
+    plain = {"private": f"{kind}:60:1"}
+    train_task(config(data=plain, plan={"method": "non-private", "steps": 2}), bare, QUIET)
+    with pytest.raises(DposeError, match="learnt from some of these images without a guarantee"):
+        train_task(config(model={"init": str(bare)}), tmp_path / "a", QUIET)
+    train_task(config(data=plain), noised, QUIET)
+    done = train_task(config(model={"init": str(noised)}), tmp_path / "b", QUIET)
+    assert len(done.statement.events) == 2
+    assert any("both runs' events count" in line for line in done.statement.public)
+
+
+def test_where_the_data_of_a_run_are_not_at_hand_a_score_says_what_was_not_looked_for(tmp_path, monkeypatch):
+    out, said = tmp_path / "run", io.StringIO()
+    train_task(config(), out, QUIET)
+    (state_folder() / "runs" / f"{run_id_of(out)}.json").unlink()
+    evaluate_run(out, "again:40:1", console=Console(file=said))
+    assert "not all at hand" in said.getvalue()
+    with pytest.raises(DposeError, match="the units the run protects"):
+        evaluate_run(out, "shades:40:1", console=QUIET)
+    with pytest.raises(DposeError, match="the units the run protects"):
+        noised(out, "shades:40:1", NoisedEvaluation(Fraction(1)))
 
 
 def test_a_score_is_reserved_until_it_is_kept_and_then_committed(tmp_path, monkeypatch):

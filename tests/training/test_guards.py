@@ -1,6 +1,7 @@
 """What must not happen around private data is refused in the path, whatever the caller does."""
 
 from collections import OrderedDict
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -10,9 +11,14 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.media.fingerprint import fingerprint
+from dpose.privacy.accounting import Relation
 from dpose.privacy.protected import protect
 from dpose.scene import render_person, scene_seed
-from dpose.training.guards import check_disjoint, check_model, only_gradients
+from dpose.training.canaries import CanaryUnits, GradientCanaries, PresentUnits
+from dpose.training.guards import check_disjoint, check_model, check_not_watched, only_gradients
+from dpose.units import View
+
+QUIET = Console(quiet=True)
 
 
 class Pictures:
@@ -100,6 +106,55 @@ def test_a_person_in_both_is_refused(images):
     private = Pictures(images[:3], ["dan", "", "eve"])
     with pytest.raises(DposeError, match=r"public unit u2 shows the person of private unit u2"):
         check(public, private)
+
+
+@pytest.mark.parametrize("told", [check_disjoint, check_not_watched])
+def test_public_and_watched_units_are_known_by_the_same(images, told):
+    """What was watched was compared by equal pictures alone."""
+    saved_again = cv2.convertScaleAbs(images[11], alpha=0.9, beta=15)
+    shows = {
+        "is a picture of": [images[7]],
+        "looks like a picture of": [saved_again],
+        "shows the person of": others(1),
+    }
+    for how, found in shows.items():
+        private = protect(Pictures(images, ["ann", *[""] * 29]))
+        with pytest.raises(DposeError, match=how):
+            told(Pictures([*others(3)[1:], *found], ["", "", "ann" * ("person" in how)]), private, 2, QUIET)
+    told(Pictures(others(3)), protect(Pictures(images)), 2, QUIET)
+
+
+def test_units_are_known_by_their_files_too(images):
+    """Two decoders may read one file otherwise."""
+    public, private = Pictures(others(3)), Pictures(images)
+    public.file_hashes = lambda index: ("file",) if index == 2 else ()
+    private.file_hashes = lambda index: ("file",) if index == 5 else ()
+    with pytest.raises(DposeError, match="unit u2 is a picture of private unit u5"):
+        check(public, private)
+
+
+def test_canaries_and_other_wrappings_hide_no_copy_and_nobody(images):
+    """With canaries among the private units, copies that were saved again passed."""
+    canaries = GradientCanaries(np.ones(3, bool), None, 1.0, Relation.ZERO_OUT)
+    near = Pictures([cv2.convertScaleAbs(images[11], alpha=0.9, beta=15)])
+    for wrap in (
+        lambda units: CanaryUnits(units, canaries),
+        lambda units: PresentUnits(units, np.ones(30, bool)),
+    ):
+        wrapped = wrap(Pictures(images, ["ann", *[""] * 29]))
+        with pytest.raises(DposeError, match="looks like a picture of private unit u11"):
+            check_disjoint(near, SimpleNamespace(data=wrapped), 2, QUIET)
+        with pytest.raises(DposeError, match="shows the person of private unit u0"):
+            check_disjoint(Pictures(others(1), ["ann"]), SimpleNamespace(data=wrapped), 2, QUIET)
+    blank = CanaryUnits(Pictures(images), canaries, blank=View(images[0], {}))
+    check_disjoint(near, SimpleNamespace(data=blank), 2, QUIET)
+
+
+def test_public_units_without_content_hash_are_refused(images):
+    public = Pictures(others(3))
+    public.content_hashes = lambda index: ()
+    with pytest.raises(DposeError, match="u0 has no content hash"):
+        check(public, Pictures(images))
 
 
 @pytest.mark.slow

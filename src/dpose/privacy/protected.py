@@ -179,7 +179,7 @@ def _told(data: UnitDataset) -> Callable[[int], _Said]:
     """Of an entry: name, contents, labels, declared identity, files."""
 
     def told(index: int) -> _Said:
-        hashes = data.content_hashes(index)  # first: some data find their labels on the way
+        hashes = contents_of(data, index)  # first: some data find their labels on the way
         files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
         copies = declared_copies(data, index, hashes)
         return data.unit_id(index), hashes, label_digest(data, index), copies, files
@@ -221,6 +221,32 @@ def _check_copies(
     told_to_all(look, readers)
 
 
+def contents_of(data: UnitDataset, index: int) -> tuple[str, ...]:
+    """The `content_hashes` of a unit: what accounts and guards know it by.
+
+    Raises:
+        DposeError: it has none. Charged and compared by nothing, it could be read again and again.
+    """
+    hashes = data.content_hashes(index)
+    if not hashes:
+        raise DposeError(
+            f"{data.unit_id(index)} has no content hash, so that neither accounts nor guards could know it again",
+            type(data).__name__,
+            "let content_hashes give one hash for each picture of the unit",
+        )
+    return hashes
+
+
+def names_of(data: UnitDataset, index: int) -> tuple[str, ...]:
+    """All digests by which a unit is known again: of its contents and, where the data know them, of its files.
+
+    Raises:
+        DposeError: as `contents_of`.
+    """
+    files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
+    return (*contents_of(data, index), *files)
+
+
 def label_digest(data: UnitDataset, index: int) -> str:
     """A digest of a unit's labels and weights: the data's own, or of the targets of its views."""
     if isinstance(data, LabelledUnits):
@@ -254,7 +280,7 @@ def declared_copies(data: UnitDataset, index: int, hashes: tuple[str, ...] | Non
     """
     if isinstance(data, CopiedUnits):
         return data.copies(index)
-    hashes = data.content_hashes(index) if hashes is None else hashes
+    hashes = contents_of(data, index) if hashes is None else hashes
     if unit_of(data) is Unit.CROP:
         return (hashlib.sha256(_framed((*hashes, label_digest(data, index)))).hexdigest(),)
     return hashes

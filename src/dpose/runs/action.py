@@ -29,7 +29,7 @@ from dpose.runs.places import run_config
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, on_device
 from dpose.training.first_weights import FirstWeights
 from dpose.training.validation import Validation, metric_of_views
-from dpose.units import Result, Unit
+from dpose.units import Result, Unit, UnitDataset
 
 UNIT = Unit.VIDEO.value
 NOBODY_IN_KINETICS = (
@@ -144,6 +144,17 @@ def open_action_units(config: RunConfig) -> VideoUnits:
     )
 
 
+def learns(config: RunConfig) -> tuple[UnitDataset, ...]:
+    """The units of a run, and the public ones that its method reads.
+
+    Raises:
+        DposeError: they cannot be read.
+    """
+    units = open_action_units(config)
+    public = _public(config, units.config) if config.plan.fits_public else None
+    return (units, *([public] if public else []))
+
+
 def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[ActionModel, FirstWeights]:
     """The model to train, and where its first weights are from.
 
@@ -233,4 +244,5 @@ ENTRY = TaskEntry(
     load=load_action_model,
     explain=explain,
     conditions=_conditions,
+    learns=learns,
 )

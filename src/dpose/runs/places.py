@@ -15,7 +15,9 @@ from dpose.runs.config import RunConfig, without_none
 from dpose.runs.recipes import filled_in
 from dpose.runs.specs import any_spec
 from dpose.runs.specs import in_a_folder as in_a_folder
+from dpose.runs.tasks import task_entry
 from dpose.training.kept import Places, kept_places, run_id_of
+from dpose.units import UnitDataset
 
 
 def run_config(folder: Path) -> RunConfig:
@@ -68,6 +70,22 @@ def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
     if init and init != IMAGENET and init not in shipped_weights() and not model.get("init"):
         found.append("--init")
     return found
+
+
+def learnt_from(run_id: str, *, state_dir: Path | None = None) -> tuple[UnitDataset, ...]:
+    """What the run `run_id` learnt from, opened again; nothing where this machine does not know where that lies.
+
+    Its units come first, then the public ones that its method read.
+    """
+    kept = kept_places(run_id, state_dir)
+    if kept is None:
+        return ()
+    try:
+        config = _config_of(Path(run_id), kept.settings)
+        learns = task_entry(config.task).learns
+        return learns(config) if learns else ()
+    except DposeError:  # moved since, or of another dpose
+        return ()
 
 
 def typed_command(folder: Path) -> str:

@@ -41,7 +41,7 @@ from dpose.training.canaries import wrong_labels
 from dpose.training.distributed import process_group
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation, metric_of_views
-from dpose.units import Result, Unit, View
+from dpose.units import Result, Unit, UnitDataset, View
 
 NOBODY = "synthetic:studio:train"
 """Rendered people."""
@@ -119,6 +119,17 @@ def scored(
         report=() if coco else tuple(units.report),
         task=task,
     )
+
+
+def learns(config: RunConfig) -> tuple[UnitDataset, ...]:
+    """The units of a run, and the public ones that its method reads.
+
+    Raises:
+        DposeError: they cannot be read.
+    """
+    size = described_model(config).input_size
+    public = open_public(config, size) if config.plan.fits_public else None
+    return (open_units(config, size), *([public] if public else []))
 
 
 def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
@@ -201,4 +212,5 @@ ENTRY = TaskEntry(
     precisions=("float32", "bf16"),
     pictures=True,
     canary_views=canary_views,
+    learns=learns,
 )

@@ -1,7 +1,8 @@
 """Before a score is computed: are these units that the run protects, and what does the score take from them?
 
 Both are decided by content: the account holds marks of what every run has read, so a link, a copy of the folder or
-another spelling of its path are the same pictures. Only where the account does not know the run, names decide.
+another spelling of its path are the same pictures. Copies that were saved again and people are found where the run's
+own data are at hand (`dpose.training.guards.overlap`). Only where the account does not know the run, names decide.
 """
 
 from __future__ import annotations
@@ -38,10 +39,16 @@ from dpose.privacy.odometer import (
 )
 from dpose.privacy.protected import Protected, protect
 from dpose.privacy.statement import PrivacyStatement
+from dpose.runs.places import learnt_from
+from dpose.training.guards import overlap
 from dpose.training.kept import run_name
 from dpose.units import UnitDataset
 
 NOISED_SCORE = "noised score"
+NOT_AT_HAND = (
+    "The pictures that the model learnt from are not all at hand: whether these are copies that were saved again, or "
+    "show the same people, was not looked for. Equal pictures were."
+)
 
 
 def reserve_score(
@@ -81,9 +88,10 @@ def reserve_score(
         raise _protected(name)
     if not protects and public:
         return ""
-    marks = protect(units, console=console).identity.marks
-    if protects and touching(_protecting(folder), marks):
-        raise _protected(name)
+    own = protect(units, console=console)
+    marks = own.identity.marks
+    if protects:
+        _check_unprotected(folder, own, name, console)
     return "" if public else charge_account(reading_charge(folder, name, marks, unit)).id
 
 
@@ -128,8 +136,8 @@ def reserve_noised_score(
         raise _protected(name, noised=True)
     protected = protect(units, query.relation, console=console)
     marks = protected.identity.marks
-    if protects and touching(_protecting(folder), marks):
-        raise _protected(name, noised=True)
+    if protects:
+        _check_unprotected(folder, protected, name, console, noised=True)
     reserved = _reserve_release(
         reading_charge(folder, name, marks, protected.unit.value), query, event, delta, seeded
     )
@@ -209,14 +217,43 @@ def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Consol
     return charge_account(reading_charge(place, name, marks, PIXEL, PAGE)).id
 
 
-def _protected(name: str, *, noised: bool = False) -> DposeError:
+def _protected(name: str, *, noised: bool = False, found: str = "") -> DposeError:
     return DposeError(
-        "these are the units the run protects; a score would cost more than its statement says"
-        if noised
-        else "these are the units the run protects; their score without noise is outside any guarantee",
+        ("these are the units the run protects" + (f" ({found})" if found else ""))
+        + (
+            "; a score would cost more than its statement says"
+            if noised
+            else "; their score without noise is outside any guarantee"
+        ),
         name,
-        "evaluate on a held-out split, which shares no picture with them and no frame of a video",
+        "evaluate on a held-out split, which shares no picture and nobody with them, and no frame of a video",
     )
+
+
+def _check_unprotected(
+    folder: Path, units: Protected, name: str, console: Console, *, noised: bool = False
+) -> None:
+    """Refuse units of which the run in `folder`, or one with a guarantee that its weights come from, protects one.
+
+    The account knows those by content. Copies that were saved again and people are looked for (`overlap`) where the
+    data of the runs are at hand; where they are not, that is said.
+
+    Raises:
+        DposeError: one is protected.
+    """
+    protecting = _protecting(folder)
+    if touching(protecting, units.identity.marks):
+        raise _protected(name, noised=noised)
+    absent = False
+    runs = dict.fromkeys((run_name(folder), *(entry.id for entry in protecting)))
+    for run_id in runs.keys() - {names_of_run(run)[1] for run in runs}:  # both sides of a choice are one run's
+        data = learnt_from(run_id) if run_id else ()
+        absent |= not data
+        for one in data[:1]:
+            if found := overlap(units.data, one, 2, console):
+                raise _protected(name, noised=noised, found=str(found))
+    if absent:
+        console.print(NOT_AT_HAND, highlight=False, soft_wrap=True)
 
 
 def _protecting(folder: Path) -> Sequence[Charge]:

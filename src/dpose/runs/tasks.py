@@ -120,6 +120,8 @@ class TaskEntry:
         pictures: Whether a report can show its pictures.
         canary_views: For input canaries of a model: the task, and so many views of nobody with labels drawn at random
             (fewer where there are not so many); None where there are none.
+        learns: What a run of a configuration learns from: its units, then the public ones that its method reads. None
+            where that cannot be opened again: whether other data hold copies of it is then told by content alone.
     """
 
     name: str
@@ -134,6 +136,7 @@ class TaskEntry:
     precisions: tuple[str, ...] = ("float32",)
     pictures: bool = False
     canary_views: Callable[[torch.nn.Module, np.random.Generator, int], tuple[Task, list[View]]] | None = None
+    learns: Callable[[RunConfig], tuple[UnitDataset, ...]] | None = None
 
 
 DEFAULT_TASK = "pose"

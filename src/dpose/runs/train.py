@@ -13,7 +13,7 @@ from dpose.files import check_free
 from dpose.runs.build import public_licence, shows_nobody, told_count
 from dpose.runs.canaries import plant
 from dpose.runs.config import RunConfig
-from dpose.runs.places import places_of, shown_settings, typed_command, whole_config
+from dpose.runs.places import learnt_from, places_of, shown_settings, typed_command, whole_config
 from dpose.runs.reporting import make_report, show_report
 from dpose.runs.tasks import task_entry
 from dpose.runs.warnings import few_units
@@ -105,6 +105,7 @@ def train_run(
             canaries=opening,
             public_licence=public_licence(config),
             nobody_private=nobody_private or shows_nobody(config),
+            learnt_from=learnt_from,
         ),
     )
     if place.first:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +34,11 @@ from dpose.privacy.sides import Sides, split_sides
 from dpose.privacy.trial_law import TrialLaw
 from dpose.privacy.tuning import Tuning, calibrated
 from dpose.runs.config import RunConfig
+from dpose.runs.places import learnt_from
 from dpose.runs.tasks import PreparedRun, task_entry
 from dpose.runs.tune_config import TuningConfig
 from dpose.training.first_weights import Inherited, first_of, inherited
-from dpose.training.guards import check_disjoint, check_not_watched
+from dpose.training.guards import check_disjoint, check_not_watched, learnt_again
 from dpose.training.plan import BoundPlan
 from dpose.training.statement import StatementFacts
 
@@ -111,11 +113,11 @@ def open_problem(config: TuningConfig, law: TrialLaw, out: Path, key: Key, conso
     every = protect(found.units, config.plan.relation, console=console)
     sides = split_sides(every, config.score_share, console=console)
     if found.watch:
-        check_not_watched(found.watch.units, sides.scored, 2, console)
+        check_not_watched(found.watch.units, every, 2, console)
     fits = any(run.plan.fits_public for run in config.runs)
     opened = marks_of(())
     if fits and found.public is not None:
-        check_disjoint(found.public, sides.scored, 2, console)
+        check_disjoint(found.public, every, 2, console)
         opened = protect(found.public).identity.marks
     with console.status("finding the noise that the budget asks for"):
         bounds, tuning = priced_trials(
@@ -184,7 +186,9 @@ def origin_of_tuning(problem: TuningProblem, entry: Charge, state_dir: Path | No
         DposeError: they have learnt from some of them.
     """
     found = problem.found
-    known = inherited(first_of(found.start, found.model), entry, problem.config.plan, charges(state_dir))
+    first = first_of(found.start, found.model)
+    again = learnt_again(found.units, 2, Console(quiet=True), partial(learnt_from, state_dir=state_dir))
+    known = inherited(first, entry, problem.config.plan, charges(state_dir), again)
     if known.events or known.beyond:
         raise DposeError(
             "a choice among trials has no price where the first weights learnt from the same units",

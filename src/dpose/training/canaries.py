@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -30,12 +30,14 @@ from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
 from dpose.units import (
     FiledUnits,
+    KnownPictures,
     Precision,
     Task,
     UnitDataset,
     View,
     WrappedTask,
     WrappedUnits,
+    fingerprints_of,
     is_mixed,
     most_views,
 )
@@ -223,6 +225,16 @@ class CanaryUnits:
         if index >= len(self.real) or self.blank is not None or not isinstance(self.real, FiledUnits):
             return ()
         return self.real.file_hashes(index)
+
+    def fingerprints(self, index: int) -> NDArray[np.uint8]:
+        """The real unit's own; a canary has none, and neither has what stands for nobody."""
+        known = index < len(self.real) and self.blank is None
+        return fingerprints_of(self.real, index) if known else np.zeros((0, 16), np.uint8)
+
+    def subjects(self, index: int) -> tuple[str, ...]:
+        """Who is on the real unit; a canary shows nobody."""
+        known = index < len(self.real) and self.blank is None and isinstance(self.real, KnownPictures)
+        return cast(KnownPictures, self.real).subjects(index) if known else ()
 
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's views with the marks that `CanaryTask` reads."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -189,18 +189,26 @@ def digest_of_weights(model: torch.nn.Module) -> str:
     return hashlib.sha256(weights_file(model)).hexdigest()
 
 
-def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: Sequence[Charge]) -> Inherited:
+def inherited(
+    first: FirstWeights,
+    entry: Charge,
+    plan: TrainingPlan,
+    entries: Sequence[Charge],
+    again: Callable[[Sequence[Charge]], Sequence[Charge]] | None = None,
+) -> Inherited:
     """What `first` means for the run that `entry` will charge.
 
     **Guarantee.** With `events` counted beside the run's own and `beyond` as its scope, the run's claim holds for every
     unit, whatever part of it the first weights have learnt from, as far as the account knows their origin; the rest is
-    in `conditions`. Whether pictures are the same is told by content: one that was saved again is another picture.
+    in `conditions`. Whether pictures are the same is told by content; copies that were saved again and people are found
+    where the data behind the weights are at hand (`again`).
 
     Args:
         first: Where the weights are from.
         entry: What the run will take, with the pictures' marks.
         plan: The run's.
         entries: Of the account.
+        again: Of runs, those that learnt from near copies or people of the run's units (`guards.learnt_again`).
 
     Raises:
         DposeError: the weights learnt from some of the run's units without a guarantee, or with one that cannot be
@@ -212,11 +220,14 @@ def inherited(first: FirstWeights, entry: Charge, plan: TrainingPlan, entries: S
         return known
     shipped = _shipped(files.SHIPPED)
     runs, unknown = _origin(first, [e for e in entries if e.id != entry.id and e.what != EVALUATION])
+    near = again(runs) if again else []  # of several processes all must ask, whatever account they have
     if not first.told and not runs:
         return Inherited(
             conditions=(f"the {entry.unit}s had no influence on the weights that training began with",)
         )
     read = touching(runs, entry.marks)
+    exact = {run.id for run in read}
+    read += [run for run in near if run.id not in exact]
     if plan.kind.private:
         _check(read, entry, first)
     facts = [f"{NAMED}from {first.name}{first.short}"]

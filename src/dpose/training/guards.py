@@ -6,10 +6,13 @@ released; it stands in no artefact.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -22,12 +25,15 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from dpose.errors import DposeError
 from dpose.media.fingerprint import BITS, distances
 from dpose.privacy.merged import first_entries
-from dpose.privacy.odometer import marks_of
-from dpose.privacy.protected import Protected
+from dpose.privacy.odometer import Charge
+from dpose.privacy.odometer.history import worst_case
+from dpose.privacy.protected import Protected, names_of
 from dpose.privacy.shares import ALONE, Readers, read_shared
 from dpose.units import KnownPictures, UnitDataset
 
 T = TypeVar("T")
+
+LearntFrom: TypeAlias = Callable[[str], tuple[UnitDataset, ...]]
 
 NEAR = 16
 """Pictures whose fingerprints differ in at most this many of 128 bits are taken for copies: saved again, resized or
@@ -55,6 +61,24 @@ def check_model(model: torch.nn.Module) -> None:
                 name,
                 "train a model whose forward pass stores nothing",
             )
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A unit that is protected.
+
+    Attributes:
+        unit: Its name.
+        how: By what it is known.
+        private: The private unit that it shares that with.
+    """
+
+    unit: str
+    how: str
+    private: str
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.how} private unit {self.private}"
 
 
 @contextmanager
@@ -87,77 +111,116 @@ def only_gradients(model: torch.nn.Module) -> Iterator[None]:
             )
 
 
-def check_disjoint(
-    public: UnitDataset, protected: Protected, threads: int, console: Console, readers: Readers = ALONE
-) -> None:
-    """Refuse public units that share a picture with the private ones, byte for byte or nearly, or a person.
+def overlap(
+    units: UnitDataset, private: UnitDataset, threads: int, console: Console, readers: Readers = ALONE
+) -> Overlap | None:
+    """The first of some units that is protected: a picture of a private unit, byte for byte or nearly, or a person.
 
-    Exact copies are found by `content_hashes`. Near ones by `fingerprints` and people by `subjects`, where both
-    datasets tell them (`dpose.units.KnownPictures`).
+    Whatever is read without noise beside a run goes through here: what is taken to be public, watched, scored, chosen
+    by, or learnt from before. Exact copies are found by contents and files; near ones by `fingerprints` and people by
+    `subjects`, where both datasets tell them (`dpose.units.KnownPictures`).
 
     Args:
-        public: What is to be taken for public. Every process reads all of it.
-        protected: What is protected. Each process reads its own of them.
+        units: What is asked about. Every process reads all of it.
+        private: What is protected. Each process reads its own of them.
         threads: Threads that read.
         console: Where progress goes.
         readers: The processes that compare them together.
 
     Raises:
-        DposeError: a public unit is among the private ones; names both.
+        DposeError: a unit cannot be read, or has no content hash.
     """
-    private = protected.data
     numbers = first_entries(private)
 
     def each_private(of: Callable[[int], Any]) -> Iterator[Any]:
         yield from _shown(read_shared(of, numbers, readers, threads), len(private), console)
 
-    def each_public(of: Callable[[int], T]) -> Iterator[T]:
-        return _each(of, len(public), threads, console)
-
-    def refuse(what: str, of_private: Iterator[Sequence[str]], of_public: Iterator[Sequence[str]]) -> None:
-        owner = {name: index for index, names in enumerate(of_private) for name in names}
-        for index, names in enumerate(of_public):
+    def shared(of: Callable[[UnitDataset], Callable[[int], Sequence[str]]], how: str) -> Overlap | None:
+        owner = {name: index for index, names in enumerate(each_private(of(private))) for name in names}
+        for index, names in enumerate(_each(of(units), len(units), threads, console)):
             for name in names:
                 if name in owner:
-                    raise _overlap(public.unit_id(index), private.unit_id(owner[name]), what)
+                    return Overlap(units.unit_id(index), how, private.unit_id(owner[name]))
+        return None
 
-    refuse("is a picture of", each_private(private.content_hashes), each_public(public.content_hashes))
-    if not (isinstance(public, KnownPictures) and isinstance(private, KnownPictures)):
-        return
-    refuse("shows the person of", each_private(private.subjects), each_public(public.subjects))
+    found = shared(lambda data: partial(names_of, data), "is a picture of")
+    if found or not (isinstance(units, KnownPictures) and isinstance(private, KnownPictures)):
+        return found
+    found = shared(lambda data: cast(KnownPictures, data).subjects, "shows the person of")
+    if found:
+        return found
     known = private  # for the types: it tells fingerprints
 
     def printed(index: int) -> list[str]:
         return [row.tobytes().hex() for row in known.fingerprints(index)]
 
     rows, owners = _prints(each_private(printed))
-    for index, prints in enumerate(each_public(public.fingerprints)):
+    for index, prints in enumerate(_each(units.fingerprints, len(units), threads, console)):
         close = (distances(prints, rows) <= NEAR).any(axis=0)
         if close.any():
-            raise _overlap(
-                public.unit_id(index), private.unit_id(int(owners[close][0])), "looks like a picture of"
-            )
+            owner = private.unit_id(int(owners[close][0]))
+            return Overlap(units.unit_id(index), "looks like a picture of", owner)
+    return None
 
 
-def check_not_watched(watched: UnitDataset, protected: Protected, threads: int, console: Console) -> None:
-    """Refuse to score data while training that hold a protected picture: such a score has no noise.
-
-    Args:
-        watched: What is to be scored.
-        protected: What is protected.
-        threads: Threads that read.
-        console: Where progress goes.
+def check_disjoint(
+    public: UnitDataset, protected: Protected, threads: int, console: Console, readers: Readers = ALONE
+) -> None:
+    """Refuse public units of which one is protected (`overlap`).
 
     Raises:
-        DposeError: they hold one; names the watched unit.
+        DposeError: one is; names both.
     """
-    for index, hashes in enumerate(_each(watched.content_hashes, len(watched), threads, console)):
-        if np.isin(marks_of(hashes), protected.identity.marks).any():
-            raise DposeError(
-                f"{watched.unit_id(index)} is among the protected units; its score would be outside any guarantee",
-                "--watch",
-                "watch public or held-out data",
-            )
+    if found := overlap(public, protected.data, threads, console, readers):
+        raise DposeError(
+            f"public unit {found}", "--public", "leave it out: what is public may be in no private unit"
+        )
+
+
+def check_not_watched(
+    watched: UnitDataset, protected: Protected, threads: int, console: Console, readers: Readers = ALONE
+) -> None:
+    """Refuse to score data while training of which a unit is protected (`overlap`): such a score has no noise.
+
+    Raises:
+        DposeError: one is; names both.
+    """
+    if found := overlap(watched, protected.data, threads, console, readers):
+        raise DposeError(
+            f"watched unit {found}; its score would be outside any guarantee",
+            "--watch",
+            "watch public or held-out data, which share no picture and nobody with the units",
+        )
+
+
+def learnt_again(
+    units: UnitDataset, threads: int, console: Console, learnt_from: LearntFrom, readers: Readers = ALONE
+) -> Callable[[Sequence[Charge]], list[Charge]]:
+    """Of runs, those that learnt from copies or people of `units` (`overlap`), as they count for these.
+
+    One that took them to be public comes without events, as nothing bounds what it tells of those.
+
+    Args:
+        units: What is to be protected.
+        threads: Threads that read.
+        console: Where progress goes.
+        learnt_from: By a run's name what it learnt from, its units first; nothing where that is not at hand.
+        readers: The processes that compare them together.
+    """
+
+    def found(runs: Sequence[Charge]) -> list[Charge]:
+        known, hit = {run.id: run for run in runs}, []
+        # of several processes the first one's account says what is asked, and all must have the data at hand
+        for name in json.loads(readers.gather(json.dumps(list(known)).encode())[0]):
+            data = learnt_from(name)
+            if set(readers.gather(bytes([len(data)]))) != {bytes([len(data)])}:
+                continue
+            shared = [overlap(one, units, threads, console, readers) is not None for one in data]
+            if any(shared) and name in known:
+                hit.append(worst_case(known[name]) if any(shared[1:]) else known[name])
+        return hit
+
+    return found
 
 
 def _prints(told: Iterator[Sequence[str]]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -179,11 +242,3 @@ def _shown(values: Iterable[T], count: int, console: Console) -> Iterator[T]:
         for value in values:
             yield value
             bar.advance(task)
-
-
-def _overlap(public: str, private: str, what: str) -> DposeError:
-    return DposeError(
-        f"public unit {public} {what} private unit {private}",
-        "--public",
-        "leave it out: what is public may be in no private unit",
-    )

@@ -15,6 +15,7 @@ from dpose.privacy.odometer import Charge
 from dpose.privacy.sections import UNSTATED
 from dpose.privacy.tuning import Tuning
 from dpose.training.first_weights import FirstWeights
+from dpose.training.guards import LearntFrom
 from dpose.training.kept import Places
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
@@ -66,6 +67,8 @@ class RunOptions:
             without privacy trains on.
         nobody_private: Whether nobody in the data of a run without privacy needs protection, so that its statement may
             have their digest.
+        learnt_from: By a run's name what it learnt from, opened again: whether first weights have learnt from copies or
+            people of the units is told by that. None: by content alone.
     """
 
     start: FirstWeights | str | Path | None = None
@@ -83,3 +86,4 @@ class RunOptions:
     canaries: Opening | None = None
     public_licence: str = UNSTATED
     nobody_private: bool = False
+    learnt_from: LearntFrom | None = None

@@ -38,7 +38,7 @@ from dpose.training.first_weights import digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
 from dpose.training.gradient import RunInputs, open_parts
 from dpose.training.gradients import trainable_params
-from dpose.training.guards import check_disjoint, check_model, check_not_watched
+from dpose.training.guards import check_disjoint, check_model, check_not_watched, learnt_again
 from dpose.training.kept import keep_places
 from dpose.training.loader import Loader
 from dpose.training.loop import Ended, Loop, ReplayError
@@ -150,7 +150,7 @@ def train(
         trained_on = f"{len(own.data):,} units that it was trained on"
         inputs_read.append(PublicInput(trained_on, own.identity.digest.hex(), options.public_licence))
     if options.watch and kind.reads_private_data:
-        check_not_watched(options.watch.units, own, threads, console)
+        check_not_watched(options.watch.units, own, threads, console, place)
     code = (task, model, own.source, kind.update)
     _agree(place, model, content, bound, optimizer, (seed, resume, options.views_at_once), code)
 
@@ -162,7 +162,8 @@ def train(
     if trial:
         entry = replace(entry, id=trial.charge.id)
     first = first_of(options.start, model)
-    known = inherited(first, entry, plan, account)
+    again = options.learnt_from and learnt_again(own.data, threads, console, options.learnt_from, place)
+    known = inherited(first, entry, plan, account, again)
     entry = replace(entry, start=known.digest)
     if known.digest and not known.events:
         inputs_read.append(PublicInput("the first weights", known.digest, first.licence))

@@ -281,8 +281,8 @@ def joined(before: Charge, entry: Charge) -> Charge:
     relations: a charge that claims another thing than before cannot be joined with what it was.
 
     Raises:
-        DposeError: `entry` is of another ledger, kind, unit, relation or scope; it has events where nothing bounded what
-            the charge told; or the run began with other first weights.
+        DposeError: `entry` is of another ledger, kind, unit, relation or scope; it has events where nothing bounded
+            what the charge told; or the run began with other first weights.
     """
     if before.ledger != entry.ledger:
         raise DposeError(
