@@ -16,6 +16,7 @@ from dpose.errors import DposeError
 from dpose.privacy.accounting import ROUNDED, Accountant, Event, Relation, epsilon
 from dpose.privacy.neighbours import BEYOND, Neighbours
 from dpose.privacy.queries import Query
+from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.privacy.wording import WARNING, summary, true_positives
 from statements import of_a_picture
@@ -56,7 +57,7 @@ def test_it_reads_back_as_it_was():
 
 @given(
     q=st.floats(1e-9, 1.0),
-    sigma=st.floats(0.2, 1e6),
+    sigma=st.floats(MIN_SIGMA, MAX_SIGMA),
     steps=st.integers(1, 10**9),
     sensitivity=st.floats(1e-300, 1e300),
     claim=st.floats(1e-300, 1e300),

@@ -9,6 +9,10 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Relation, epsilon
 from dpose.privacy.entries import plan_digest
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP
+from dpose.privacy.rounded_gaussian import MOST, rounded_gaussian
+from dpose.training.grid import Grid
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
 
@@ -33,6 +37,9 @@ def plan(**changes):
         ({"epochs": 0.0}, "epochs"),
         ({"expected_batch_size": 0}, "expected_batch_size"),
         ({"clip_norm": 0.0}, "clip_norm"),
+        ({"clip_norm": 1e-320}, "clip_norm must lie between 1e-30 and 1e\\+30, not"),
+        ({"clip_norm": 1e300}, "clip_norm must lie between"),
+        ({"epsilon": None, "noise_multiplier": 70_000.0}, "noise multiplier must lie between 0.2 and 65536"),
         ({"steps": -3}, "steps"),
         ({"ema_decay": 1.0}, "ema_decay"),
         ({"tail": 1.5}, "share of the steps"),
@@ -46,6 +53,15 @@ def plan(**changes):
 def test_refusals(changes, words):
     with pytest.raises(DposeError, match=words):
         plan(**changes)
+
+
+def test_what_a_plan_allows_exact_noise_can_be_drawn_for():
+    """A plan of more noise was charged, and then ended in a traceback."""
+    for clip in (MIN_CLIP, 0.3, 1.0, 1.0 + 2**-52, 2.0 - 2**-52, MAX_CLIP):
+        bound = plan(epsilon=None, noise_multiplier=MAX_SIGMA, clip_norm=clip, normalise=False).bind(1000)
+        scale = bound.noise_stddev / Grid.of(bound.event.sensitivity).step
+        assert 0 < scale <= MOST
+    assert len(rounded_gaussian(scale, 3, AesNoise(Key.fresh()).stream(Purpose.NOISE))) == 3
 
 
 def test_a_plan_without_a_tail_is_told_as_before_there_was_one():

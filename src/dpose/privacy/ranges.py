@@ -11,8 +11,11 @@ from dpose.privacy.rounding import as_given, lower
 
 MIN_SIGMA = 0.2
 """Below this the accountants get slow, and one unsampled step alone costs an epsilon above 25."""
-MAX_SIGMA = 1e6
-"""Above this nothing is left to learn."""
+MAX_SIGMA = 2.0**16
+"""Above this exact noise is not drawn (`dpose.privacy.rounded_gaussian.MOST`, on the grid that clipped sums are on), and
+nothing is left to learn."""
+MIN_CLIP, MAX_CLIP = 1e-30, 1e30
+"""Clipping norms that leave room in a float32 for a gradient's steps on that grid, and for the noise."""
 
 
 def check_epsilon(value: float) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dpose.errors import DposeError
 from dpose.privacy.accounting import FLOATING, ROUNDED, Accountant, Event, Relation, epsilon, noise_multiplier
 from dpose.privacy.entries import plan_digest
-from dpose.privacy.ranges import check_delta, check_epsilon
+from dpose.privacy.ranges import MAX_CLIP, MIN_CLIP, check_delta, check_epsilon, check_sigma
 from dpose.privacy.rounding import as_given, upper
 from dpose.training.methods import METHODS, Method, SubspaceConfig, sensitivity
 from dpose.training.public_view import PublicView
@@ -132,6 +132,10 @@ class TrainingPlan:
             )
         if self.kind.private:
             self._check_private()
+            if not MIN_CLIP <= self.clip_norm <= MAX_CLIP:
+                raise DposeError(
+                    f"clip_norm must lie between {as_given(MIN_CLIP)} and {as_given(MAX_CLIP)}, not {self.clip_norm:g}"
+                )
 
     def _check_private(self) -> None:
         if self.relation not in self.kind.relations:
@@ -158,7 +162,7 @@ class TrainingPlan:
         if self.epsilon is not None:
             check_epsilon(self.epsilon)
         if self.noise_multiplier is not None:
-            _positive("noise_multiplier", self.noise_multiplier)
+            check_sigma(self.noise_multiplier)
 
     @property
     def kind(self) -> Method:
