@@ -513,6 +513,59 @@ def test_private_data_are_not_watched(tmp_path):
     assert charges() == []
 
 
+@pytest.mark.parametrize("side", ["training", "scored"])
+@pytest.mark.parametrize("kind", ["shades", "again", "others"])
+@pytest.mark.parametrize("used", ["watch", "public"])
+def test_units_of_either_side_are_neither_watched_nor_public(tmp_path, monkeypatch, used, kind, side):
+    """Of the trials' side they were found in the first trial: charged, and then never finished."""
+    sides = split_sides(protect(Shades(600, 1)), 0.2)
+    own = getattr(sides, side).data
+    kept = [int(own.unit_id(index).rpartition("-")[2]) for index in range(len(own))]
+    opened = Shades.opened
+
+    def some(spec):
+        whole = opened(spec.removeprefix("side-"))
+        return Some(whole, kept[:6]) if spec.startswith("side-") else whole
+
+    monkeypatch.setattr(Shades, "opened", some)
+    values = {"data": {"private": "shades:600:1", used: f"side-{kind}:600:1"}}
+    if used == "public":
+        scales = {"method": "scaled-sgd", "subspace": {"kind": "public", "units": 4, "rank": 2}}
+        values["plan"] = {"steps": 6, "expected_batch_size": 100, "clip_norm": 0.5, **scales}
+    how = {"shades": "is a picture of", "again": "looks like a picture of", "others": "shows the person of"}
+    with pytest.raises(DposeError, match=f"unit 1-.* {how[kind]} private unit 1-") as refused:
+        tune_runs(grid(**values), LAW, tmp_path / "a", QUIET)
+    assert "a trial" not in refused.value.line()
+    assert charges() == []
+
+
+class Some:
+    """Some of the units."""
+
+    unit = "image"
+
+    def __init__(self, data, indices):
+        self.data, self.indices = data, indices
+
+    def __len__(self):
+        return len(self.indices)
+
+    def unit_id(self, index):
+        return self.data.unit_id(self.indices[index])
+
+    def content_hashes(self, index):
+        return self.data.content_hashes(self.indices[index])
+
+    def fingerprints(self, index):
+        return self.data.fingerprints(self.indices[index])
+
+    def subjects(self, index):
+        return self.data.subjects(self.indices[index])
+
+    def load(self, index, rng):
+        return self.data.load(self.indices[index], rng)
+
+
 def test_curves_show_no_epsilon_of_one_trial(tmp_path, monkeypatch):
     fixed(monkeypatch, 1)
     out = tmp_path / "tuned"

@@ -246,7 +246,9 @@ def _check_unprotected(
         raise _protected(name, noised=noised)
     absent = False
     runs = dict.fromkeys((run_name(folder), *(entry.id for entry in protecting)))
-    for run_id in runs.keys() - {names_of_run(run)[1] for run in runs}:  # both sides of a choice are one run's
+    for run_id in runs.keys() - {
+        names_of_run(run)[1] for run in runs
+    }:  # both sides of a choice are one run's
         data = learnt_from(run_id) if run_id else ()
         absent |= not data
         for one in data[:1]:
