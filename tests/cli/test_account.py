@@ -62,11 +62,35 @@ def test_data_a_part_of_them_and_all(capsys, data_marks):
     assert whole == says(capsys, "show", STUDIO, "--limit", 4)
     assert "Each image, left out: epsilon" in whole
     assert "for a plan fixed beforehand" in whole
+    planned = float(re.search(r"left out: epsilon ([\d.]+)", whole)[1])
+    assert (
+        float(re.search(r"chosen after seeing earlier ones: epsilon ([\d.]+) at delta", whole)[1]) > planned
+    )
     assert "training" in says(capsys)
     told = [re.search(r"left out: epsilon ([\d.]+)", says(capsys, STUDIO, "--limit", n))[1] for n in (4, 1)]
     assert float(told[1]) <= float(told[0])
     replaced = says(capsys, STUDIO, "--limit", 4, "--neighbours", "image:replace")
     assert float(re.search(r"replaced by another: epsilon ([\d.]+)", replaced)[1]) > float(told[0])
+
+
+def test_what_has_no_bound_has_none_for_what_was_chosen_after_it(capsys, data_marks):
+    """A score without noise stands beside the figure of a fixed plan; of what was chosen by it nothing is known."""
+    charged(run_charge(0, data_marks), run_charge(1, data_marks, events=(), what=EVALUATION))
+    told = says(capsys, STUDIO, "--limit", 4)
+    assert "left out: epsilon" in told
+    assert "chosen after seeing earlier ones: none." in told
+    charged(run_charge(2, data_marks, events=()))
+    assert "no bound" in (told := says(capsys, STUDIO, "--limit", 4))
+    assert "chosen after seeing earlier ones: none." in told
+
+
+def test_a_budget_of_a_large_delta_is_told_what_that_is(capsys):
+    assert "Warning: delta 0.1 is above 1/(10 n)" in says(
+        capsys, "budget", "set", STUDIO, "--limit", 4, "--epsilon", 9, "--delta", 0.1
+    )
+    assert "1/(10 n)" not in says(
+        capsys, "budget", "set", STUDIO, "--limit", 4, "--epsilon", 9, "--delta", 0.02
+    )
 
 
 def test_a_picture_is_found_by_its_pixels_and_by_its_bytes(capsys, photo):

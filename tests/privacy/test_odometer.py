@@ -1,5 +1,6 @@
 """The account of private data: runs on the same pictures add up, whoever ran them; budgets refuse beforehand."""
 
+import functools
 import hashlib
 import math
 import threading
@@ -15,8 +16,11 @@ from dpose.privacy.odometer import (
     PAGE,
     PIXEL,
     UNKNOWN,
+    ApproximateLoss,
+    Asked,
     Budget,
     PureLoss,
+    ZcdpLoss,
     budget_states,
     budgets,
     charge,
@@ -31,14 +35,22 @@ from dpose.privacy.odometer import (
     note_weights,
     readers,
     set_budget,
+    spent_on,
     touching,
     unbounded,
 )
-from dpose.privacy.odometer.composition import order_of_budget, renyi_cost
-from stored import run_charge
+from dpose.privacy.odometer.composition import (
+    CHOSEN,
+    chosen_epsilon,
+    chosen_share,
+    order_of_budget,
+    renyi_cost,
+)
+from stored import release_charge, run_charge
 
 EVENT = Event(q=0.05, sigma=1.5, steps=100, sensitivity=1.0)
 HERE = marks_of([f"picture {i}" for i in range(20)])
+IMAGE = Asked("image")
 THERE = marks_of([f"other {i}" for i in range(20)])
 
 
@@ -392,3 +404,90 @@ def test_an_audit_counts_against_the_budget(where):
     charge_account(entry(0, what="audit"), where)
     with pytest.raises(DposeError, match="would be passed"):
         charge_account(entry(1), where)
+
+
+def chosen(*found, delta=1e-5, asked=IMAGE):
+    alone = composed(found, chosen_share(delta), asked) if len(found) == 1 else math.inf
+    return chosen_epsilon(found, delta, asked, alone)
+
+
+@pytest.mark.parametrize(
+    "asked", [IMAGE, Asked("image", Relation.REPLACE), Asked("pixel", pixels=16)], ids=str
+)
+@pytest.mark.parametrize(
+    "made",
+    [
+        [entry(0)],
+        [entry(0), entry(1)],
+        [entry(k) for k in range(5)],
+        [entry(0), release_charge(1, HERE, epsilon=0.01)],
+        [release_charge(k, HERE, events=(ZcdpLoss(0.02, pixels=64),)) for k in range(3)],
+        [release_charge(0, HERE, events=(ApproximateLoss(0.1, 1e-8),)), entry(1)],
+    ],
+    ids=str,
+)
+def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_have_let_in(where, made, asked):
+    """The figure is the least budget of the grid, at its share of delta, that admits them one after the other."""
+    point = chosen(*made, asked=asked)
+    assert point in CHOSEN
+    assert point >= composed(made, 1e-5, asked)
+    assert spent_on(HERE, asked, 1e-5, made, where).chosen == point
+
+    def admit(epsilon):
+        pictures = marks_of([f"of {epsilon}"])
+        share = chosen_share(1e-5)
+        set_budget(Budget(epsilon, share, "ward", pictures, asked.unit, asked.relation, asked.pixels), where)
+        for one in made:
+            name = hashlib.sha256(f"{epsilon} {one.id}".encode()).hexdigest()[:32]
+            charge_account(replace(one, id=name, marks=pictures), where)
+
+    admit(point)
+    with pytest.raises(DposeError, match=r"would be passed|no filter keeps"):
+        admit(CHOSEN[CHOSEN.index(point) - 1])
+
+
+def test_pure_losses_cost_their_sum_whoever_chose_them():
+    releases = [release_charge(k, HERE, epsilon=0.3) for k in range(4)]
+    assert chosen(*releases, asked=Asked("pixel", pixels=16)) == pytest.approx(1.2, rel=1e-12)
+    assert chosen() == 0
+
+
+def test_what_no_filter_lets_in_has_no_figure(where):
+    leaks = entry(0, events=(ApproximateLoss(0.1, 0.11 * chosen_share(1e-5)),))
+    assert math.isinf(chosen(leaks, leaks))
+    assert chosen(leaks) < 1  # alone, it keeps its own delta
+    charged = [entry(0), entry(1, events=(), what=EVALUATION)]
+    for one in charged:
+        charge_account(one, where)
+    spent = spent_on(HERE, IMAGE, 1e-5, where=where)
+    assert math.isinf(spent.chosen)
+    assert math.isfinite(spent.epsilon)
+
+
+def test_an_adaptive_analyst_gains_nothing_beyond_the_figure_and_delta():
+    """The best of all ways to choose after each output, and to stop: P(S) is at most the mean of exp(figure) and delta.
+
+    Every mechanism is the one that dominates its (epsilon, delta): nothing that keeps those shows more.
+    """
+    delta = 0.05
+    kinds = [ApproximateLoss(0.4, 1e-5), ApproximateLoss(1.1, 3e-5), PureLoss(0.7), PureLoss(2.0)]
+
+    @functools.cache
+    def figure(counts):
+        events = [event for event, count in zip(kinds, counts, strict=True) for _ in range(count)]
+        return chosen(*(entry(k, events=(event,)) for k, event in enumerate(events)), delta=delta)
+
+    def outputs(event):
+        leak, grown = getattr(event, "delta", 0.0), math.exp(event.epsilon)
+        more, less = (1 - leak) * grown / (1 + grown), (1 - leak) / (1 + grown)
+        return [(leak, 0.0), (more, less), (less, more), (0.0, leak)]
+
+    def best(counts, p, q, left):
+        at = figure(counts)
+        found = max(0.0, p - math.exp(at) * q) if math.isfinite(at) else 0.0
+        for k, event in enumerate(kinds if left else ()):
+            after = tuple(count + (k == j) for j, count in enumerate(counts))
+            found = max(found, sum(best(after, p * a, q * b, left - 1) for a, b in outputs(event)))
+        return found
+
+    assert 0 < best((0,) * len(kinds), 1.0, 1.0, 4) <= delta

@@ -7,13 +7,13 @@ import re
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.privacy.rounding import as_given, lower
+from dpose.privacy.rounding import as_given, lower, upper
 
 MIN_SIGMA = 0.2
 """Below this the accountants get slow, and one unsampled step alone costs an epsilon above 25."""
 MAX_SIGMA = 2.0**16
-"""Above this exact noise is not drawn (`dpose.privacy.rounded_gaussian.MOST`, on the grid that clipped sums are on), and
-nothing is left to learn."""
+"""Above this exact noise is not drawn (`dpose.privacy.rounded_gaussian.MOST`, on the grid that clipped sums are on),
+and nothing is left to learn."""
 MIN_CLIP, MAX_CLIP = 1e-30, 1e30
 """Clipping norms that leave room in a float32 for a gradient's steps on that grid, and for the noise."""
 
@@ -41,6 +41,17 @@ def check_delta(value: float, n: int | None = None) -> None:
             f"delta above 1/n: {as_given(value)} for {n} units would allow publishing one unit whole",
             fix=f"choose a delta well below {lower(1 / n, 2)}",
         )
+
+
+def large_delta(value: float | None, n: int | None) -> str | None:
+    """A warning about a delta above 1 / (10 n), in one line; None where it is below, or one of the two is not known."""
+    if not value or not n or value <= 1 / (10 * n):
+        return None
+    return (
+        f"Warning: delta {as_given(value)} is above 1/(10 n), {lower(1 / (10 * n), 2)} for {n:,} units: what publishes "
+        f"each unit whole with that probability keeps the claim, and shows {upper(value * n, 2)} of them on average. "
+        "Choose a delta far below 1/n."
+    )
 
 
 def check_rate(value: float) -> None:

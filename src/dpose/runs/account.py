@@ -29,6 +29,9 @@ from dpose.runs.spending import (
     told_neighbours,
 )
 
+CHOSEN = "For runs and releases chosen after seeing earlier ones"
+"""What holds for those is told beside every figure for a plan fixed beforehand."""
+
 
 def account_of(
     data: str | None,
@@ -158,7 +161,7 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
     lines = lines_of(one.entries, where)
     said = [line for answer in one.answers for line in answer_lines(answer)] if one.entries else []
     if one.entries:
-        said.append(f"Each figure is {PLANNED}; a budget's holds for runs chosen after seeing results, too.")
+        said.append(f"A figure of which nothing else is said is {PLANNED}.")
     if any(line.entry.beyond for line in lines):
         said.append("* protects only what a picture holds beyond its public view and labels.")
     pending = sum(line.count for line in lines if line.entry.state is not State.COMMITTED)
@@ -224,6 +227,9 @@ def answer_lines(answer: Answer) -> list[str]:
         lines.append(f"{said}.")
     else:
         lines.append(f"{of}: nothing with a bound has read them.")
+    if answer.together or answer.unbounded or answer.scores:
+        told = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
+        lines.append(f"{CHOSEN}: {told}.")
     if answer.scores:
         lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")
     return lines

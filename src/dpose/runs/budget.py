@@ -20,6 +20,7 @@ from dpose.privacy.odometer import (
     what_fits,
 )
 from dpose.privacy.protected import Identity
+from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, upper
 from dpose.runs.spending import PLANNED, told_neighbours
 
@@ -71,6 +72,7 @@ def set_budget_of(
             "Only whoever gives its owner's name again may change or lift it with dpose. A name is no "
             "authentication: who may write to the account's database, and knows its key, can write anything."
         )
+    lines += filter(None, [large_delta(delta, identity.units)])
     (state,) = budget_states(marks, where, exactly=True)
     lines += budget_lines(state, () if state.charges else (_example(asked, identity),))[1:]
     return "\n".join(lines)

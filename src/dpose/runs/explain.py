@@ -8,6 +8,7 @@ from rich.text import Text
 
 from dpose.privacy.accounting import Relation
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, trade_off_lines
+from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.runs.planned import PlanFigures, plan_figures
 from dpose.training.plan import TrainingPlan
@@ -32,6 +33,8 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
     parts: list[RenderableType] = [Text(f"{method.name}: {method.summary}."), Text()]
     parts.append(_schedule(plan, figures))
     if method.private:
+        if warning := large_delta(plan.delta, figures.n):
+            parts += [Text(), Text(warning)]
         parts += [Text(), _noise(plan, figures)]
         parts += _listed(
             "What no attacker can do, by the whole trade-off curve", _attackers(plan, figures.attackers)

@@ -38,6 +38,7 @@ from dpose.privacy.odometer import (
     touching,
 )
 from dpose.privacy.protected import Protected, protect
+from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import learnt_from
 from dpose.training.guards import overlap
@@ -128,13 +129,20 @@ def reserve_noised_score(
         The units, copies of one merged; and the name of the charge, to be committed once the score is kept.
 
     Raises:
-        DposeError: the run protects some of them, they were selected in a way that does not go with the relation, or a
-            budget leaves too little.
+        DposeError: the run protects some of them, they were selected in a way that does not go with the relation, delta
+            is not below 1/n, or a budget leaves too little.
     """
     protects = statement is not None and statement.kind != "none"
     if protects and same:
         raise _protected(name, noised=True)
     protected = protect(units, query.relation, console=console)
+    if query.relation is not Relation.ADD_REMOVE:  # which hides how many there are
+        if not protected.identity.units:
+            raise DposeError("there is nobody to score", name, "check the data and --limit")
+        if delta:
+            check_delta(delta, protected.identity.units)
+        if warning := large_delta(delta, protected.identity.units):
+            console.print(warning, highlight=False, soft_wrap=True)
     marks = protected.identity.marks
     if protects:
         _check_unprotected(folder, protected, name, console, noised=True)

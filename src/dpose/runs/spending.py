@@ -61,6 +61,7 @@ class Answer:
         together: Of all that has a bound, as if it had all read one picture.
         unbounded: Why the rest has none, and of how many charges each is true.
         scores: Scores without noise, which have no epsilon.
+        chosen: As `epsilon`, where runs and releases were chosen after seeing earlier ones; infinite without bound.
     """
 
     asked: Asked
@@ -69,6 +70,7 @@ class Answer:
     together: float
     unbounded: Counter[str] = field(default_factory=Counter)
     scores: int = 0
+    chosen: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,9 @@ def answered(
         found.append(by_marks or spent_among(entries, one, at, where))
     sums = composed_each([(_bounded(spent), spent.delta, spent.asked) for spent in found], where)
     return tuple(
-        Answer(s.asked, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores)
+        Answer(
+            s.asked, s.delta, s.epsilon, together, Counter(why for _, why in s.unbounded), s.scores, s.chosen
+        )
         for s, together in zip(found, sums, strict=True)
     )
 

@@ -51,6 +51,7 @@ from dpose.privacy.odometer import (
     note_weights,
     reserve_all,
 )
+from dpose.privacy.ranges import large_delta
 from dpose.privacy.rounding import as_given, lower, upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.privacy.trial_law import TrialLaw, below
@@ -194,6 +195,8 @@ def tune_runs(
         known = origin_of_tuning(problem, entry, state_dir)
         entry = replace(entry, start=known.digest)
         console.print(_price(problem.tuning, config.delta), highlight=False)
+        if warning := large_delta(config.delta, problem.whole.units):
+            console.print(warning, highlight=False, soft_wrap=True)
         # the key last: cut off between the two, it would be kept for a choice that nobody finds again
         state.write(work)
         if kept is None:
@@ -266,6 +269,7 @@ def explain_tuning(config: TuningConfig, law: TrialLaw, console: Console) -> Ren
         f"Each learns from about {count - scored:,} units and is scored on about {scored:,} others, with noise of "
         f"standard deviation {lower(tuning.score.sigma * tuning.score.sensitivity, 2)} on a mean share in [0, 1].",
         _price(tuning, config.delta),
+        *filter(None, [large_delta(config.delta, count)]),
     ]
     return Group(table, Text("\n".join(lines)))
 

@@ -28,6 +28,7 @@ from dpose.files import check_free, explain_os_error, locked_folder, make_folder
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
+from dpose.privacy.ranges import large_delta
 from dpose.privacy.sections import PublicInput
 from dpose.privacy.statement import PrivacyStatement
 from dpose.training.apart import check_units_apart
@@ -139,6 +140,8 @@ def train(
     content, inputs_read = own.identity.digest, list[PublicInput]()
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind_to(own)
+    if warning := large_delta(plan.delta if kind.private else None, bound.n):
+        console.print(warning, highlight=False, soft_wrap=True)
     opened = None
     if used:
         check_disjoint(used, own, threads, console, place)

@@ -25,6 +25,8 @@ ORDERS = tuple(
     [1 + 2 ** (k / 4) for k in range(-12, 13)] + [float(round(2 ** (k / 4))) for k in range(13, 57)]
 )
 """Orders that a budget or a bound is taken from: 1.125 to 16,384, whole above 9."""
+CHOSEN: tuple[float, ...] = tuple(float(2.0 ** (k / 4)) for k in range(-20, 45))
+"""Epsilons of the filters that `chosen_epsilon` asks: public, and fixed before anything is seen; 1/32 to 2,048."""
 APPROXIMATE_SHARE = 0.1
 """The share of a budget's delta that is kept for events that have a delta of their own."""
 MANY_KINDS = 24
@@ -242,6 +244,43 @@ def _by_distributions(
 def _conversion(order: float, delta: float) -> float:
     """What is added to a Renyi divergence of `order` to have an epsilon at `delta` (Canonne et al. 2020, Prop. 12)."""
     return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+
+
+def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Asked, alone: float) -> float:
+    """Epsilon at `delta` of charges that read one picture, each of them chosen after seeing what earlier ones gave.
+
+    The least of `CHOSEN` whose filter, at its share of delta, would have let all of them in; of pure losses alone their
+    sum. Infinite where none would have.
+
+    **Guarantee.** With e the figure, a function of the charges: for every event S of all outputs, P(S) is at most the
+    mean of exp(e) over S under any neighbour, plus delta (docs/proofs/odometer.md, "Without a budget"), provided that
+    delta and the neighbours asked about were not chosen by what was seen.
+
+    Args:
+        charges: All with a bound for the neighbours, those that were made again as they stand now.
+        delta: In (0, 1).
+        asked: The neighbours.
+        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan.
+    """
+    events = [event for charge in charges for event in restated(charge, asked)]
+    pure = [event.epsilon for event in events if isinstance(event, PureLoss)]
+    most = math.fsum(pure) if len(pure) == len(events) else math.inf
+    share = chosen_share(delta)
+    for point in CHOSEN:
+        order, cap = order_of_budget(point, share)
+        if point >= most:
+            break
+        if len(charges) == 1 and alone <= point:
+            return point
+        spent, failing = renyi_cost(events, order, replaces=asked.replaces) if cap > 0 else (math.inf, 0.0)
+        if spent <= cap and failing <= APPROXIMATE_SHARE * share:
+            return point
+    return most
+
+
+def chosen_share(delta: float) -> float:
+    """The share of `delta` that each filter of `CHOSEN` has: they are asked all together."""
+    return delta / len(CHOSEN)
 
 
 def filter_epsilon(spent: tuple[float, float], budget_epsilon: float, delta: float) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from dpose.privacy.odometer.composition import composed
+from dpose.privacy.odometer.composition import chosen_epsilon, chosen_share, composed
 from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import Asked, Charge, restated
+from dpose.privacy.odometer.records import EVALUATION, Asked, Charge, restated
 from dpose.privacy.odometer.store import Where, opened
 
 
@@ -31,6 +32,12 @@ class Compositions:
         if name not in self._old:
             self._old[name] = self._new[name] = composed(entries, delta, asked)
         return self._old[name]
+
+    def chosen(self, entries: Sequence[Charge], delta: float, asked: Asked) -> float:
+        """`chosen_epsilon`: 0 for nothing."""
+        counted = [entry for entry in entries if entry.what != EVALUATION]
+        alone = self.of(counted, chosen_share(delta), asked) if len(counted) == 1 else math.inf
+        return chosen_epsilon(counted, delta, asked, alone)
 
     def keep(self, where: Where) -> None:
         """Write what is new, where there is an account."""

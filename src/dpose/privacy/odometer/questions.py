@@ -8,6 +8,7 @@ Nothing here writes but compositions, which are computed once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ class Spent:
         charges: That read any of them, oldest first; those that took some of them to be public without their events.
         unbounded: Of the charges without a bound for these neighbours (scores apart), why.
         scores: How many scores without noise there are besides.
+        chosen: As `epsilon`, for runs and releases that were chosen after seeing earlier ones; infinite, too, where
+            there is a score without noise.
     """
 
     epsilon: float
@@ -48,6 +51,7 @@ class Spent:
     charges: tuple[Charge, ...]
     unbounded: tuple[tuple[Charge, str], ...]
     scores: int
+    chosen: float
 
 
 def charges(where: Where = None) -> list[Charge]:
@@ -236,11 +240,13 @@ def _spent(
     )
     scores = sum(entry.what == EVALUATION for entry in (*found, *also))
     if reasons:
-        return Spent(float("inf"), delta, asked, tuple(found), reasons, scores), computed
+        return Spent(math.inf, delta, asked, tuple(found), reasons, scores, math.inf), computed
     counted = [entry for entry in found if entry.what != EVALUATION]
     parts = [tuple(counted)] if asked.together else _parts(counted, chains)
-    worst = max(computed.of([*part, *also], delta, asked) for part in (parts or [()]))
-    return Spent(worst, delta, asked, tuple(found), (), scores), computed
+    every = [[*part, *also] for part in (parts or [()])]
+    worst = max(computed.of(part, delta, asked) for part in every)
+    chosen = math.inf if scores else max(computed.chosen(part, delta, asked) for part in every)
+    return Spent(worst, delta, asked, tuple(found), (), scores, chosen), computed
 
 
 def _parts(found: Sequence[Charge], chains: Iterable[frozenset[int]]) -> list[tuple[Charge, ...]]:
