@@ -113,7 +113,9 @@ GUARDED = {
     "training/charging.py": Guarded(RESUMED, ("_check_had_none",)),
     "training/loop.py": Guarded(RESUMED, ("Loop._drawn_at",)),
     "training/canaries.py": Guarded(("audits/test_claim.py",), ("GradientCanaries.view",)),
-    "training/first_weights.py": Guarded(("training/test_first_weights.py",), ("inherited",)),
+    "training/first_weights.py": Guarded(
+        ("training/test_first_weights.py", "runs/test_tasks.py"), ("inherited",)
+    ),
     "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
     "training/unit_sums.py": Guarded(("training/test_layers.py",), ("over_units",)),
@@ -130,11 +132,11 @@ GUARDED = {
     "privacy/shares.py": Guarded(("privacy/test_shares.py",)),
     "privacy/protected.py": Guarded(
         ("privacy/test_shares.py", "privacy/test_protected.py"),
-        ("protect", "_check_copies", "_seen", "_told"),
+        ("protect", "_check_copies", "_seen", "_told", "contents_of", "names_of"),
     ),
     "privacy/sampling.py": Guarded(("privacy/test_sampling.py", "training/test_passed.py")),
     "privacy/odometer/records.py": Guarded(
-        ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events")
+        ODOMETER, ("marks_of", "unbounded", "restated", "joined", "_joined_events", "_counted")
     ),
     "privacy/odometer/ledgers.py": Guarded(
         ("privacy/test_odometer_ledgers.py", "training/test_copies.py"),
@@ -177,7 +179,9 @@ GUARDED = {
     "runs/tune.py": Guarded(
         ("runs/test_tune.py",), ("tune_runs", "_trials", "_trial", "_publish", "_finish", "_copy")
     ),
-    "runs/tune_problem.py": Guarded(("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials")),
+    "runs/tune_problem.py": Guarded(
+        ("runs/test_tune.py",), ("TuningProblem.charges", "priced_trials", "open_problem")
+    ),
     "privacy/coins.py": Guarded(EXACT),
     "privacy/discrete.py": Guarded(EXACT),
     "privacy/bits.py": Guarded(("test_jit.py", *EXACT)),
@@ -294,7 +298,12 @@ GUARDED = {
     "pose/weights_file.py": Guarded(("pose/test_weights_file.py",), ("read_tensors",)),
     "action/data/sources.py": Guarded(("action/test_data.py",), ("VideoFile._hashes",)),
     "media/video_identity.py": Guarded(("action/test_data.py",), ("video_hashes", "checked_digest")),
-    "runs/scored.py": Guarded(("runs/test_scoring.py",), ("reserve_labels",)),
+    "runs/scored.py": Guarded(
+        ("runs/test_tasks.py", "runs/test_scoring.py"), ("reserve_labels", "_check_unprotected")
+    ),
+    "training/guards.py": Guarded(
+        ("training/test_guards.py", "runs/test_tasks.py"), ("overlap", "learnt_again")
+    ),
     "training/folder.py": Guarded(("pose/test_hub.py",), ("front_matter",)),
     "privacy/attackers.py": Guarded(("privacy/test_attackers.py",), ("_least_mu", "AttackerBound.check")),
     "privacy/group_privacy.py": Guarded(("privacy/test_group_privacy.py",), ("_in_two_steps", "_drawn")),

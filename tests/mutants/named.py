@@ -1362,6 +1362,129 @@ NAMED = (
             ),
         ),
     ),
+    Named(
+        "charged again: another claim takes the place of the first",
+        "privacy/odometer/records.py",
+        (Edit("joined", "old != new", "False"),),
+    ),
+    Named(
+        "charged again: what nothing bounded becomes bounded",
+        "privacy/odometer/records.py",
+        (
+            Edit("joined", "entry.events and (not before.events)", "False"),
+            Edit("_joined_events", "not before or not after", "not after"),
+        ),
+    ),
+    Named(
+        "charged again: two equal losses become one",
+        "privacy/odometer/records.py",
+        (Edit("_joined_events", "[kind] * count", "[kind]"),),
+    ),
+    Named(
+        "a fixed plan: the delta of approximate losses is not taken off",
+        "privacy/odometer/composition.py",
+        (
+            Edit(
+                "_composed",
+                "_by_renyi(counted, delta - failing, replaces)",
+                "_by_renyi(counted, delta, replaces)",
+            ),
+        ),
+    ),
+    Named(
+        "a budget: approximate losses have all the delta that they like",
+        "privacy/odometer/filters.py",
+        (
+            Edit(
+                "_within",
+                "cost[1] <= APPROXIMATE_SHARE * budget.delta * (1 + SLACK)",
+                "True",
+            ),
+        ),
+    ),
+    Named(
+        "chosen after earlier ones: every filter has the whole delta",
+        "privacy/odometer/composition.py",
+        (Edit("chosen_share", "delta / len(CHOSEN)", "delta"),),
+    ),
+    Named(
+        "chosen after earlier ones: approximate losses have all the delta that they like",
+        "privacy/odometer/composition.py",
+        (Edit("chosen_epsilon", "failing <= APPROXIMATE_SHARE * share", "True"),),
+    ),
+    Named(
+        "chosen after earlier ones: several runs as one that was planned",
+        "privacy/odometer/compositions.py",
+        (Edit("Compositions.chosen", "len(counted) == 1", "True"),),
+    ),
+    Named(
+        "chosen after earlier ones: a score without noise is passed over",
+        "privacy/odometer/questions.py",
+        (
+            Edit(
+                "_spent",
+                "math.inf if scores else max((computed.chosen(part, delta, asked) for part in every))",
+                "max((computed.chosen(part, delta, asked) for part in every))",
+            ),
+        ),
+    ),
+    Named(
+        "a noised score of protected units, by content or copies",
+        "runs/scored.py",
+        (
+            Edit(
+                "reserve_noised_score",
+                "_check_unprotected(folder, protected, name, console, noised=True)",
+                "None",
+            ),
+        ),
+    ),
+    Named(
+        "a score of protected units, by content or copies",
+        "runs/scored.py",
+        (Edit("reserve_score", "_check_unprotected(folder, own, name, console)", "None"),),
+    ),
+    Named(
+        "choosing: what is watched may be scored units",
+        "runs/tune_problem.py",
+        (
+            Edit(
+                "open_problem",
+                "check_not_watched(found.watch.units, every, 2, console)",
+                "check_not_watched(found.watch.units, sides.training, 2, console)",
+            ),
+        ),
+    ),
+    Named(
+        "choosing: what is public may be scored units",
+        "runs/tune_problem.py",
+        (
+            Edit(
+                "open_problem",
+                "check_disjoint(found.public, every, 2, console)",
+                "check_disjoint(found.public, sides.training, 2, console)",
+            ),
+        ),
+    ),
+    Named(
+        "guards: what is watched is compared by content alone",
+        "training/guards.py",
+        (
+            Edit(
+                "overlap", "isinstance(units, KnownPictures) and isinstance(private, KnownPictures)", "False"
+            ),
+        ),
+    ),
+    Named(
+        "protect: a unit without content is charged as no picture",
+        "privacy/protected.py",
+        (Edit("contents_of", "not hashes", "False"),),
+    ),
+    Named(
+        "first weights: data that were saved again are other data",
+        "training/first_weights.py",
+        (Edit("inherited", "again(runs) if again else []", "[]"),),
+    ),
 )
 
 

@@ -20,6 +20,7 @@ from dpose.privacy.odometer import (
     Asked,
     Budget,
     PureLoss,
+    RenyiLoss,
     ZcdpLoss,
     budget_states,
     budgets,
@@ -424,7 +425,7 @@ def chosen(*found, delta=1e-5, asked=IMAGE):
         [release_charge(k, HERE, events=(ZcdpLoss(0.02, pixels=64),)) for k in range(3)],
         [release_charge(0, HERE, events=(ApproximateLoss(0.1, 1e-8),)), entry(1)],
     ],
-    ids=str,
+    ids=["one", "two", "five", "pure", "zcdp", "approximate"],
 )
 def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_have_let_in(where, made, asked):
     """The figure is the least budget of the grid, at its share of delta, that admits them one after the other."""
@@ -444,6 +445,31 @@ def test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_ha
     admit(point)
     with pytest.raises(DposeError, match=r"would be passed|no filter keeps"):
         admit(CHOSEN[CHOSEN.index(point) - 1])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [RenyiLoss(tuple((float(a), 0.02 * a) for a in range(2, 200))), ZcdpLoss(0.02), EVENT],
+    ids=["selection", "zcdp", "training"],
+)
+def test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others(other):
+    """Of 1e-5 they leave 1e-7; at the whole of it everything would be cheaper."""
+    leaking = [entry(0, events=(ApproximateLoss(0.05, 3.3e-6),) * 3), entry(1, events=(other,))]
+    tight = [entry(0, events=(PureLoss(0.05),) * 3), entry(1, events=(other,))]
+    assert composed(leaking, 1e-5) > 0.99 * composed(tight, 1e-7) > 1.05 * composed(tight, 1e-5)
+
+
+def test_a_budget_keeps_a_tenth_of_its_delta_for_approximate_losses(where):
+    set_budget(Budget(50.0, 1e-5, "ward", HERE), where)
+    for number in range(2):
+        charge_account(entry(number, events=(ApproximateLoss(0.1, 5e-7),)), where)
+    with pytest.raises(DposeError, match="would be passed"):
+        charge_account(entry(2, events=(ApproximateLoss(0.1, 1e-8),)), where)
+
+
+def test_the_filters_that_are_asked_together_share_delta():
+    assert len(CHOSEN) * chosen_share(1e-5) == pytest.approx(1e-5)
+    assert (CHOSEN[0], CHOSEN[-1], len(CHOSEN)) == (1 / 32, 2048, 65)
 
 
 def test_pure_losses_cost_their_sum_whoever_chose_them():

@@ -344,6 +344,17 @@ def test_it_is_reserved_before_anything_is_computed(folder, monkeypatch):
     assert (charge.state, charge.events, charge.delta) == (State.FAILED, (PureLoss(0.1),), 0)
 
 
+def test_a_delta_that_is_not_below_one_over_n_is_refused_before_it_is_charged(folder):
+    """It was charged and computed, and then its statement was refused."""
+    with pytest.raises(DposeError, match=r"delta above 1/n: 0\.01 for 100 units"):
+        evaluate_noised(folder, "held-out", NoisedEvaluation(TENTH, 0.01), console=QUIET)
+    assert charges() == []
+    said = Console(file=io.StringIO(), width=200)
+    for delta in (0.005, 0.001):
+        evaluate_noised(folder, "held-out", NoisedEvaluation(Fraction(1), delta), console=said)
+    assert said.file.getvalue().count("is above 1/(10 n)") == 1
+
+
 PEOPLE = marks_of(f"content of held-out {i}" for i in range(100))
 
 

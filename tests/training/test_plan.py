@@ -1,17 +1,20 @@
 """The plan: what it refuses, and that what is accounted for is what runs."""
 
 import hashlib
+import io
 import json
 import math
 
 import pytest
+from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Accountant, Relation, epsilon
 from dpose.privacy.entries import plan_digest
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP
+from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP, large_delta
 from dpose.privacy.rounded_gaussian import MOST, rounded_gaussian
+from dpose.runs.explain import explain_plan
 from dpose.training.grid import Grid
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan
@@ -53,6 +56,17 @@ def plan(**changes):
 def test_refusals(changes, words):
     with pytest.raises(DposeError, match=words):
         plan(**changes)
+
+
+def test_a_delta_above_a_tenth_of_one_over_n_is_warned_of():
+    """Just below 1/n, publishing units whole passes."""
+    shown = Console(file=io.StringIO(), width=300)
+    shown.print(explain_plan(plan(delta=9e-4, accountant="rdp"), 1000))
+    assert "Warning: delta 0.0009 is above 1/(10 n), 0.0001 for 1,000 units" in shown.file.getvalue()
+    assert "0.9 of them on average" in shown.file.getvalue()
+    assert large_delta(1e-4, 1000) is None
+    assert "\n" not in large_delta(1.001e-4, 1000)
+    assert large_delta(None, 1000) is large_delta(0.5, None) is None
 
 
 def test_what_a_plan_allows_exact_noise_can_be_drawn_for():

@@ -1,5 +1,6 @@
 """Whole runs of the second task: they learn, they claim what they spent, and they leak nothing else."""
 
+import io
 import json
 import os
 import signal
@@ -66,6 +67,13 @@ def test_a_private_run_learns_and_adds_up(dots, tmp_path, quiet):
         ".lock",
         ".ledger.jsonl.lock",
     }
+
+
+def test_a_large_delta_is_warned_of(dots, tmp_path):
+    for delta in (1e-3, 1e-4):
+        said = Console(file=io.StringIO(), width=100)
+        run(dots, tmp_path / f"run-{delta}", said, private_plan(delta=delta, steps=1))
+        assert ("Warning: delta 0.001 is above 1/(10 n)" in said.file.getvalue()) == (delta == 1e-3)
 
 
 def test_a_run_without_guarantee_claims_none(dots, tmp_path, quiet):

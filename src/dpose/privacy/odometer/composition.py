@@ -260,7 +260,7 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Asked, alone:
         charges: All with a bound for the neighbours, those that were made again as they stand now.
         delta: In (0, 1).
         asked: The neighbours.
-        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan.
+        alone: Of one charge its own epsilon at `chosen_share(delta)`, for its plan; infinite where there are more.
     """
     events = [event for charge in charges for event in restated(charge, asked)]
     pure = [event.epsilon for event in events if isinstance(event, PureLoss)]
@@ -270,7 +270,7 @@ def chosen_epsilon(charges: Sequence[Charge], delta: float, asked: Asked, alone:
         order, cap = order_of_budget(point, share)
         if point >= most:
             break
-        if len(charges) == 1 and alone <= point:
+        if alone <= point:
             return point
         spent, failing = renyi_cost(events, order, replaces=asked.replaces) if cap > 0 else (math.inf, 0.0)
         if spent <= cap and failing <= APPROXIMATE_SHARE * share:
