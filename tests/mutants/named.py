@@ -783,8 +783,8 @@ NAMED = (
         (
             Edit(
                 "noise_tests",
-                "np.abs(sums[first] - sums[second]).reshape(-1)",
-                "np.diff(np.sort(sums, axis=0), axis=0)[::2].reshape(-1)",
+                "np.abs(sums[first] - sums[second]).ravel()",
+                "np.diff(np.sort(sums, axis=0), axis=0)[::2].ravel()",
             ),
         ),
     ),

@@ -146,6 +146,10 @@ class TestLaws:
         assert half == pytest.approx(1 - 3 * math.exp(-1) / 2, abs=1e-11)
         wide = GaussianEvent(Fraction(MAX_SCALE**2), Fraction(1))
         assert within(wide, MAX_SCALE) == pytest.approx(math.erf(0.5), abs=1e-11)
+        assert within(wide, MAX_SCALE) > math.erf(0.5)
+        # noise narrower than any release's: the bound is loose, and still one
+        narrow = law(GaussianEvent(Fraction(1, 4), Fraction(1)), 50)
+        assert (narrow**2).sum() <= within(GaussianEvent(Fraction(1, 4), Fraction(1)), 0) < 0.7
         assert multiple_chance(wide, 5) == pytest.approx(1 / 5, abs=1e-11)
         assert multiple_chance(GaussianEvent(Fraction(1, 10**6), Fraction(1)), 7) == 1
 
@@ -351,6 +355,15 @@ class TestPairs:
                 first, second = np.concatenate([noise_tests._pairs(*grid, axis) for grid in grids], axis=1)
                 assert len({*first, *second}) == 2 * len(first) > 0
                 assert np.array_equal(areas[name][first], areas[name][second])
+                assert set(zip(first.tolist(), second.tolist(), strict=True)) == {
+                    (int(rows[place]), int(rows[beside]))
+                    for rows, sizes in grids
+                    for place in np.ndindex(rows.shape)
+                    if place[axis] % 2 == 0
+                    and (beside := (place[0] + 1 - axis, place[1] + axis))[axis] < rows.shape[axis]
+                    and min(rows[place], rows[beside]) >= 0
+                    and sizes[place] == sizes[beside]
+                }
 
     def test_they_do_not_depend_on_values(self):
         plan, other = plan_of(), colour(PICTURES["any"])

@@ -107,7 +107,7 @@ def noise_tests(released: ReleasedSums, events: Sequence[ExactEvent]) -> Iterato
         for axis, way in enumerate(("down", "across")):
             first, second = np.concatenate([_pairs(*grid, axis) for grid in grids], axis=1)
             # all combinations have noise of one law: one test of all of them sees more than one of each
-            far = np.abs(sums[first] - sums[second]).reshape(-1)
+            far = np.abs(sums[first] - sums[second]).ravel()
             if far.size:
                 yield from _differences(far, event, f"neighbours {way} ({name})")
 
@@ -142,9 +142,7 @@ def binomial_tail(hits: int, count: int, chance: float) -> float:
     ways = math.lgamma(count + 1) - math.lgamma(hits + 1) - math.lgamma(count - hits + 1)
     first = math.exp(ways + hits * math.log(chance) + (count - hits) * math.log1p(-chance))
     more = np.arange(hits, count)
-    return min(
-        1.0, first * (1 + float(np.cumprod((count - more) / (more + 1) * (chance / (1 - chance))).sum()))
-    )
+    return first * (1 + float(np.cumprod((count - more) / (more + 1) * (chance / (1 - chance))).sum()))
 
 
 def chernoff_bound(total: int, count: int, below: NDArray[np.float64]) -> float:
@@ -210,5 +208,5 @@ def _pairs(rows: NDArray[np.int64], areas: NDArray[np.int64], axis: int) -> NDAr
     """Rows of sums in pairs, (2, pairs), of equal areas: first and second place along an axis, third and fourth, ..."""
     first = np.arange(0, rows.shape[axis] - 1, 2)
     one, other = rows.take(first, axis), rows.take(first + 1, axis)
-    kept = (one >= 0) & (other >= 0) & (areas.take(first, axis) == areas.take(first + 1, axis))
+    kept = (np.minimum(one, other) >= 0) & (areas.take(first, axis) == areas.take(first + 1, axis))
     return np.stack([one[kept], other[kept]])
