@@ -1,5 +1,6 @@
 """The release commands as they are typed: what is written, what is told, and one line for every mistake."""
 
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
+from archives import edited, npy, rebuilt
 from dpose.cli import main
 
 PICTURE = cv2.GaussianBlur(
@@ -302,18 +304,16 @@ def test_an_archive_that_asks_for_all_memory(capsys, tmp_path):
 @pytest.mark.parametrize("damage", ["value", "version", "cut", "text"])
 def test_a_broken_archive(capsys, tmp_path, damage):
     main(["pixelize", "a.png", *BASIC, "--out", "good"])
-    with np.load(tmp_path / "good" / "000001.npz", allow_pickle=False) as file:
-        members = {name: file[name] for name in file.files}
-    if damage == "value":
-        members["luma"] = members["luma"] ^ 1
-    if damage == "version":
-        text = members["about"].tobytes().replace(b'"version":3', b'"version":9')
-        members["about"] = np.frombuffer(text, np.uint8)
-    np.savez(tmp_path / "bad.npz", **members)
-    if damage == "cut":
-        (tmp_path / "bad.npz").write_bytes((tmp_path / "good" / "000001.npz").read_bytes()[:-40])
-    if damage == "text":
-        (tmp_path / "bad.npz").write_text("an archive")
+    good = (tmp_path / "good" / "000001.npz").read_bytes()
+    with np.load(io.BytesIO(good), allow_pickle=False) as file:
+        luma = file["luma"]
+    bad = {
+        "value": rebuilt(good, luma=npy(luma ^ 1)),
+        "version": edited(good, lambda about: about.update(version=9)),
+        "cut": good[:-40],
+        "text": b"an archive",
+    }
+    (tmp_path / "bad.npz").write_bytes(bad[damage])
     capsys.readouterr()
     word = {"value": "changed", "version": "newer"}.get(damage, "bad.npz")
     refused(capsys, ["restore", "bad.npz", "x.png"], "bad.npz", word)

@@ -87,12 +87,12 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
+            about = _about(file, where)
             # headers and members fill it: a picture in front of them or between them is shown by who looks for pictures
             if len(data) != _END + sum(
                 _ENTRY + 2 * len(e.filename) + e.compress_size for e in file.infolist()
             ):
                 raise ValueError("more than its members")
-            about = _about(file, where)
             layers, arrays = _content(file, about)
     except DposeError:
         raise
