@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpose
-from dpose.interpreter import SAFE, environment, python, safe_path
+from dpose.interpreter import SAFE, child_environment, python, safe_path
 from dpose.media import write_image
 
 TRAPS = [
@@ -158,10 +158,15 @@ kernels.block_sums(np.zeros((32, 32, 3), np.uint8), 16)
 
 def test_a_process_finds_modules_where_this_one_does():
     found = subprocess.run(
-        [*python("json.tool")], input="[1]", env=environment(), capture_output=True, text=True, check=True
+        [*python("json.tool")],
+        input="[1]",
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(found.stdout) == [1]
-    paths = environment()["PYTHONPATH"].split(os.pathsep)
+    paths = child_environment()["PYTHONPATH"].split(os.pathsep)
     assert all(map(os.path.isabs, paths))
     assert str(Path(dpose.__file__).parents[1]) in paths
 

@@ -19,7 +19,7 @@ def test_an_unknown_name_is_an_attribute_error():
         dpose.trian  # noqa: B018
 
 
-HOOKS = {"explain", "prepare", "scored"}
+HOOKS = {"explain", "learns", "prepare", "scored"}
 """What each task has, under one name (`dpose.runs.tasks.TaskEntry`)."""
 
 

@@ -1,6 +1,6 @@
 """The Python processes that dpose starts, and which dpose runs in them.
 
-    subprocess.Popen(python("dpose", "train", "--resume", "r"), env=environment())
+    subprocess.Popen(python("dpose", "train", "--resume", "r"), env=child_environment())
     ProcessPoolExecutor(2, spawning())      # dpose.engines.local
 
 `python -m` and `python -c`, by which also multiprocessing begins, look for every module in the current folder first: a
@@ -39,7 +39,7 @@ def python(module: str, *arguments: str) -> tuple[str, ...]:
     return sys.executable, "-P", "-m", module, *arguments
 
 
-def environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """The variables for such a process on this machine: it finds every module where this process does."""
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     return {**os.environ, SAFE: "1", "PYTHONPATH": paths}

@@ -18,7 +18,7 @@ from dpose.privacy.neighbours import BEYOND, Neighbours
 from dpose.privacy.queries import Query
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
-from dpose.privacy.wording import WARNING, summary, true_positives
+from dpose.privacy.wording import WARNING, in_brief, true_positives
 from statements import of_a_picture
 
 EVENT = Event(q=0.05, sigma=2.0, steps=30, sensitivity=1.0)
@@ -265,23 +265,23 @@ def test_the_bound_is_the_published_formula():
 def test_what_is_printed_begins_with_what_restricts_the_guarantee():
     """A warning stands before the sentence that it restricts, in what is printed and in the whole statement."""
     warned = statement(caveats=("a small thing", f"{WARNING}a face keeps epsilon 5,000"))
-    for text in (summary(warned), warned.paragraph()):
+    for text in (in_brief(warned), warned.paragraph()):
         assert text.startswith(f"{WARNING}a face keeps epsilon 5,000")
         assert text.count(WARNING) == 1
         assert text.index(WARNING) < text.index("This protects")
-    assert "a small thing" not in summary(warned)
-    assert len(summary(warned).splitlines()) <= 4
-    weak = summary(statement(epsilon=50.0, events=(replace(EVENT, sigma=0.3),)))
+    assert "a small thing" not in in_brief(warned)
+    assert len(in_brief(warned).splitlines()) <= 4
+    weak = in_brief(statement(epsilon=50.0, events=(replace(EVENT, sigma=0.3),)))
     assert "That is a weak guarantee" in weak
 
 
 def test_what_is_printed_names_what_is_not_hidden():
-    text = summary(statement(conditional_on=("the mask is public",)))
+    text = in_brief(statement(conditional_on=("the mask is public",)))
     assert "Not hidden: what is true of the private data as a whole; what several images share" in text
     assert "Taken as given: the mask is public." in text
-    assert summary(statement(kind=Kind.SEEDED)).startswith("NOTHING IS GUARANTEED")
+    assert in_brief(statement(kind=Kind.SEEDED)).startswith("NOTHING IS GUARANTEED")
     beyond = statement(neighbours=Neighbours(Relation.ZERO_OUT, 1, BEYOND))
-    assert "Not hidden: the public views and labels" in summary(beyond)
-    assert "beyond its public view" in summary(beyond)
+    assert "Not hidden: the public views and labels" in in_brief(beyond)
+    assert "beyond its public view" in in_brief(beyond)
     read = Query("accuracy", "the private test set", "to choose the weights")
-    assert summary(statement(queries=(read,))).count("accuracy of the private test set") == 1
+    assert in_brief(statement(queries=(read,))).count("accuracy of the private test set") == 1

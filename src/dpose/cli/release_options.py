@@ -189,7 +189,7 @@ def tell_each(
     Returns:
         How many were released.
     """
-    from dpose.privacy.wording import summary
+    from dpose.privacy.wording import in_brief
 
     shown: list[str] = []
     released = 0
@@ -202,7 +202,7 @@ def tell_each(
             if statement is None:
                 continue
             released += 1
-            text = summary(statement)
+            text = in_brief(statement)
             if text not in shown:  # one statement often holds for a whole folder
                 shown.append(text)
                 bar.console.print(text, highlight=False)

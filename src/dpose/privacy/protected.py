@@ -237,7 +237,7 @@ def contents_of(data: UnitDataset, index: int) -> tuple[str, ...]:
     return hashes
 
 
-def names_of(data: UnitDataset, index: int) -> tuple[str, ...]:
+def contents_and_files(data: UnitDataset, index: int) -> tuple[str, ...]:
     """All digests by which a unit is known again: of its contents and, where the data know them, of its files.
 
     Raises:

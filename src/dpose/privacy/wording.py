@@ -131,7 +131,7 @@ def paragraph(statement: PrivacyStatement) -> str:
     return "\n\n".join(blocks)
 
 
-def summary(statement: PrivacyStatement) -> str:
+def in_brief(statement: PrivacyStatement) -> str:
     """What is printed of a statement once its artefact is written: warnings, one sentence, and what is not hidden."""
     lines = warnings_of(statement)
     weak = "That is a weak guarantee. " if statement.epsilon is not None and is_weak(statement) else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.interpreter import environment, python
+from dpose.interpreter import child_environment, python
 
 DECODE_MEMORY = 4 << 30
 """Of a process that decodes a file, bytes: a picture of 200 megapixels takes half of it."""
@@ -42,7 +42,7 @@ class Child:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=cwd,
-            env=environment(),
+            env=child_environment(),
             start_new_session=True,  # Ctrl-C in the studio's terminal is the studio's to pass on
         )
         self._stopped = False

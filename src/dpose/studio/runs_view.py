@@ -16,7 +16,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_json, file_text
-from dpose.interpreter import environment, python
+from dpose.interpreter import child_environment, python
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.verify import verify_run
@@ -52,7 +52,7 @@ class Resumed:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=child_environment(),
             start_new_session=True,
         )
 

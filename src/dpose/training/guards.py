@@ -27,7 +27,7 @@ from dpose.media.fingerprint import BITS, distances
 from dpose.privacy.merged import first_entries
 from dpose.privacy.odometer import Charge
 from dpose.privacy.odometer.history import worst_case
-from dpose.privacy.protected import Protected, names_of
+from dpose.privacy.protected import Protected, contents_and_files
 from dpose.privacy.shares import ALONE, Readers, read_shared
 from dpose.units import KnownPictures, UnitDataset
 
@@ -143,7 +143,7 @@ def overlap(
                     return Overlap(units.unit_id(index), how, private.unit_id(owner[name]))
         return None
 
-    found = shared(lambda data: partial(names_of, data), "is a picture of")
+    found = shared(lambda data: partial(contents_and_files, data), "is a picture of")
     if found or not (isinstance(units, KnownPictures) and isinstance(private, KnownPictures)):
         return found
     found = shared(lambda data: cast(KnownPictures, data).subjects, "shows the person of")
