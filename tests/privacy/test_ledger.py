@@ -393,7 +393,7 @@ def test_the_users_state_folder_is_the_default(tmp_path):
     ],
 )
 def test_fields_are_checked_even_where_the_hash_is_right(tmp_path, change):
-    good = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32)
+    good = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32)
     (tmp_path / "good").write_bytes(good.sealed().line())
     read_ledger(tmp_path / "good")
     (tmp_path / "bad").write_bytes(replace(good, **change).sealed().line())
@@ -402,7 +402,7 @@ def test_fields_are_checked_even_where_the_hash_is_right(tmp_path, change):
 
 
 def test_a_reservation_must_say_what_it_reserves(tmp_path):
-    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32).sealed()
+    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
     for event in (None, EVENT.to_dict(), {**EVENT.to_dict(), "sigma": "0"}):
         bad = Entry(1, first.sha256, "reserve", event, 0, 10, PLAN, "key").sealed()
         (tmp_path / "ledger").write_bytes(first.line() + bad.line())
