@@ -96,19 +96,36 @@ def test_no_step_before_a_keys_first_is_drawn_under_it(copies):
     assert copies.first.take_up("new", 5, range(20), begun=True)
 
 
-def test_a_line_that_the_account_does_not_know_reserved_nothing(copies, monkeypatch):
-    """A process died between the two; its copy goes on, and the line counts."""
+class Died(BaseException):
+    pass
 
-    class Died(BaseException):
-        pass
 
-    def dying(*given):
-        raise Died
+@pytest.fixture
+def dying(monkeypatch):
+    """A process that dies when its ledger has a line and the account does not know it yet."""
 
-    with monkeypatch.context() as patch:
-        patch.setattr(CountedSteps, "_note", dying)
-        with pytest.raises(Died):
-            copies.first.reserve(EVENT, 0, 10)
+    def of(done, *given, **named):
+        def die(self, account):
+            raise Died
+
+        with monkeypatch.context() as patch:
+            patch.setattr(CountedSteps, "_note", die)
+            with pytest.raises(Died):
+                done(*given, **named)
+
+    return of
+
+
+def test_a_copy_that_died_as_it_took_up_is_not_the_one_that_did(copies, dying):
+    one, two = copies.copy(1), copies.copy(2)
+    dying(two.take_up, "key", 0, (), begun=True)
+    assert one.take_up("key", 0, (), begun=True)
+    assert not two.take_up("key", 0, (), begun=True), "its line is not the other one's"
+
+
+def test_a_line_that_the_account_does_not_know_reserved_nothing(copies, dying):
+    """Its copy goes on, and the line counts."""
+    dying(copies.first.reserve, EVENT, 0, 10)
     assert copies.first.ledger.spent_steps == 10
     copies.first.ledger.close()
     again = copies.copy(1)

@@ -214,6 +214,14 @@ def test_a_ledger_of_another_run_in_its_place_is_refused(dots, tmp_path, quiet, 
         run(dots, tmp_path / "one", quiet, resume=True)
 
 
+def test_a_checkpoint_that_names_no_ledger_is_refused(dots, tmp_path, quiet, monkeypatch):
+    killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)
+    state = tmp_path / "run" / "checkpoints" / "step-0" / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "ledger_head": ""}))
+    with pytest.raises(DposeError, match="not the one that the checkpoint was written beside"):
+        run(dots, tmp_path / "run", quiet, resume=True)
+
+
 def without(*names):
     def change(folder, monkeypatch):
         for name in ("ledger.jsonl", *names):
