@@ -114,7 +114,7 @@ def test_the_studios_processes(folder):
         folder,
         f"""
 from dpose.studio.children import answer
-print(answer("decode", {{"source": {str(photo)!r}, "room": {str(room)!r}}}))
+print(answer("decode", {{"source": {str(photo)!r}, "roots": [{str(room)!r}], "room": {str(room)!r}}}))
 """,
     )
 
