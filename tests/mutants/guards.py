@@ -108,10 +108,78 @@ GUARDED = {
         ("Opening.check", "Opening.commitment", "Opening.drawn"),
     ),
     "runs/verify.py": Guarded(("audits/test_claim.py", "runs/test_verify.py")),
-    "privacy/entries.py": Guarded(("privacy/test_ledger.py",), ("spent", "_outside")),
-    "training/session.py": Guarded(RESUMED, ("TrainingSession.run",)),
-    "training/charging.py": Guarded(RESUMED, ("_check_had_none",)),
-    "training/loop.py": Guarded(RESUMED, ("Loop._drawn_at",)),
+    "privacy/entries.py": Guarded(("privacy/test_ledger.py",)),
+    "privacy/ledger.py": Guarded(
+        ("privacy/test_ledger.py", "training/test_copies.py"),
+        (
+            *(
+                "Ledger.create",
+                "Ledger.append_to",
+                "Ledger.new_steps",
+                "Ledger.reserve",
+                "Ledger.commit",
+                "Ledger.canaries",
+                "Ledger._append",
+                "Ledger._mend",
+            ),
+            *("verify_ledger", "hold_run", "_make_locked", "_keep_head_apart", "_check_head_apart"),
+        ),
+    ),
+    "privacy/seal.py": Guarded(("privacy/test_seal.py", "runs/test_verify.py")),
+    "training/session.py": Guarded(
+        RESUMED,
+        (
+            *(
+                "TrainingSession.__init__",
+                "TrainingSession._look_back",
+                "TrainingSession.noise",
+                "TrainingSession._take_up",
+                "TrainingSession.forsake_key",
+                "TrainingSession.run",
+                "TrainingSession._ledger",
+            ),
+            *("TrainingSession._commit_to_canaries", "TrainingSession.caveats", "TrainingSession.finish"),
+        ),
+    ),
+    "training/charging.py": Guarded(
+        ("training/test_first_weights.py", "training/test_validation.py", *RESUMED),
+        ("run_charge", "_check_had_none", "watch_charge"),
+    ),
+    "training/loop.py": Guarded(
+        ("training/test_trainer.py", "training/test_validation.py", *RESUMED),
+        (
+            *(
+                "checkpoint_steps",
+                "Loop.__init__",
+                "Loop.restore",
+                "Loop.run",
+                "Loop._reserve",
+                "Loop._drawn_at",
+                "Loop._step",
+            ),
+            *("Loop._score", "Loop._followed", "Loop.save"),
+        ),
+    ),
+    "training/trainer.py": Guarded(
+        ("training/test_trainer.py", "training/test_guards.py", "training/test_rehearsal.py", *RESUMED),
+        ("train", "_fitted", "describe_run", "_public_units", "as_protected"),
+    ),
+    "training/statement.py": Guarded(
+        (
+            "training/test_methods.py",
+            "training/test_gradient.py",
+            "training/test_trainer.py",
+            "runs/test_verify.py",
+        )
+    ),
+    "training/bookkeeping.py": Guarded(("training/test_layers.py", "training/test_gradients.py")),
+    "media/video.py": Guarded(
+        ("media/test_video.py", "media/test_video_reader.py"),
+        (
+            *("probe", "frame_times", "read_frames", "VideoReader", "opened_video", "_check_opaque"),
+            *("shown_frames", "_packets", "_counted"),
+        ),
+    ),
     "training/canaries.py": Guarded(("audits/test_claim.py",), ("GradientCanaries.view",)),
     "training/first_weights.py": Guarded(
         ("training/test_first_weights.py", "runs/test_tasks.py"), ("inherited",)
