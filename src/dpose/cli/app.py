@@ -204,11 +204,11 @@ def verify(
     run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
-    from dpose.runs.verify import verify_run
-
     console = plain_console()
     if release.verified(run, console):
         return
+    from dpose.runs.verify import verify_run  # here, since it imports what trains
+
     for line in verify_run(run).lines:
         console.print(line, highlight=False)
 

@@ -112,7 +112,6 @@ def verify(
     """Check a signature with a public key; then whatever `dpose verify` checks."""
     from dpose.privacy.signing import check_signature, key_fingerprint
     from dpose.runs.statement_files import open_statement
-    from dpose.runs.verify import verify_run
 
     console, opened = plain_console(), open_statement(artefact)
     found = check_signature(opened.file, opened.statement, key)
@@ -122,6 +121,8 @@ def verify(
         "it does not show that the statement is true, nor whose key that is: know that from elsewhere",
     ]
     if opened.folder:
+        from dpose.runs.verify import verify_run  # here, since it imports what trains
+
         lines += verify_run(opened.folder).lines
     else:
         lines.append(opened.found)
