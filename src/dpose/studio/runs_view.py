@@ -186,8 +186,10 @@ def verify_lines(folder: Path) -> dict[str, Any]:
     """What `dpose verify` says of a run; a run that does not verify is no error of the page.
 
     Args:
-        folder: It.
+        folder: The run's.
     """
+    from dpose.runs.verify import verify_run  # here, since it imports what trains
+
     try:
         return {"holds": True, "lines": list(verify_run(folder).lines)}
     except DposeError as error:
