@@ -18,11 +18,19 @@ from dpose.training.arithmetic import (
     arithmetic_in_force,
     exact_arithmetic,
     products_repeat,
+    same_bits,
     shifted,
 )
 from dpose.training.distributed import ProcessGroup
 from dpose.training.plan import TrainingPlan
-from dpose.training.reproducibility import check_alike, environment, repeatable
+from dpose.training.reproducibility import (
+    NO_REPEAT,
+    check_alike,
+    digest_of,
+    environment,
+    no_repeat,
+    repeatable,
+)
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -189,3 +197,51 @@ def test_shifted_is_the_same_elsewhere():
         moved = shifted(values, by)
         assert torch.equal(moved, values)
         assert moved.data_ptr() % 64 == 4 * by
+
+
+ODD = torch.arange(64.0).as_strided((16, 4, 1, 1), (4, 1, 64, 64))
+"""Weights of a 1x1 convolution in channels last: the last dimension, of one number, has a stride never taken."""
+SINGLE = torch.ones(64).as_strided((1, 1, 1), (64, 64, 64))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        torch.randn(8, 3, 3, 3).to(memory_format=torch.channels_last),
+        torch.randn(4, 5).t(),
+        torch.randn(4, 10)[:, ::2],
+        torch.randn(5).expand(3, 5),
+        torch.randn(0, 3),
+        torch.tensor(1.5),
+        ODD,
+        SINGLE,
+    ],
+    ids=["channels last", "transposed", "gaps", "expanded", "empty", "a number", "odd", "single"],
+)
+def test_shifted_keeps_the_strides_and_begins_elsewhere(values):
+    """In another layout another kernel is taken, and the difference is that of two kernels."""
+    moved = shifted(values)
+    assert moved.stride() == values.stride()
+    assert same_bits(moved, values)
+    assert moved.data_ptr() % 64 == values.element_size() or not values.numel()
+
+
+@pytest.mark.parametrize("values", [ODD, SINGLE, torch.tensor(2.0), torch.randn(3, 4).bfloat16().t()])
+def test_bits_are_compared_and_digested_whatever_the_strides(values):
+    plain = values.clone(memory_format=torch.contiguous_format)
+    other = plain.clone()
+    other.view(-1)[-1] = -0.0
+    assert same_bits(values, plain)
+    assert not same_bits(values, other)
+    assert not same_bits(torch.tensor(0.0), torch.tensor(-0.0))
+    assert digest_of({"w": values}) == digest_of({"w": plain}) != digest_of({"w": other})
+
+
+def test_the_message_names_what_differs():
+    assert no_repeat(CPU, []) == NO_REPEAT
+    told = no_repeat(CPU, ["stem.weight (Conv2d)", "head.weight (Linear)", "head.bias (Linear)"])
+    assert (
+        told
+        == f"{NO_REPEAT} Elsewhere in memory, other bits: the gradient of stem.weight (Conv2d) and of 2 more."
+    )
+    assert "deterministic" in no_repeat(GPU, [])

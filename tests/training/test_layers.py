@@ -308,6 +308,20 @@ def test_a_norm_does_not_know_the_units_place(units):
         assert torch.equal(scales[turn], clip_scales({n: g[turn] for n, g in gradients.items()}, 0.1))
 
 
+@pytest.mark.parametrize("products", [False, True])
+def test_each_gradient_is_as_it_was_kept_whatever_its_strides(products):
+    """Those of a 1x1 convolution's weights in channels last: flattened they are another view, of the same memory."""
+    kept = torch.randn(3 * 64 * 16).as_strided((3, 64, 16, 1, 1), (1024, 16, 1, 16, 16))
+    kept = kept[:, :, ::2]
+    book = Bookkeeping({"w": kept.shape[1:], "v": torch.Size((40, 30))}, 3, products=products)
+    a, b = torch.randn(3, 2, 30), torch.randn(3, 2, 40)
+    book.add("w", kept)
+    book.add_products("v", a, b)
+    found = book.each({"w": torch.zeros(kept.shape[1:]), "v": torch.zeros(40, 30)})
+    assert torch.equal(found["w"], kept)
+    torch.testing.assert_close(found["v"], b.mT @ a)
+
+
 def test_what_is_cheaper_as_products():
     assert ghost_pays(1, 1280, 1000)  # a classifier
     assert ghost_pays(48, 160, 640)  # the last stage of nano

@@ -261,11 +261,12 @@ def test_a_unit_whose_gradient_depends_on_where_memory_begins_can_not_be_taken_a
     def gradients(task, model, params, batch, transform):
         found, norms = measured_gradients(task, model, params, batch, transform)
         at = min(p.data_ptr() % 64 for p in params.values())
-        return {name: value * (1 + at * 1e-6) for name, value in found.items()}, norms
+        return {n: v * (1 + at * 1e-6 * n.startswith("head.joints")) for n, v in found.items()}, norms
 
     task, model, _, batch = pose("finetune", 1, precision="float32")
     monkeypatch.setattr(apart, "measured_gradients", gradients)
-    assert not check_units_apart(task, model, only(batch, 0), 2, 1)
+    differing = check_units_apart(task, model, only(batch, 0), 2, 1)
+    assert differing == ["head.joints.weight (Conv2d)", "head.joints.bias (Conv2d)"]
 
 
 def mixing(change):
@@ -296,16 +297,24 @@ def test_a_machine_that_does_not_keep_units_apart_is_refused(fault, precision, m
 
 
 @pytest.mark.bits
+def test_gradients_of_weights_in_channels_last_repeat():
+    """As `dpose train` lays them: a copy of another layout would take other kernels and differ nearly everywhere."""
+    task, model, _, batch = pose("full", 1, precision="float32")
+    model.to(memory_format=torch.channels_last)
+    assert not check_units_apart(task, model, only(batch, 0), 1, 1) or not products_repeat()
+
+
+@pytest.mark.bits
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_this_machine_keeps_them_apart(precision):
     task, model, _, batch = pose("full", 1, precision=precision)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert check_units_apart(task, model, only(batch, 0), 1) == products_repeat()
+    assert not check_units_apart(task, model, only(batch, 0), 1) or not products_repeat()
     # MKL's oldest instructions take the last rows of a product otherwise: then it may be refused, and not trained
     may_refuse = os.environ.get("MKL_CBWR") == "COMPATIBLE"
     for at_once in (2, 5):
         with contextlib.suppress(DposeError) if may_refuse else contextlib.nullcontext():
-            assert check_units_apart(task, model, only(batch, 0), at_once) == products_repeat()
+            assert not check_units_apart(task, model, only(batch, 0), at_once) or not products_repeat()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 

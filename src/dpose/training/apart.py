@@ -30,12 +30,12 @@ def check_units_apart(
     views_at_once: int,
     most_views: int = MAX_VIEWS,
     transform: PreClipping | None = None,
-) -> bool:
+) -> list[str]:
     """Refuse a machine on which a unit's gradient depends on its place in a micro-batch or on what else is in it.
 
     The units are of random numbers, in each shape that a micro-batch may have. Each is moved by one place, and then
     has every other one replaced by an empty one; its gradient and the norm that it is clipped by must stay the same to
-    the last bit. Then weights and pictures begin elsewhere in memory.
+    the last bit. Then weights and pictures begin elsewhere in memory, in the layout that they have.
 
     Args:
         task: The task.
@@ -46,17 +46,18 @@ def check_units_apart(
         transform: Of the shape that gradients are transformed with before the clip; its numbers do not matter.
 
     Returns:
-        Whether gradients were the same to the last bit wherever in memory their numbers began: without that a step
-        cannot be taken again as it was.
+        The parameters, each with the kind of layer that it is of, whose gradients were not the same to the last bit
+        wherever in memory numbers began, in the model's order: where there are any, a step cannot be taken again as it
+        was.
 
     Raises:
         DposeError: gradients differ, or cannot be computed in bfloat16.
     """
-    views, repeats = 1, True
+    views, differing = 1, set[str]()
     while views <= view_bucket(min(most_views, MAX_VIEWS)):
         units = max(1, views_at_once // views)
         try:
-            apart, same = _look(task, model, random_units(like, units, views), transform)
+            apart, elsewhere = _look(task, model, random_units(like, units, views), transform)
         except RuntimeError as error:
             if not is_mixed(task):
                 raise
@@ -72,15 +73,26 @@ def check_units_apart(
                 f"{units} units of {views} views",
                 fix,
             )
-        repeats = repeats and same
+        differing |= elsewhere
         views *= 2
-    return repeats
+    return _described(model, differing)
+
+
+def _described(model: torch.nn.Module, differing: set[str]) -> list[str]:
+    """Names of parameters with their layers' kinds, in the model's order; what is no parameter stands last."""
+    kinds = {
+        f"{place}.{name}" if place else name: type(layer).__name__
+        for place, layer in model.named_modules()
+        for name, _ in layer.named_parameters(recurse=False)
+    }
+    found = [f"{name} ({kind})" for name, kind in kinds.items() if name in differing]
+    return found + sorted(differing - kinds.keys())
 
 
 def _look(
     task: Task, model: torch.nn.Module, batch: UnitBatch, transform: PreClipping | None
-) -> tuple[bool, bool]:
-    """Whether units are apart, and whether it is all the same where in memory numbers begin."""
+) -> tuple[bool, set[str]]:
+    """Whether units are apart, and the gradients to which it is not all the same where in memory numbers begin."""
     params, units = trainable_params(model), len(batch)
     everyone, even = list(range(units)), list(range(0, units, 2))
     moved = [*everyone[1:], 0]
@@ -89,16 +101,16 @@ def _look(
         warnings.simplefilter("ignore")
         first = _measured(task, model, params, batch, transform)
 
-        def stays(params: Params, other: UnitBatch, here: list[int], there: list[int]) -> bool:
+        def moves(params: Params, other: UnitBatch, here: list[int], there: list[int]) -> set[str]:
             again = _measured(task, model, params, other, transform)
-            return all(same_bits(value[here], again[name][there]) for name, value in first.items())
+            return {name for name, value in first.items() if not same_bits(value[here], again[name][there])}
 
-        apart = units == 1 or (
-            stays(params, _chosen(batch, moved), moved, everyone)
-            and stays(params, _emptied(batch), even, even)
+        apart = units == 1 or not (
+            moves(params, _chosen(batch, moved), moved, everyone)
+            or moves(params, _emptied(batch), even, even)
         )
         elsewhere = {name: shifted(p) for name, p in params.items()}
-        return apart, stays(elsewhere, _shifted(batch), everyone, everyone)
+        return apart, moves(elsewhere, _shifted(batch), everyone, everyone)
 
 
 def _measured(

@@ -114,14 +114,26 @@ def products_repeat() -> bool:
 
 
 def shifted(tensor: Tensor, by: int = 1) -> Tensor:
-    """The same numbers, `by` elements behind the start of a block of memory, which begins at a whole line."""
-    place = torch.empty(tensor.numel() + by, dtype=tensor.dtype, device=tensor.device)[by:].view(tensor.shape)
-    return place.copy_(tensor)
+    """The same numbers with the same strides, `by` elements behind the start of a block, which begins at a whole line.
+
+    With other strides another kernel might be taken, which rounds otherwise wherever its numbers begin.
+    """
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    length = 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
+    place = torch.empty(length + by, dtype=tensor.dtype, device=tensor.device)[by:]
+    place.copy_(tensor.as_strided((length,), (1,)))
+    return place.as_strided(tensor.shape, tensor.stride())
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors have the same bits, whatever they mean."""
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+    return a.dtype == b.dtype and torch.equal(bits_of(a), bits_of(b))
+
+
+def bits_of(tensor: Tensor) -> Tensor:
+    """The same bits as whole numbers, in the tensor's shape and, for a view as bytes may refuse them, its strides."""
+    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.view(whole[tensor.element_size()])
 
 
 def _products(a: Tensor, b: Tensor) -> list[Tensor]:

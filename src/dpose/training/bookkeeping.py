@@ -99,9 +99,9 @@ class Bookkeeping:
     def each(self, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Every parameter's per-unit gradients (U, *shape) as `sums` takes them; zeros where none came."""
         found = self.gradients(like)
-        for name, value in found.items():
-            for units, rows in self._rows(name):
-                value[units] = rows.view(-1, *value.shape[1:])
+        for name in self._pairs:
+            for units, rows in self._multiplied(name):
+                found[name][units] = rows.view(-1, *found[name].shape[1:])
         return found
 
     def sums(self, scales: Tensor, grid: Grid, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -124,7 +124,7 @@ class Bookkeeping:
                 widths = [like[name].numel() for name in names]
                 totals.update(zip(names, torch.split(total, widths), strict=True))
             for name in self._pairs:
-                for units, rows in self._rows(name):
+                for units, rows in self._multiplied(name):
                     grid.add(rows, scales[units].to(rows.dtype), totals[name], squares[units])
             within = grid.within(squares)
             if bool(within.all()):
@@ -145,16 +145,13 @@ class Bookkeeping:
                 self._joined.append((names, torch.cat([self._whole[name].flatten(1) for name in names], 1)))
         return self._joined
 
-    def _rows(self, name: str) -> Iterator[tuple[slice, Tensor]]:
-        """A parameter's per-unit gradients, (units, numbers), some units at a time; none where none came."""
-        if name in self._whole:
-            yield slice(0, self._units), self._whole[name].flatten(1)
-        elif name in self._pairs:
-            a, b = self._pairs[name]
-            at_once = max(1, _PRODUCTS // (4 * a.shape[2] * b.shape[2]))
-            for at in range(0, self._units, at_once):
-                units = slice(at, min(at + at_once, self._units))
-                yield units, (at_least_float32(b[units]).mT @ at_least_float32(a[units])).flatten(1)
+    def _multiplied(self, name: str) -> Iterator[tuple[slice, Tensor]]:
+        """Per-unit gradients, (units, numbers), of a parameter that is kept as products, some units at a time."""
+        a, b = self._pairs[name]
+        at_once = max(1, _PRODUCTS // (4 * a.shape[2] * b.shape[2]))
+        for at in range(0, self._units, at_once):
+            units = slice(at, min(at + at_once, self._units))
+            yield units, (at_least_float32(b[units]).mT @ at_least_float32(a[units])).flatten(1)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from dpose.training.grad_sample import Params as Params
 from dpose.training.grad_sample import UnitLoss, track
 from dpose.training.grid import Grid
 from dpose.training.methods import sensitivity as sensitivity
-from dpose.training.plain_conv import OwnDepthwise
+from dpose.training.plain_conv import OwnConvolutions
 from dpose.units import Task, UnitBatch, is_mixed
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def unit_loss(task: Task, model: torch.nn.Module) -> UnitLoss:
     def loss(
         params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor], weights: Tensor
     ) -> Tensor:
-        per_view = task.loss(model, params, inputs, targets)
+        with OwnConvolutions(depthwise=False):
+            per_view = task.loss(model, params, inputs, targets)
         share = weights.to(per_view.dtype)
         return (per_view * share).sum() / share.sum()
 
@@ -159,7 +160,7 @@ def mean_gradient(
     """
     units, views = batch.weights.shape
     leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
-    with OwnDepthwise():
+    with OwnConvolutions(depthwise=True):
         per_view = task.loss(
             model,
             leaves,

@@ -128,7 +128,14 @@ class Conv:
             self.book.add(self.weight, self.one_by_one(x, weight, gradient))
         if not wanted:
             return None
-        found = self._backward(gradient.flatten(0, 1), x.flatten(0, 1), weight, self.how.groups, inputs=True)
+        found: Tensor = torch.ops.aten.convolution_backward(
+            gradient.flatten(0, 1),
+            x.flatten(0, 1),
+            weight,
+            None,
+            *self._arguments(self.how.groups),
+            [True, False, False],
+        )[0]
         return found.view(x.shape)
 
     def by_unit(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
@@ -151,16 +158,14 @@ class Conv:
                 return t.transpose(0, 1).contiguous().flatten(1, 2)
             return t.movedim((0, 2), (-2, -1)).flatten(-2).movedim(-1, 1)
 
-        wide = weight.repeat(units, *[1] * (weight.ndim - 1))
-        found = self._backward(
-            side_by_side(gradient), side_by_side(x), wide, units * self.how.groups, inputs=False
-        )
+        wide = torch.Size((units * len(weight), *weight.shape[1:]))
+        found = self._slopes(side_by_side(gradient), side_by_side(x), wide, units * self.how.groups)
         return found.view(units, *weight.shape)
 
     def one_by_one(self, x: Tensor, weight: Tensor, gradient: Tensor) -> Tensor:
         """Per-unit gradients by one call a unit: best where a call has much to do."""
         pairs = zip(gradient, x, strict=True)
-        return torch.stack([self._backward(g, a, weight, self.how.groups, inputs=False) for g, a in pairs])
+        return torch.stack([self._slopes(g, a, weight.shape, self.how.groups) for g, a in pairs])
 
     def _is_pointwise(self, weight: Tensor) -> bool:
         ones = all(n == 1 for n in (*weight.shape[2:], *self.how.stride, self.how.groups))
@@ -173,10 +178,12 @@ class Conv:
         how = self.how
         return how.stride, how.padding, how.dilation, False, [0] * len(how.stride), groups
 
-    def _backward(self, gradient: Tensor, x: Tensor, weight: Tensor, groups: int, *, inputs: bool) -> Tensor:
-        mask = [inputs, not inputs, False]
+    def _slopes(self, gradient: Tensor, x: Tensor, shape: torch.Size, groups: int) -> Tensor:
+        """The gradient of weights of this shape, contiguous whatever the layout of the weights themselves."""
+        # of the weights the shape alone is read
+        weight, mask = x.new_empty(shape), [False, True, False]
         found = torch.ops.aten.convolution_backward(gradient, x, weight, None, *self._arguments(groups), mask)
-        value: Tensor = found[0 if inputs else 1]
+        value: Tensor = found[1]
         return value
 
 

@@ -1,4 +1,4 @@
-"""Depthwise convolutions of a plain backward pass by the sums of the private one: torch takes longer for them."""
+"""Convolutions whose gradients torch does not take right, or not fast, on a processor."""
 
 from __future__ import annotations
 
@@ -13,11 +13,21 @@ from torch.overrides import TorchFunctionMode
 from dpose.training.unit_sums import depthwise_gradients
 
 
-class OwnDepthwise(TorchFunctionMode):
-    """While it is on, depthwise `F.conv2d` on a processor has weight gradients by `depthwise_gradients`.
+class OwnConvolutions(TorchFunctionMode):
+    """While it is on, a strided convolution of one point is one without a stride, over the places that it reads.
 
-    They are the sum over pictures of what a private step clips: for data that nobody needs protected.
+    oneDNN's gradient of such a convolution's weights writes behind the memory that it has where pictures are in
+    channels last and have fewer channels than a vector has places, 8 or 16 (oneDNN's issue 6035; in torch 2.14.1 and
+    before): the process crashes, or goes on with whatever was overwritten.
+
+    Args:
+        depthwise: Whether depthwise `F.conv2d` has weight gradients by `depthwise_gradients`, which is faster. They are
+            the sum over pictures of what a private step clips: for data that nobody needs protected.
     """
+
+    def __init__(self, *, depthwise: bool) -> None:
+        super().__init__()
+        self._depthwise = depthwise
 
     def __torch_function__(
         self,
@@ -26,7 +36,33 @@ class OwnDepthwise(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return (_conv2d if func is F.conv2d else func)(*args, **kwargs or {})
+        if func in (F.conv1d, F.conv2d, F.conv3d):
+            return self._convolution(func, *args, **kwargs or {})
+        return func(*args, **kwargs or {})
+
+    def _convolution(
+        self,
+        func: Callable[..., Tensor],
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: int | Sequence[int] = 1,
+        padding: str | int | Sequence[int] = 0,
+        *more: Any,
+        **named: Any,
+    ) -> Tensor:
+        strides = (stride,) if isinstance(stride, int) else tuple(stride)
+        margins = (padding,) if isinstance(padding, int) else padding
+        if (
+            max(strides) > 1
+            and all(n == 1 for n in weight.shape[2:])
+            and (margins == "valid" or not any(margins))
+            and input.device.type == "cpu"
+        ):
+            strides = strides * (weight.ndim - 2) if len(strides) == 1 else strides
+            input, stride = input[(..., *(slice(None, None, n) for n in strides))], 1
+        run = _conv2d if self._depthwise and func is F.conv2d else func
+        return run(input, weight, bias, stride, padding, *more, **named)
 
 
 def _conv2d(

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.files import file_bytes
-from dpose.training.arithmetic import arithmetic_in_force, products_repeat
+from dpose.training.arithmetic import arithmetic_in_force, bits_of, products_repeat
 from dpose.training.distributed import ProcessGroup
 from dpose.training.gradients import Params
 
@@ -36,6 +36,21 @@ _NO_SETTINGS = ("command", "views_at_once")
 """What `config.json` says under "run" that decides nothing, or is a surrounding of its own."""
 _LONG, _DEEP = 64, 3
 """What holds more values than this, or lies deeper in an object, is data and no setting: data have their own digest."""
+
+
+def no_repeat(device: torch.device, differing: Sequence[str]) -> str:
+    """The message before a run whose steps cannot be taken again: `NO_REPEAT`, and why.
+
+    Args:
+        device: Where the model is.
+        differing: The parameters whose gradients differed, from `dpose.training.apart.check_units_apart`.
+    """
+    if differing:
+        more = f" and of {len(differing) - 1} more" if len(differing) > 1 else ""
+        return f"{NO_REPEAT} Elsewhere in memory, other bits: the gradient of {differing[0]}{more}."
+    if device.type == "cpu":
+        return NO_REPEAT
+    return f"{NO_REPEAT} torch was not told to refuse kernels that are not deterministic."
 
 
 def environment(device: torch.device, views_at_once: int, processes: int, *parts: object) -> dict[str, str]:
@@ -130,9 +145,9 @@ def digest_of(tensors: Params) -> bytes:
     """A digest of some tensors' names, shapes and bits."""
     total = hashlib.sha256()
     for name in sorted(tensors):
-        value: Tensor = tensors[name].detach().cpu().contiguous()
+        value: Tensor = tensors[name].detach().cpu()
         total.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        total.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+        total.update(bits_of(value).numpy().tobytes())
     return total.digest()
 
 

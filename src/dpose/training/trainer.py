@@ -50,11 +50,11 @@ from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.preclipping import PreClipping, stand_in
 from dpose.training.rehearsal import rehearse
 from dpose.training.reproducibility import (
-    NO_REPEAT,
     check_alike,
     code_digest,
     digest_of,
     environment,
+    no_repeat,
     repeatable,
     settings_in_force,
 )
@@ -257,15 +257,15 @@ def _fitted(inputs: RunInputs, views_at_once: int | None, console: Console) -> t
     task, model, place, kind = inputs.task, inputs.model, inputs.ranks, inputs.bound.plan.kind
     fitted = views_at_once or fit_views_at_once(task, model, _example(inputs), clipped=kind.private)
     fitted = -place.highest(-fitted)  # the least of all processes'
-    repeats = repeatable(inputs.device)
+    differing: list[str] = []
     if kind.private:
         most = inputs.bound.plan.copies * most_views(inputs.data)
         with console.status("looking whether units stay apart on this machine"):
             like = _example(inputs).to(inputs.device)
-            repeats = check_units_apart(task, model, like, fitted, most, _transform_like(inputs)) and repeats
-    repeats = not place.highest(int(not repeats))
+            differing = check_units_apart(task, model, like, fitted, most, _transform_like(inputs))
+    repeats = not place.highest(int(bool(differing) or not repeatable(inputs.device)))
     if kind.private and not repeats:
-        console.print(NO_REPEAT, highlight=False)
+        console.print(no_repeat(inputs.device, differing), highlight=False)
     return fitted, repeats
 
 
