@@ -10,8 +10,9 @@ from rich.console import Console
 import dpose.pose.data.synthetic as synthetic_module
 import small_nano
 from dpose.errors import DposeError
+from dpose.pose.backbones import shipped_weights
 from dpose.pose.data import open_data
-from dpose.pose.folder import PREDICTOR, load_model, shipped_weights
+from dpose.pose.folder import PREDICTOR, load_model
 from dpose.pose.predict import predict_logits
 from dpose.pose.weights_file import imagenet_file
 from dpose.privacy.selection import Selection

@@ -109,38 +109,40 @@ def evaluate(
     budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all their
     joints.
     """
-    from dpose.runs.evaluate import evaluate_run
-    from dpose.runs.scoring import score_file
-
     console = plain_console()
     spec = with_annotations(data, annotations)
     if (run is None) == (predictions is None):
         raise DposeError("give a run folder, or --predictions FILE", fix="see dpose evaluate --help")
-    asked = noised.asked()
+    with_noise = noised.epsilon is not None
     if groups or before:
-        from dpose.runs.group_scores import evaluate_groups, group_table
-        from dpose.runs.noised_groups import evaluate_groups_noised
-
-        if run is None or not groups or detections is not None or (asked is not None and before):
+        if run is None or not groups or detections is not None or (with_noise and before):
             raise DposeError(
                 "groups are of a model's own scores, with noise of one model by itself", "--groups"
             )
+    elif with_noise and (run is None or detections is not None):
+        raise DposeError(
+            "noise goes on scores of a model, of each unit by itself",
+            "--epsilon",
+            "leave out the other file",
+        )
+    asked = noised.asked()
+    if run is not None and groups:
+        from dpose.runs.group_scores import evaluate_groups, group_table
+        from dpose.runs.noised_groups import evaluate_groups_noised
+
         if asked is not None:
             console.print(evaluate_groups_noised(run, spec, asked, limit=limit, console=console))
             return
         console.print(group_table(evaluate_groups(run, spec, before, limit=limit, console=console)))
         return
-    if asked is not None:
+    if run is not None and asked is not None:
         from dpose.runs.noised_score import evaluate_noised
 
-        if run is None or detections is not None:
-            raise DposeError(
-                "noise goes on scores of a model, of each unit by itself",
-                "--epsilon",
-                "leave out the other file",
-            )
         console.print(evaluate_noised(run, spec, asked, limit=limit, console=console), highlight=False)
         return
+    from dpose.runs.evaluate import evaluate_run
+    from dpose.runs.scoring import score_file
+
     if predictions is not None:
         console.print(score_file(predictions, spec, console))
     elif run is not None:
@@ -155,10 +157,10 @@ def compare(
     ),
 ) -> None:
     """Several runs in one table and one picture: what each guarantees beside how well it does."""
-    from dpose.runs.compare import comparison_table, draw_comparison, read_runs
-
     if out.suffix not in (".png", ".svg", ".pdf"):
         raise DposeError("is no kind of picture that can be drawn", str(out), "name it .png, .svg or .pdf")
+    from dpose.runs.compare import comparison_table, draw_comparison, read_runs
+
     console = plain_console()
     found = read_runs(runs)
     console.print(comparison_table(found))
@@ -226,14 +228,14 @@ def keys(
     ] = False,
 ) -> None:
     """The keys of private runs that were stopped and may go on; and how to be rid of one."""
+    if (run is None) == discard:
+        raise DposeError(
+            "what shall be done?", fix="dpose keys lists them, dpose keys RUN --discard deletes one"
+        )
     from dpose.runs.keys import discard_key, list_keys
 
     console = plain_console()
-    if run is None or not discard:
-        if run is not None or discard:
-            raise DposeError(
-                "what shall be done?", fix="dpose keys lists them, dpose keys RUN --discard deletes one"
-            )
+    if run is None:
         console.print(list_keys(), highlight=False)
         return
     console.print(discard_key(run), highlight=False, markup=False, soft_wrap=True)

@@ -50,9 +50,13 @@ class NoisedScore:
                     "a score with noise needs a price", fix="give --epsilon, as in --epsilon 0.1"
                 )
             return None
+        if self.pooled != (self.joints_per_unit is not None):
+            raise DposeError(
+                "go together: the cap is what bounds a unit's part",
+                "--pooled and --joints-per-unit",
+                "give both, as in --pooled --joints-per-unit 14",
+            )
         from dpose.privacy.accounting import Relation
-        from dpose.privacy.exact import parse_exact
-        from dpose.runs.noised_score import NoisedEvaluation
 
         relations = [relation.value for relation in Relation]
         if self.relation is not None and self.relation not in relations:
@@ -61,12 +65,9 @@ class NoisedScore:
                 f"--relation {self.relation}",
                 f"choose one of {', '.join(relations)}",
             )
-        if self.pooled != (self.joints_per_unit is not None):
-            raise DposeError(
-                "go together: the cap is what bounds a unit's part",
-                "--pooled and --joints-per-unit",
-                "give both, as in --pooled --joints-per-unit 14",
-            )
+        from dpose.privacy.exact import parse_exact
+        from dpose.runs.noised_score import NoisedEvaluation
+
         return NoisedEvaluation(
             parse_exact(self.epsilon, "--epsilon"),
             self.delta,

@@ -64,17 +64,17 @@ def predict(
     ] = True,
 ) -> None:
     """Find people's joints in pictures and video, and draw them. Without boxes, one person fills the picture."""
-    from dpose.runs.annotate import annotate, find_files, names_several
-    from dpose.runs.predict import parse_box, predict_file
-
     console = plain_console()
     given = [
         name for name, value in (("--box", box), ("--detections", detections), ("--labels", labels)) if value
     ]
     given += ["--detector"] if detector else []
-    run, sources = _model(sources, console)
     if len(given) > 1:
         raise DposeError(f"{given[0]} and {given[1]} both say where people are", fix="give one of them")
+    from dpose.runs.annotate import annotate, find_files, names_several
+    from dpose.runs.predict import parse_box, predict_file
+
+    run, sources = _model(sources, console)
     written = json or yolo or label_studio
     if not names_several(sources) and given in ([], ["--box"]) and not written and threshold == 0:
         picture = Path(sources[0])

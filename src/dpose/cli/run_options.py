@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from dpose.cli.options import option, unset
+from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.privacy.sections import About
@@ -321,6 +322,26 @@ class RunOptions:
             LEARNING,
         ),
     ] = None
+
+
+def check_typed(run: RunOptions) -> None:
+    """Refuse options of a pose run that no others can mend, before torch and timm are loaded, which takes seconds.
+
+    Raises:
+        DposeError: no data are named; or the strategy does not go with the first weights.
+    """
+    from dpose.pose.backbones import check_strategy, shipped_for
+
+    if not run.data.private:
+        raise DposeError("training needs data", fix="give --data, or --config; see dpose train --help")
+    model = run.model
+    # the recipe's public stage makes first weights
+    if run.recipe is None and run.task in (None, "pose"):
+        started = model.init is not None or (
+            model.strategy != "scratch" and shipped_for(model.preset or "nano") is not None
+        )
+        strategy = model.strategy or ("finetune" if started else "scratch")
+        check_strategy(strategy, model.temperature, started=started, model=started)
 
 
 def placed(group: Any, **more: Any) -> dict[str, Any]:

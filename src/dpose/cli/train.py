@@ -13,8 +13,9 @@ from dpose.cli.cluster import ClusterOptions
 from dpose.cli.data import with_annotations
 from dpose.cli.options import option, plain_console, typed, unfolded
 from dpose.cli.remote import reads_stores, stored_run
-from dpose.cli.run_options import DATA, RUNNING, RunOptions
+from dpose.cli.run_options import DATA, RUNNING, RunOptions, check_typed
 from dpose.errors import DposeError
+from dpose.files import check_free
 from dpose.remote import url_of
 
 if TYPE_CHECKING:
@@ -61,10 +62,16 @@ def train(
     cluster: ClusterOptions,
 ) -> None:
     """Train a pose or action model; with a private method, under a guarantee that its statement carries."""
-    from dpose.runs.config import RunConfig
-    from dpose.runs.train import explain_task, resume_task, train_task
-
     console = plain_console()
+    if resume is None:
+        if out is None and not explain and cluster.engine is None:
+            raise DposeError(
+                "training needs a folder for the run", fix="give --out, or --explain to train nothing"
+            )
+        if out is not None and not explain and not url_of(out):
+            check_free(out, may_be_empty=True, may_be_locked=True)
+        if config is None:
+            check_typed(run)
     if annotations:
         labelled = with_annotations(_only(run.data.private, annotations), annotations)
         run = replace(run, data=replace(run.data, private=[labelled]))
@@ -73,6 +80,9 @@ def train(
         if url_of(resume or out or ""):
             raise DposeError("a job trains into a folder", "--out", "copy it into the store when it is done")
         raise typer.Exit(cluster.train(run, config, out, resume, views_at_once, console))
+    from dpose.runs.config import RunConfig
+    from dpose.runs.train import explain_task, resume_task, train_task
+
     settings = None if resume is not None else RunConfig.from_options(asdict(run), config)
     if explain and settings is not None:
         with console.status("calibrating"):
@@ -88,10 +98,8 @@ def train(
             }
             told(resume_task(stopped, console, places), console)
             return
-        if here is None or settings is None:
-            raise DposeError(
-                "training needs a folder for the run", fix="give --out, or --explain to train nothing"
-            )
+        assert here is not None
+        assert settings is not None
         told(train_task(settings, here, console, views_at_once, command=typed()), console)
 
 

@@ -64,19 +64,20 @@ def tune(
     of the data and gets a noised score on the rest. How many trials there are, which lost and by how much stay secret,
     so nothing counts them while it runs. Stopped, the same command goes on where it was, at no further cost.
     """
+    console = plain_console()
+    cluster.check()
+    if config is None and not discard:
+        raise DposeError("choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml")
     from dpose.files import check_free
     from dpose.privacy.trial_law import TrialLaw
     from dpose.privacy.wording import in_brief
     from dpose.runs.tune import discard_tuning, explain_tuning, tune_runs
     from dpose.runs.tune_config import TuningConfig
 
-    console = plain_console()
-    cluster.check()
     if discard:
         console.print(discard_tuning(out), highlight=False, soft_wrap=True)
         return
-    if config is None:
-        raise DposeError("choosing needs a grid", fix="give --config FILE, such as examples/tune.yaml")
+    assert config is not None
     law, grid = TrialLaw.parse(trials), TuningConfig.from_yaml(config, epsilon, delta)
     if explain:
         console.print(explain_tuning(grid, law, console), highlight=False)

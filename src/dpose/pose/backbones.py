@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
+from dpose import files
 from dpose.errors import DposeError
-from dpose.pose import tinyvit
 
-Built = tuple[nn.Module, nn.Module, int]
-"""A network with `forward_features`: (N, 3, H, W) normalised to (N, C, h, w); what follows it; and C."""
+if TYPE_CHECKING:  # torch and timm wait until a network is built: a command refuses what it can without them
+    from torch import nn
 
+    Built = tuple[nn.Module, nn.Module, int]
+    """A network with `forward_features`: (N, 3, H, W) normalised to (N, C, h, w); what follows it; and C."""
+
+WEIGHTS = "model.safetensors"
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -76,14 +80,20 @@ class Backbone:
 def _tiny_vit(preset: str) -> Backbone:
     return Backbone(
         preset,
-        partial(tinyvit.build_backbone, preset),
-        tinyvit.own_stride(preset),
+        partial(_build_tiny_vit, preset),
+        16 if preset == "nano" else 32,
         frozen=("patch_embed.", "stages.0.", "stages.1.", "stages.2."),
-        strides=tinyvit.STRIDES,
+        strides=(32, 16),
     )
 
 
-BACKBONES: dict[str, Backbone] = {preset: _tiny_vit(preset) for preset in tinyvit.PRESETS}
+def _build_tiny_vit(*how: Any, **more: Any) -> Built:
+    from dpose.pose.tinyvit import build_backbone
+
+    return build_backbone(*how, **more)
+
+
+BACKBONES: dict[str, Backbone] = {preset: _tiny_vit(preset) for preset in ("nano", "5m", "11m", "21m")}
 """By name; "nano" has 1.2 M parameters and is for a CPU, the others are TinyViT's own."""
 
 TIMM = "timm:"
@@ -92,6 +102,45 @@ ALIASES = {
     **{f"timm:tiny_vit_{preset}_224": preset for preset in ("5m", "11m", "21m")},
 }
 """Other names. `lite0` has 3.4 M parameters and ImageNet weights that need no hub."""
+
+
+def shipped_weights() -> dict[str, Path]:
+    """The public weights that come with dpose: model folders by name."""
+    folders = sorted(files.SHIPPED.glob("*"))
+    return {folder.name: folder for folder in folders if (folder / WEIGHTS).exists()}
+
+
+def shipped_for(preset: str) -> Path | None:
+    """The weights that come with dpose for a backbone, by any of its names; None where there are none."""
+    known = ALIASES.get(preset, preset)
+    return next((f for name, f in shipped_weights().items() if ALIASES.get(name, name) == known), None)
+
+
+def check_strategy(strategy: str, temperature: float | None, *, started: bool, model: bool) -> None:
+    """Refuse a strategy, or a temperature, that does not go with the first weights there are.
+
+    Args:
+        strategy: Of `dpose.pose.model.Strategy`.
+        temperature: What the logits of a first model are to be divided by; None for nothing.
+        started: Whether there are first weights.
+        model: Whether they are a whole model's, which has logits.
+
+    Raises:
+        DposeError: they do not go together.
+    """
+    if temperature is not None and not model:
+        raise DposeError(
+            "there are no first weights whose logits it could divide",
+            f"--temperature {temperature:g}",
+            "give --init FOLDER, or leave it out",
+        )
+    if started and strategy == "scratch":
+        raise DposeError("strategy scratch takes no --init", fix="use finetune or full, or leave --init out")
+    if not started and strategy != "scratch":
+        raise DposeError(
+            f"strategy {strategy} starts from trained weights",
+            fix="give --init FOLDER, --init FILE or --init imagenet, or --strategy scratch",
+        )
 
 
 def register_backbone(backbone: Backbone) -> None:

@@ -9,30 +9,18 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from dpose import files
 from dpose.errors import DposeError
 from dpose.files import file_digest, file_json, write_atomic
-from dpose.pose.backbones import ALIASES
+from dpose.pose.backbones import WEIGHTS as WEIGHTS
+from dpose.pose.backbones import shipped_weights
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import read_tensors
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+CONFIG = "config.json"
 
 PREDICTOR = "lite0"
 """The weights that come with dpose and predict where no model is named: the better on photographs of those there are
 (docs/results.md)."""
-
-
-def shipped_weights() -> dict[str, Path]:
-    """The public weights that come with dpose: model folders by name."""
-    folders = sorted(files.SHIPPED.glob("*"))
-    return {folder.name: folder for folder in folders if (folder / WEIGHTS).exists()}
-
-
-def shipped_for(preset: str) -> Path | None:
-    """Those of a backbone, by whichever of its names; None where there are none."""
-    known = ALIASES.get(preset, preset)
-    return next((f for name, f in shipped_weights().items() if ALIASES.get(name, name) == known), None)
 
 
 def find_model(name: str) -> Path:

@@ -35,18 +35,8 @@ NANO: dict[str, Any] = {
 }
 """1.2 M parameters. Shallow and wide at the end: the early maps are large, and they cost a CPU its time."""
 
-PRESETS = ("nano", "5m", "11m", "21m")
-
 _STILL = {"drop_path_rate": 0.0, "drop_rate": 0.0}
 """Of timm's options, those that every version since 1.0.20 takes; no TinyViT drops anything else by default."""
-
-STRIDES = (32, 16)
-"""Picture pixels a cell of the last map: where it is 16, the last stage keeps its resolution."""
-
-
-def own_stride(preset: str) -> int:
-    """The stride where none is asked for: 32, or 16 for `nano`."""
-    return 16 if preset == "nano" else 32
 
 
 def stage_maps(stride: int, input_size: tuple[int, int]) -> list[tuple[int, int]]:
@@ -130,13 +120,13 @@ def build_backbone(
     """The backbone, the LayerNorm for its last map, and that map's channels.
 
     Args:
-        preset: One of `PRESETS`.
+        preset: "nano", "5m", "11m" or "21m".
         input_size: (H, W), multiples of the stride.
         norm: What stands after each convolution: "batch" BatchNorm; "folded" nothing, the convolution has a
             bias; "group" GroupNorm.
         pretrained: Load timm's ImageNet weights (downloaded on first use), or those in a file. Not for `nano`, which
             has none, nor for "group", where they would mean nothing.
-        stride: One of `STRIDES`.
+        stride: Picture pixels a cell of the last map, 32 or 16: where it is 16, the last stage keeps its resolution.
 
     Raises:
         DposeError: `pretrained` weights do not exist for this model, or cannot be had.

@@ -10,7 +10,7 @@ from typing import cast, get_args
 import torch
 
 from dpose.errors import DposeError
-from dpose.pose.backbones import timm_name
+from dpose.pose.backbones import check_strategy, shipped_for, timm_name
 from dpose.pose.data import (
     Augment,
     ConcatUnits,
@@ -21,9 +21,9 @@ from dpose.pose.data import (
     open_data,
     open_several,
 )
-from dpose.pose.folder import find_model, load_model, shipped_for
+from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head, resize, temper
-from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
@@ -162,6 +162,34 @@ def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
     )
 
 
+def check_settings(config: RunConfig) -> None:
+    """Refuse what a run's settings alone decide, before a model is made or data are opened.
+
+    Raises:
+        DposeError: first weights and strategy do not go together; data that are scored or public are the private ones;
+            a method lacks the public data that it is fitted on; or pose data have no such unit.
+    """
+    check_start(config)
+    watched(config)
+    _public_spec(config)
+    config.plan.check_public(config.data.public)
+    _unit(config)
+
+
+def check_start(config: RunConfig) -> tuple[Path | None, Strategy]:
+    """The model folder that a run starts from, and its strategy, which go together.
+
+    Raises:
+        DposeError: they do not, or the first weights are not there.
+    """
+    choice, first = config.model, first_weights(config)
+    pretrained = backbone_file(config) or choice.init == IMAGENET
+    strategy: Strategy = choice.strategy or ("finetune" if first or pretrained else "scratch")
+    started = bool(first or pretrained)
+    check_strategy(strategy, choice.temperature, started=started, model=first is not None)
+    return first, strategy
+
+
 def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     """The model to train, where its first weights are from, and what else the reader of its statement must know.
 
@@ -170,25 +198,9 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
             had.
     """
     choice, private = config.model, config.plan.kind.reads_private_data
-    first, file = first_weights(config), backbone_file(config)
-    pretrained = file or choice.init == IMAGENET
-    strategy = choice.strategy or ("finetune" if first or pretrained else "scratch")
+    first, strategy = check_start(config)
+    pretrained = backbone_file(config) or choice.init == IMAGENET
     caveats = []
-    if first is None and choice.temperature is not None:
-        raise DposeError(
-            "there are no first weights whose logits it could divide",
-            f"--temperature {choice.temperature:g}",
-            "give --init FOLDER, or leave it out",
-        )
-    if (strategy == "scratch") != (first is None and not pretrained):
-        if strategy == "scratch":
-            raise DposeError(
-                "strategy scratch takes no --init", fix="use finetune or full, or leave --init out"
-            )
-        raise DposeError(
-            f"strategy {strategy} starts from trained weights",
-            fix="give --init FOLDER, --init FILE or --init imagenet, or --strategy scratch",
-        )
     if first is None:
         if config.seed is None:
             torch.seed()
@@ -277,10 +289,7 @@ def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | Co
     Raises:
         DposeError: pose data has no such unit, or cannot be read.
     """
-    kinds = (*get_args(UnitKind), "subject")
-    unit = config.plan.unit or "image"
-    if unit not in kinds:
-        raise DposeError(f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}")
+    unit = _unit(config)
     people, limit = unit == "subject", selection(config)
     data = open_several(
         config.data.sources,
@@ -294,6 +303,14 @@ def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | Co
         return data
     subjects = SubjectUnits(data)
     return subjects.limit(limit) if limit else subjects
+
+
+def _unit(config: RunConfig) -> str:
+    kinds = (*get_args(UnitKind), "subject")
+    unit = config.plan.unit or "image"
+    if unit not in kinds:
+        raise DposeError(f"pose data has no unit {unit!r}", fix=f"choose one of {', '.join(kinds)}")
+    return unit
 
 
 def selection(config: RunConfig) -> Selection | None:
@@ -335,10 +352,17 @@ def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | N
     Raises:
         DposeError: they cannot be read, or are the private ones by name.
     """
+    spec = _public_spec(config)
+    if spec is None:
+        return None
+    found = open_data(spec, purpose="train", input_size=input_size, augment=augment(config))
+    return found.with_skeleton(SKELETONS[_skeleton(config)])
+
+
+def _public_spec(config: RunConfig) -> DataSpec | None:
     if config.data.public is None:
         return None
     spec = DataSpec.parse(config.data.public)
     if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
         raise DposeError("the public data are the private ones", f"--public {config.data.public}")
-    found = open_data(spec, purpose="train", input_size=input_size, augment=augment(config))
-    return found.with_skeleton(SKELETONS[_skeleton(config)])
+    return spec

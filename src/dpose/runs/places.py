@@ -9,7 +9,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_json
-from dpose.pose.folder import shipped_weights
+from dpose.pose.backbones import shipped_weights
 from dpose.runs.build import IMAGENET, settled
 from dpose.runs.config import RunConfig, without_none
 from dpose.runs.recipes import filled_in

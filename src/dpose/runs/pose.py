@@ -17,6 +17,7 @@ from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
 from dpose.runs.build import (
     build_model,
+    check_settings,
     conditions,
     counted,
     described_model,
@@ -53,6 +54,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
     Raises:
         DposeError: data or model are not possible, or a picture is in two of the private data.
     """
+    check_settings(config)
     with console.status("the first weights"):
         model, start, caveats = build_model(config)
     config = settled(config)

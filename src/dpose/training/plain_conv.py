@@ -60,7 +60,8 @@ class OwnConvolutions(TorchFunctionMode):
             and input.device.type == "cpu"
         ):
             strides = strides * (weight.ndim - 2) if len(strides) == 1 else strides
-            input, stride = input[(..., *(slice(None, None, n) for n in strides))], 1
+            read: tuple[Any, ...] = (..., *(slice(None, None, n) for n in strides))
+            input, stride = input[read], 1
         run = _conv2d if self._depthwise and func is F.conv2d else func
         return run(input, weight, bias, stride, padding, *more, **named)
 

@@ -174,6 +174,21 @@ class TrainingPlan:
         """Whether public units are read: for a subspace or scales that are no control."""
         return self.kind.fitted and self.subspace.kind == "public"
 
+    def check_public(self, public: object) -> None:
+        """Refuse a method that is fitted on public units where there are none.
+
+        Args:
+            public: The public units, or what names them; None where there are none.
+
+        Raises:
+            DposeError: the method needs them.
+        """
+        if self.fits_public and public is None:
+            raise DposeError(
+                f"{self.method} is fitted on gradients of public units and has no public data",
+                fix="give --public, or subspace.kind random or identity for a control",
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON or YAML."""
         values = asdict(self)

@@ -321,14 +321,8 @@ def describe_run(
 
 def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:
     """The public units that the method reads; None where it reads none, whatever was given."""
-    if not plan.fits_public:
-        return None
-    if public is None:
-        raise DposeError(
-            f"{plan.method} is fitted on gradients of public units and has no public data",
-            fix="give --public, or subspace.kind random or identity for a control",
-        )
-    return public
+    plan.check_public(public)
+    return public if plan.fits_public else None
 
 
 def as_protected(

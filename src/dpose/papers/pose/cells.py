@@ -10,7 +10,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.papers.pose.settings import CEILING, own_settings
 from dpose.papers.pose.variants import VARIANTS
-from dpose.pose.folder import shipped_for
+from dpose.pose.backbones import shipped_for
 from dpose.privacy.rounding import as_given
 from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES, filled_in

@@ -15,8 +15,9 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import file_json, write_atomic
+from dpose.pose.backbones import shipped_weights
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
-from dpose.pose.folder import load_model, shipped_weights
+from dpose.pose.folder import load_model
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.predict import predict_logits

@@ -1,0 +1,77 @@
+"""Mistakes that settings alone show are refused before torch is loaded, a model is made or data are opened."""
+
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from dpose.errors import DposeError
+from dpose.runs import pose
+from dpose.runs.config import RunConfig
+
+WITHOUT = "import sys; sys.modules |= {'torch': None, 'timm': None}; from dpose.cli import run; run()"
+DATA = ("--data", "synthetic:ward", "--out", "new")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("train", "--backbone", "timm:resnet18", "--strategy", "full", *DATA),
+            "starts from trained weights",
+        ),
+        (
+            ("train", "--backbone", "timm:resnet18", "--strategy", "light", *DATA),
+            "starts from trained weights",
+        ),
+        (("train", "--strategy", "scratch", "--init", "nano", *DATA), "takes no --init"),
+        (("train", "--strategy", "scratch", "--temperature", "2", *DATA), "no first weights"),
+        (("train", "--out", "new"), "needs data"),
+        (("train", "--data", "synthetic:ward"), "needs a folder"),
+        (("train", "--data", "synthetic:ward", "--out", "full"), "full"),
+        (("evaluate", "--data", "synthetic:ward"), "give a run folder"),
+        (("evaluate", "run", "--data", "synthetic:ward", "--before", "run"), "groups are of"),
+        (("evaluate", "run", "--data", "coco:x", "--epsilon", "1", "--detections", "x"), "noise goes on"),
+        (("evaluate", "run", "--data", "coco:x", "--epsilon", "1", "--pooled"), "go together"),
+        (("predict", "x.jpg", "--box", "0,0,1,1", "--detector"), "both say where"),
+        (("compare", "run", "--out", "x.gif"), "no kind of picture"),
+        (("tune", "--out", "new"), "needs a grid"),
+        (("keys", "--discard"), "what shall be done"),
+    ],
+)
+def test_mistakes_in_what_is_typed_load_no_network(words, said, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"data": {"watch": "synthetic:ward:train"}}, "the units the run protects"),
+        ({"data": {"public": "synthetic:ward:train"}}, "the public data are the private ones"),
+        ({"plan": {"unit": "video"}}, "no unit 'video'"),
+        ({"plan": {"method": "pdp-sgd"}}, "has no public data"),
+        ({"model": {"strategy": "full", "preset": "timm:resnet18"}}, "starts from trained weights"),
+        ({"model": {"temperature": 2.0, "init": "imagenet"}}, "no first weights"),
+    ],
+)
+def test_settings_are_refused_before_a_model_is_made_or_data_are_opened(values, said, monkeypatch):
+    def opened(*given, **named):
+        raise AssertionError("too late")
+
+    for name in ("open_units", "open_public", "open_data", "PoseModel", "load_model"):
+        for module in (pose, sys.modules["dpose.runs.build"]):
+            monkeypatch.setattr(module, name, opened, raising=False)
+    settings = {
+        "data": {"private": "synthetic:ward", **values.get("data", {})},
+        "plan": {"epsilon": 2.0, "delta": 1e-5, **values.get("plan", {})},
+        "model": values.get("model", {}),
+    }
+    with pytest.raises(DposeError, match=said):
+        pose.prepare(RunConfig.from_dict(settings), Console(quiet=True))
