@@ -58,8 +58,9 @@ MEMBERS = (
 """The smallest member of each family, one of timm's modules."""
 STRATEGIES = ("scratch", "light", "finetune", "full")
 TRAINS = "trains"
-SIZES = ((64, 48), (0, 0), (224, 224), (256, 256))
-"""Input sizes, in turn, where one is refused: a small one, the backbone's own, and what most models were made for."""
+TRIES = (((64, 48), 0), ((0, 0), 0), ((224, 224), 0), ((256, 256), 0), ((256, 256), 32))
+"""Input sizes and strides, in turn, where one is refused: a small one, the backbone's own (0), what most models were
+made for, and the stride that most have without being changed."""
 
 
 class Noise:
@@ -96,11 +97,11 @@ class Noise:
         return [self.views[index]]
 
 
-def model_of(name: str, strategy: str, size: tuple[int, int]) -> PoseModel:
+def model_of(name: str, strategy: str, size: tuple[int, int], stride: int) -> PoseModel:
     """The model as `dpose train` makes it."""
     torch.manual_seed(0)
     scratch = strategy == "scratch"
-    model = PoseModel(PoseConfig(name, size, norm="group" if scratch else "batch"))
+    model = PoseModel(PoseConfig(name, size, norm="group" if scratch else "batch", stride=stride))
     model = model if scratch else fold_batchnorm(model)
     apply_strategy(model, strategy)
     return model.to(memory_format=torch.channels_last)
@@ -109,10 +110,10 @@ def model_of(name: str, strategy: str, size: tuple[int, int]) -> PoseModel:
 def tried(name: str, strategy: str) -> tuple[str, str]:
     """The input size, and "trains" or why the backbone is refused."""
     refused = ""
-    for size in SIZES:
+    for size, stride in TRIES:
         try:
-            model = model_of(name, strategy, size)
-            shown = "x".join(map(str, model.config.input_size))
+            model = model_of(name, strategy, size, stride)
+            shown = "x".join(map(str, model.config.input_size)) + (f", stride {stride}" if stride else "")
             with tempfile.TemporaryDirectory() as folder, Path(folder, "printed").open("w") as printed:
                 run = train(
                     PoseTask(),

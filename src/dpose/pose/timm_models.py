@@ -215,7 +215,7 @@ def _features(name: str, model: Any, size: tuple[int, int]) -> Tensor:
         with torch.no_grad():
             features = model.forward_features(torch.zeros(1, 3, *size))
     except Exception as error:  # whatever a model's own code raises for a size that it was not made for
-        said = " ".join(str(error).split())[:160]
+        said = " ".join(str(error).split())[:160] or type(error).__name__
         raise DposeError(
             f"cannot take pictures of {size[0]}x{size[1]} ({said})",
             f"timm:{name}",
