@@ -19,7 +19,6 @@ from dpose.files import file_json, file_text
 from dpose.interpreter import child_environment, python
 from dpose.privacy.rounding import upper
 from dpose.privacy.statement import PrivacyStatement
-from dpose.runs.verify import verify_run
 from dpose.studio.roots import Roots
 
 DEPTH = 3
@@ -121,7 +120,7 @@ def run_detail(folder: Path, resumed: Resumed) -> dict[str, Any]:
     """What may be shown of a run.
 
     Args:
-        folder: It.
+        folder: The run folder.
         resumed: The runs that were gone on with from here.
 
     Raises:
