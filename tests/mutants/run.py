@@ -2,6 +2,7 @@
 
     make mutants                                 # goes on where an earlier run stopped; results in .mutants/
     python tests/mutants/run.py --only step.py   # faults whose name contains the text
+    python tests/mutants/run.py --named          # faults that once passed every test
     python tests/mutants/run.py --again          # try those that survived again, and take over what was killed
 
 One process imports torch and all the rest, then forks a child for every fault. The child imports dpose anew, with one
@@ -384,6 +385,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument("--named", action="store_true", help="faults with a name alone, of named.py")
     parser.add_argument(
         "--again", action="store_true", help="take over what an earlier run killed, whatever changed"
     )
@@ -400,7 +402,7 @@ def main() -> int:
     every = faults()
     names = {fault.name for fault in every}
     done = {name: line for name, line in done.items() if name in names}
-    todo = [fault for fault in every if fault.name not in done and options.only in fault.name]
+    todo = [f for f in every if f.name not in done and options.only in f.name and f.named >= options.named]
     with results.open("w", encoding="utf-8") as opened:
         for line in ({"digest": here}, *done.values()):
             opened.write(json.dumps(line) + "\n")
