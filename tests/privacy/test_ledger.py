@@ -1,5 +1,6 @@
 """A ledger that was altered, shortened, reordered or swapped is refused; every reserved step is counted."""
 
+import hashlib
 import json
 import os
 import stat
@@ -9,7 +10,7 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.privacy import ledger as ledger_module
-from dpose.privacy.entries import Entry
+from dpose.privacy.entries import Entry, plan_digest
 from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger
 from dpose.privacy.queries import Query
 from dpose.privacy.statement import PrivacyStatement
@@ -94,7 +95,10 @@ def test_steps_taken_again_under_one_key_with_other_noise_count_again(tmp_path, 
         assert ledger.spent_steps == 40
         assert ledger.new_steps(replace(EVENT, sigma=0.7), 5, 10) == 10
         assert ledger.new_steps(EVENT, 5, 10) == 5
+        assert ledger.new_steps(EVENT, 5, 7) == 2
     assert sorted(event.steps for event in spent(ledger.entries)) == [10] * 4
+    told = [replace(e, event=dict(sorted((e.event or {}).items()))) for e in ledger.entries if e.steps]
+    assert spent([*told, *ledger.entries]) == spent(ledger.entries)
 
 
 def test_noise_unlike_the_statements_is_found(run, state):
@@ -241,6 +245,64 @@ def test_a_torn_last_line_counts_as_a_reservation(run, state, kept):
     mended = read_ledger(file)
     assert not any(entry.torn for entry in mended)
     assert spent(mended)[0].steps == 40
+
+
+def test_a_torn_line_stands_for_the_largest_reservation_after_the_last(tmp_path, state):
+    file = tmp_path / "ledger.jsonl"
+    with Ledger.create(file, PLAN, "key", state) as ledger:
+        file.write_bytes(file.read_bytes() + b"{")
+        nothing = read_ledger(file)[-1]
+        file.write_bytes(file.read_bytes()[:-1])
+        for first, steps in ((0, 10), (10, 20), (30, 5)):
+            ledger.reserve(EVENT, first, steps)
+        ledger.resume("other-key", 30)
+    assert (nothing.torn, nothing.seq, nothing.event) == (True, 1, None)
+    assert (nothing.first_step, nothing.steps) == (0, 0)
+    last = read_ledger(file)[-1]
+    file.write_bytes(file.read_bytes() + b"{")
+    torn = read_ledger(file)[-1]
+    assert (torn.seq, torn.prev, torn.key_id) == (5, last.sha256, "other-key")
+    assert (torn.first_step, torn.steps, torn.event["steps"]) == (35, 20, 20)
+    assert spent(read_ledger(file))[0].steps == 55
+
+
+def test_a_ledger_that_is_none_is_one_line(tmp_path):
+    (tmp_path / "folder").mkdir()
+    for name, content, words in (
+        ("folder", None, "cannot be read"),
+        ("half", b'{"seq":0', "first line is not complete"),
+        ("empty", b"", "is empty"),
+    ):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(DposeError, match=words):
+            read_ledger(tmp_path / name)
+
+
+@pytest.mark.parametrize("change", [{"seq": 2}, {"prev": "f" * 64}])
+def test_a_line_follows_the_one_before_by_number_and_by_hash(tmp_path, change):
+    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
+    second = Entry(1, first.sha256, "query", QUERY.to_dict(), 0, 0, PLAN, "key")
+    (tmp_path / "ledger").write_bytes(first.line() + second.sealed().line())
+    assert len(read_ledger(tmp_path / "ledger")) == 2
+    (tmp_path / "ledger").write_bytes(first.line() + replace(second, **change).sealed().line())
+    with pytest.raises(DposeError, match="line 2"):
+        read_ledger(tmp_path / "ledger")
+
+
+def test_a_line_holds_nothing_that_json_has_not(tmp_path):
+    first = Entry(0, "0" * 64, "resume", None, 0, 0, PLAN, "key", run_id="a" * 32, nonce="b" * 32).sealed()
+    (tmp_path / "ledger").write_bytes(first.line() + b'{"seq":1,"event":{"what":NaN}}\n')
+    with pytest.raises(DposeError, match="line 2"):
+        read_ledger(tmp_path / "ledger")
+    with pytest.raises(ValueError, match="JSON"):
+        Entry(1, first.sha256, "query", {"what": float("nan")}, 0, 0, PLAN, "key").sealed()
+
+
+def test_a_plans_digest_is_of_its_settings_as_json():
+    content = {"event": None, "n": 7, "plan": {"a": 1, "b": "x"}, "steps": 3}
+    expected = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    assert plan_digest({"b": "x", "a": 1}, 7, 3, None) == expected
 
 
 def test_a_last_line_that_lacks_only_its_newline_is_whole(run, state):

@@ -232,10 +232,6 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
 
 
 def plan_digest(plan: Mapping[str, Any], n: int, steps: int, event: Any) -> str:
-    """What `plan_sha256` in ledger and statement is: of the settings and of what was fixed by them, as JSON values.
-
-    Noise "float" is left out: runs that began before there was another have it, and do not name it.
-    """
-    settings = {name: value for name, value in plan.items() if (name, value) != ("noise", "float")}
-    content = {"plan": settings, "n": n, "steps": steps, "event": event}
+    """The `plan_sha256` of ledger and statement: of the settings and of what was fixed by them, as JSON values."""
+    content = {"plan": dict(plan), "n": n, "steps": steps, "event": event}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
