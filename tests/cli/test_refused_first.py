@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.runs import pose
+from dpose.runs import pose, pretraining
 from dpose.runs.config import RunConfig
 
 WITHOUT = "import sys; sys.modules |= {'torch': None, 'timm': None}; from dpose.cli import run; run()"
@@ -75,3 +75,20 @@ def test_settings_are_refused_before_a_model_is_made_or_data_are_opened(values, 
     }
     with pytest.raises(DposeError, match=said):
         pose.prepare(RunConfig.from_dict(settings), Console(quiet=True))
+
+
+def test_a_recipe_trains_on_nothing_public_before_its_settings_are_right(tmp_path, monkeypatch):
+    def trained(*given, **named):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(pretraining, "train_run", trained)
+    monkeypatch.setattr(pretraining, "open_units", trained)
+    settings = RunConfig.from_dict(
+        {
+            "data": {"private": "synthetic:ward", "watch": "synthetic:ward:train"},
+            "plan": {"epsilon": 2.0, "delta": 1e-5},
+            "recipe": "recommended",
+        }
+    )
+    with pytest.raises(DposeError, match="the units the run protects"):
+        pretraining.public_stage(settings, tmp_path / "run", Console(quiet=True), "")

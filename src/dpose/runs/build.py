@@ -163,13 +163,12 @@ def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
 
 
 def check_settings(config: RunConfig) -> None:
-    """Refuse what a run's settings alone decide, before a model is made or data are opened.
+    """Refuse data that settings alone show to be wrong, before a model is made or any are opened.
 
     Raises:
-        DposeError: first weights and strategy do not go together; data that are scored or public are the private ones;
-            a method lacks the public data that it is fitted on; or pose data have no such unit.
+        DposeError: data that are scored or public are the private ones; a method lacks the public data that it is
+            fitted on; or pose data have no such unit.
     """
-    check_start(config)
     watched(config)
     _public_spec(config)
     config.plan.check_public(config.data.public)

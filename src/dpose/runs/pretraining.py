@@ -9,7 +9,15 @@ from rich.console import Console
 from dpose.files import check_free
 from dpose.pose.data import DataSpec
 from dpose.privacy.protected import protect
-from dpose.runs.build import described_model, open_public, open_units, public_split, settled, shown_spec
+from dpose.runs.build import (
+    check_settings,
+    described_model,
+    open_public,
+    open_units,
+    public_split,
+    settled,
+    shown_spec,
+)
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun
 from dpose.runs.recipes import RECIPES, filled_in
@@ -41,6 +49,7 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
     spec = stage_data(config)
     if spec is None:
         return config
+    check_settings(config)
     check_free(out, may_be_empty=True)
     place = process_group()
     place.highest(0)  # nobody makes a folder before everybody has looked
