@@ -142,6 +142,14 @@ def test_the_last_layers_that_step_make_no_step():
         assert model.head.x.in_features == 2 * 8 * 2 * 6
 
 
+def test_a_pooling_that_makes_no_step_keeps_the_size_of_the_map():
+    x = torch.randn(1, 2, 6, 8)
+    for pool in (nn.MaxPool2d(2), nn.MaxPool2d((2, 2), 2), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2)):
+        net = nn.Sequential(pool)
+        timm_models._make_no_step(net, "0")
+        assert net(x).shape == x.shape
+
+
 def test_what_is_left_out_of_timms_model_does_not_change_its_features():
     theirs = timm.create_model("test_resnet", num_classes=0)
     ours, tail, channels = timm_models.build_timm("test_resnet", (64, 64), "batch", False, stride=32)

@@ -253,7 +253,10 @@ def _look(name: str, model: Any, size: tuple[int, int]) -> tuple[list[tuple[str,
 
 def _make_no_step(model: nn.Module, place: str) -> None:
     layer = cast(Any, model.get_submodule(place))
-    if isinstance(layer, nn.AvgPool2d):
+    if isinstance(layer, nn.AvgPool2d) or (
+        isinstance(layer, nn.MaxPool2d) and layer.kernel_size in (2, (2, 2)) and not layer.padding
+    ):
+        # without a step each window is a place; even ones would make the map smaller by one
         model.set_submodule(place, nn.Identity())
     elif isinstance(layer, nn.Conv2d) and not isinstance(layer, Conv2dSame) and layer.kernel_size[0] % 2 == 0:
         # an even kernel has no middle: one row and column more, behind, keep the map's size
