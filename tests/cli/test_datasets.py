@@ -146,12 +146,13 @@ class TestAdapting:
 class TestJointsOfItsOwn:
     def test_a_model_learns_and_is_scored_on_them(self, tmp_path, capsys):
         root = tmp_path / "owls"
+        rng = np.random.default_rng(0)
         for split in ("train", "val"):
             folder = root / "images" / split
             lines = []
             for k in range(4):
-                shade = np.full((64, 64, 3), 40 * k + (split == "val"), np.uint8)
-                write_image(folder / f"{k}.png", shade)
+                patches = rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+                write_image(folder / f"{k}.png", patches.repeat(8, 0).repeat(8, 1))
                 lines.append(f"0 0.5 0.5 0.8 0.8 0.5 0.3 2 0.{k + 1} 0.5 2 0.7 0.5 1\n")
             (root / "labels" / split).mkdir(parents=True)
             for k, line in enumerate(lines):

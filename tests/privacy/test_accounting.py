@@ -239,7 +239,7 @@ def test_the_second_call_does_not_calibrate_again(cache_folder, monkeypatch):
 
 def test_another_dp_accounting_calibrates_again(cache_folder, monkeypatch):
     noise_multiplier(*ASK)
-    monkeypatch.setattr(memo.metadata, "version", lambda name: "99.0")
+    monkeypatch.setattr(memo, "version_of", lambda name: "99.0")
     calls = counted(monkeypatch)
     noise_multiplier(*ASK)
     assert calls

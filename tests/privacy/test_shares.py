@@ -128,7 +128,7 @@ def test_the_account_is_asked_for_the_same_by_all(tmp_path):
     def charge(reader):
         own = protect(Files(content), readers=reader)
         bound = PLAN.bind_to(own)
-        asked = run_charge(tmp_path, bound, own, RunOptions(), opened=None, seeded=False, resume=False)
+        asked = run_charge(tmp_path, bound, own, RunOptions(), opened=None, seeded=False, known=None)
         return bound.sha256, asked.marks.tolist(), replace(asked, id="", at="", marks=own.identity.marks[:0])
 
     alone = charge(ALONE)

@@ -567,6 +567,8 @@ def test_a_video_through_the_commands(tmp_path, capsys, monkeypatch):
         assert "box of 16 x 24 pixels shows" in capsys.readouterr().out
         out = f"{command[0]}.mp4"
         assert main([*command, *asked, "--again", "--out", out]) == 0
+        assert "in any 4 frames of the clip" in capsys.readouterr().out
+        assert main(["statement", "show", out]) == 0
         told = capsys.readouterr().out
         assert "in any 4 frames of the clip" in told
         assert "0.5 seconds in one piece are at most 4 frames" in told

@@ -279,6 +279,8 @@ class TestVideos:
         yunet(tmp_path / "y.onnx", 64)
         asked = ["obfuscate", "a.mp4", "--method", "face-blur", "--detector", "y.onnx", "--hold", "3"]
         assert main([*asked, "--out", "b.mp4"]) == 0
+        assert "NOTHING IS GUARANTEED" in capsys.readouterr().out
+        assert main(["statement", "show", "b.mp4"]) == 0
         told = capsys.readouterr().out
         assert "by the detector y.onnx (sha256" in told
         assert "hold: 3 frames" in told
