@@ -58,7 +58,7 @@ MEMBERS = (
 """The smallest member of each family, one of timm's modules."""
 STRATEGIES = ("scratch", "light", "finetune", "full")
 TRAINS = "trains"
-TRIES = (((64, 48), 0), ((0, 0), 0), ((224, 224), 0), ((256, 256), 0), ((256, 256), 32))
+TRIES = (((64, 48), 0), ((0, 0), 0), ((224, 224), 0), ((256, 256), 0), ((256, 256), 32), ((224, 224), 32))
 """Input sizes and strides, in turn, where one is refused: a small one, the backbone's own (0), what most models were
 made for, and the stride that most have without being changed."""
 

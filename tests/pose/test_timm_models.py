@@ -150,6 +150,18 @@ def test_a_pooling_that_makes_no_step_keeps_the_size_of_the_map():
         assert net(x).shape == x.shape
 
 
+def test_only_a_norm_of_maps_is_put_behind_a_map():
+    for norm, kept in (
+        (timm.layers.LayerNorm2d(4), True),
+        (timm.layers.LayerNorm(4), False),
+        (nn.LayerNorm(4), False),
+    ):
+        net = nn.Module()
+        net.head = nn.Module()
+        net.head.norm = norm
+        assert (timm_models._head_norm(net) is norm) == kept
+
+
 def test_what_is_left_out_of_timms_model_does_not_change_its_features():
     theirs = timm.create_model("test_resnet", num_classes=0)
     ours, tail, channels = timm_models.build_timm("test_resnet", (64, 64), "batch", False, stride=32)

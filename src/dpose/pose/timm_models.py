@@ -24,7 +24,7 @@ from typing import Any, cast
 
 import timm
 import torch
-from timm.layers import Conv2dSame
+from timm.layers import Conv2dSame, LayerNorm2d, LayerNorm2dFp32
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
@@ -302,7 +302,7 @@ def _take_out_unused(model: nn.Module, used: set[int]) -> None:
 def _head_norm(model: nn.Module) -> nn.Module:
     """The norm of maps that a model's head begins with, behind its pooling; Identity where there is none."""
     norm = getattr(getattr(model, "head", None), "norm", None)
-    return norm if isinstance(norm, nn.LayerNorm) and type(norm) is not nn.LayerNorm else nn.Identity()
+    return norm if isinstance(norm, LayerNorm2d | LayerNorm2dFp32) else nn.Identity()
 
 
 def _before_last_stage(model: Any) -> tuple[str, ...]:
