@@ -154,7 +154,7 @@ def test_numbers_made_prettier_by_hand_are_refused(full, field):
         groups.pop()
     else:
         attackers["found_at_most"].pop(2)
-    with pytest.raises(DposeError, match="do not rely on it|is no bound on attackers"):
+    with pytest.raises(DposeError, match=r"do not rely on it|is no bound on attackers"):
         edited(full, attackers=attackers, groups=groups).verify()
 
 
