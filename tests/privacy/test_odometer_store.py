@@ -590,7 +590,9 @@ def test_a_bound_that_was_lowered_by_hand_is_found(where):
 def test_a_composition_that_somebody_else_wrote_is_computed_anew(where):
     charge(entry(), where)
     true = spent_on(HERE, Asked(), 1e-5, where=where)
-    with opened(where).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
+    with opened(
+        where
+    ).transaction() as account:  # of a fixed plan at delta, and at the share of it of a filter
         assert account.run("UPDATE compositions SET value = '0.001'") == 2
     assert spent_on(HERE, Asked(), 1e-5, where=where) == true
 
