@@ -10,9 +10,10 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.privacy import ledger as ledger_module
-from dpose.privacy.entries import Entry, plan_digest
+from dpose.privacy.entries import Entry, EntryType, plan_digest
 from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger
 from dpose.privacy.queries import Query
+from dpose.privacy.sections import PlantedCanaries
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.verify import verify_run
 from dpose.training.plan import TrainingPlan
@@ -67,6 +68,24 @@ def test_the_lines_have_the_designs_fields(run):
             *extra,
             "sha256",
         ]
+
+
+def test_lines_that_take_no_steps_say_so(run):
+    for entry in read_ledger(run / "ledger.jsonl"):
+        takes = entry.type in (EntryType.RESERVE, EntryType.COMMIT)
+        assert takes or (entry.first_step, entry.steps) == (0, 0)
+
+
+def test_canaries_are_committed_to_before_a_step_is_reserved(tmp_path, state):
+    planted = PlantedCanaries("gradient", "7", "ab" * 32)
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key", state) as ledger:
+        ledger.canaries(planted)
+        assert (ledger.entries[-1].type, ledger.entries[-1].event) == (EntryType.CANARIES, planted.to_dict())
+        ledger.reserve(EVENT, 0, 10)
+        ledger.query(QUERY.to_dict())
+        with pytest.raises(ValueError, match="before the first step"):
+            ledger.canaries(planted)
+    assert len(read_ledger(tmp_path / "ledger.jsonl")) == 4
 
 
 def test_an_unfinished_reservation_is_spent(run, state):
