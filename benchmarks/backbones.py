@@ -128,7 +128,8 @@ def tried(name: str, strategy: str) -> tuple[str, str]:
                 finite = all(bool(p.isfinite().all()) for p in run.model.parameters())
             return shown, TRAINS if finite and run.steps == 2 else "DEFECT: weights that are not finite"
         except DposeError as error:
-            refused = refused or error.line()
+            if not refused or size == (0, 0):  # of several reasons the one at the backbone's own size
+                refused = error.line()
             if "size" not in error.line() and "multiples" not in error.line():
                 break
     return "", refused
