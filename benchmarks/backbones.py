@@ -58,6 +58,8 @@ MEMBERS = (
 """The smallest member of each family, one of timm's modules."""
 STRATEGIES = ("scratch", "light", "finetune", "full")
 TRAINS = "trains"
+ALONE = ", one unit at a time"
+"""Behind the size where a gradient depends, in its last bits, on the other units of a micro-batch on this processor."""
 TRIES = (((64, 48), 0), ((0, 0), 0), ((224, 224), 0), ((256, 256), 0), ((256, 256), 32), ((224, 224), 32))
 """Input sizes and strides, in turn, where one is refused: a small one, the backbone's own (0), what most models were
 made for, and the stride that most have without being changed."""
@@ -107,7 +109,7 @@ def model_of(name: str, strategy: str, size: tuple[int, int], stride: int) -> Po
     return model.to(memory_format=torch.channels_last)
 
 
-def tried(name: str, strategy: str) -> tuple[str, str]:
+def tried(name: str, strategy: str, at_once: int = 2) -> tuple[str, str]:
     """The input size, and "trains" or why the backbone is refused."""
     refused = ""
     for size, stride in TRIES:
@@ -122,16 +124,20 @@ def tried(name: str, strategy: str) -> tuple[str, str]:
                     plan=TrainingPlan(epsilon=8.0, delta=1e-3, steps=2, expected_batch_size=8, unit="image"),
                     out=Path(folder, "run"),
                     options=RunOptions(
-                        views_at_once=2, state_dir=Path(folder, "state"), console=Console(file=printed)
+                        views_at_once=at_once, state_dir=Path(folder, "state"), console=Console(file=printed)
                     ),
                 )
                 finite = all(bool(p.isfinite().all()) for p in run.model.parameters())
             return shown, TRAINS if finite and run.steps == 2 else "DEFECT: weights that are not finite"
         except DposeError as error:
+            line = error.line()
+            if "--views-at-once 1" in line and at_once > 1:
+                size_, result = tried(name, strategy, 1)
+                return size_ + ALONE, result
+            if "input size" not in line and "input_size" not in line:
+                return "", line
             if not refused or size == (0, 0):  # of several reasons the one at the backbone's own size
-                refused = error.line()
-            if "size" not in error.line() and "multiples" not in error.line():
-                break
+                refused = line
     return "", refused
 
 

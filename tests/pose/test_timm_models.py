@@ -150,6 +150,12 @@ def test_a_pooling_that_makes_no_step_keeps_the_size_of_the_map():
         assert net(x).shape == x.shape
 
 
+@pytest.mark.slow
+def test_a_head_that_makes_the_features_stays():
+    model = PoseModel(PoseConfig("timm:selecsls42", (64, 48))).eval()
+    assert model(torch.zeros(1, 3, 64, 48))[0].isfinite().all()
+
+
 def test_only_a_norm_of_maps_is_put_behind_a_map():
     for norm, kept in (
         (timm.layers.LayerNorm2d(4), True),

@@ -117,8 +117,8 @@ def build_timm(
         features.ndim == 4 and features.shape[-1] == model.num_features != features.shape[1],
         _head_norm(model),
     )
-    if hasattr(model, "head"):
-        model.head = nn.Identity()
+    if hasattr(model, "head") and not seen.used & {id(p) for p in model.head.parameters()}:
+        model.head = nn.Identity()  # but where it is part of what makes the features
     if tuple(tail(features).shape[2:]) != tail.size:
         raise DposeError(
             f"gives no map of {tail.size[0]}x{tail.size[1]} for pictures of {input_size[0]}x{input_size[1]}",
