@@ -134,7 +134,7 @@ def tried(name: str, strategy: str, at_once: int = 2) -> tuple[str, str]:
             if "--views-at-once 1" in line and at_once > 1:
                 size_, result = tried(name, strategy, 1)
                 return size_ + ALONE, result
-            if "input size" not in line and "input_size" not in line:
+            if not any(about in line for about in ("input size", "input_size", "has no stride")):
                 return "", line
             if not refused or size == (0, 0):  # of several reasons the one at the backbone's own size
                 refused = line
