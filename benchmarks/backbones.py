@@ -178,6 +178,8 @@ def write(rows: list[dict[str, Any]]) -> None:
     lines = [f"| family | model | {' | '.join(STRATEGIES)} |", "|---" * (2 + len(STRATEGIES)) + "|"]
     lines += map(table_row, rows)
     head = PAGE.read_text().partition("| family |")[0]
+    missing = [f"`{name}`" for name in MEMBERS if name not in {row["model"] for row in rows}]
+    lines += ["", f"Not run yet: {', '.join(missing)}."] if missing else []
     PAGE.write_text(head + "\n".join(lines) + "\n")
 
 
