@@ -8,7 +8,7 @@ from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.privacy.keys import state_folder
 
-BUDGETS = {"pixelize": ("1", "0", 10 * CELLS), "release-video": ("4", "1e-5", 8 * CELLS)}
+BUDGETS = {"pixelize": ("1", "0", 24 * CELLS), "release-video": ("4", "1e-5", 8 * CELLS)}
 
 
 @pytest.mark.parametrize("fault", [None, "half-noise", "noise-missing"])
