@@ -1415,7 +1415,7 @@ NAMED = (
     Named(
         "chosen after earlier ones: several runs as one that was planned",
         "privacy/odometer/compositions.py",
-        (Edit("Compositions.chosen", "len(counted) == 1", "True"),),
+        (Edit("Compositions.chosen", "len(entries) == 1", "True"),),
     ),
     Named(
         "chosen after earlier ones: a score without noise is passed over",

@@ -66,9 +66,11 @@ class AttackerBound:
 
     def __post_init__(self) -> None:
         shares = [*(share for pair in self.found for share in pair), self.floor, self.loses]
-        if FALSE_POSITIVES not in dict(self.found) or not all(0 <= share <= 1 for share in shares):
-            raise DposeError("is no bound on attackers", "attackers")
-        if not 0 < self.mu < math.inf:
+        if (
+            FALSE_POSITIVES not in dict(self.found)
+            or not all(0 <= share <= 1 for share in shares)
+            or not 0 < self.mu < math.inf
+        ):
             raise DposeError("is no bound on attackers", "attackers")
 
     def check(self, true: AttackerBound, slack: float) -> None:

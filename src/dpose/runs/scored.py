@@ -254,9 +254,10 @@ def _check_unprotected(
         raise _protected(name, noised=noised)
     absent = False
     runs = dict.fromkeys((run_name(folder), *(entry.id for entry in protecting)))
-    for run_id in runs.keys() - {
+    scored_sides = {
         names_of_run(run)[1] for run in runs
-    }:  # both sides of a choice are one run's
+    }  # of choices among trials: their data are the run's own
+    for run_id in [run for run in runs if run not in scored_sides]:
         data = learnt_from(run_id) if run_id else ()
         absent |= not data
         for one in data[:1]:

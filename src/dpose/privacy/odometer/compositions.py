@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from dpose.privacy.odometer.composition import chosen_epsilon, chosen_share, composed
 from dpose.privacy.odometer.journal import Transaction
-from dpose.privacy.odometer.records import EVALUATION, Asked, Charge, restated
+from dpose.privacy.odometer.records import Asked, Charge, restated
 from dpose.privacy.odometer.store import Where, opened
 
 
@@ -34,10 +34,9 @@ class Compositions:
         return self._old[name]
 
     def chosen(self, entries: Sequence[Charge], delta: float, asked: Asked) -> float:
-        """`chosen_epsilon`: 0 for nothing."""
-        counted = [entry for entry in entries if entry.what != EVALUATION]
-        alone = self.of(counted, chosen_share(delta), asked) if len(counted) == 1 else math.inf
-        return chosen_epsilon(counted, delta, asked, alone)
+        """`chosen_epsilon` of charges among which is no score without noise: 0 for nothing."""
+        alone = self.of(entries, chosen_share(delta), asked) if len(entries) == 1 else math.inf
+        return chosen_epsilon(entries, delta, asked, alone)
 
     def keep(self, where: Where) -> None:
         """Write what is new, where there is an account."""
