@@ -5,7 +5,7 @@ import pytest
 
 from dpose.errors import DposeError
 from dpose.pose.model import PoseConfig
-from dpose.pose.skeletons import COCO, LSP, MPII, SKELETONS, joint_map, lsp_to_mpii, skeleton_of
+from dpose.pose.skeletons import BLAZEPOSE, COCO, LSP, MPII, SKELETONS, joint_map, lsp_to_mpii, skeleton_of
 
 
 def swapped(name):
@@ -56,7 +56,7 @@ def test_coco_maps_to_the_joints_of_the_same_name():
         (16, 0), (14, 1), (12, 2), (11, 3), (13, 4), (15, 5),
         (10, 10), (8, 11), (6, 12), (5, 13), (7, 14), (9, 15),
     }  # fmt: skip
-    assert way.derived == ((6, (2, 3)), (7, (12, 13)))
+    assert way.derived == ((6, ((12, 0.5), (11, 0.5))), (7, ((6, 0.5), (5, 0.5))))
     assert way.missing == (8, 9)
 
 
@@ -97,6 +97,27 @@ def test_a_derived_joint_has_its_lower_parents_score():
     scores = np.ones(17)
     scores[COCO.joints.index("l_hip")] = 0.25
     assert joint_map("coco", "mpii").values(scores)[[6, 7]].tolist() == [0.25, 1.0]
+
+
+def test_a_predicted_head_lies_along_the_line_of_the_ears():
+    names = BLAZEPOSE.joints
+    points = np.zeros((33, 2))
+    for name, place in (
+        ("l_shoulder", (10, 0)),
+        ("r_shoulder", (-10, 0)),
+        ("l_ear", (3, -20)),
+        ("r_ear", (1, -20)),
+    ):
+        points[names.index(name)] = place
+    way = joint_map(BLAZEPOSE, LSP, predicted=True)
+    assert way.missing == ()
+    found = way.points(points)
+    assert found[LSP.joints.index("neck")].tolist() == pytest.approx([0.5, -5])
+    assert found[LSP.joints.index("head_top")].tolist() == pytest.approx([3.8, -38])
+    assert np.allclose(way.matrix() @ points, found)
+    # labels are not guessed at
+    assert joint_map(BLAZEPOSE, LSP).missing == (12, 13)
+    assert joint_map(COCO, MPII).missing == (8, 9)
 
 
 def test_lsp_to_mpii_moves_joints_and_derives_two():

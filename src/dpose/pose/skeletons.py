@@ -31,7 +31,7 @@ class Skeleton:
     """One dataset's joints.
 
     Attributes:
-        name: "mpii", "coco", "lsp", or "joints-" and a digest where a dataset brought it along.
+        name: "mpii", "coco", "lsp", "blazepose", or "joints-" and a digest where a dataset brought it along.
         joints: Names, in the dataset's order; `r_` and `l_` are the person's own right and left.
         edges: Pairs of joint indices to draw a line between.
         flip_pairs: Pairs of joint indices that change places in a mirrored picture.
@@ -105,7 +105,28 @@ LSP = Skeleton(
     flip_pairs=((0, 5), (1, 4), (2, 3), (6, 11), (7, 10), (8, 9)),
 )  # fmt: skip
 
-SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP)}
+_BLAZEPOSE_PAIRS = (
+    *((1, 4), (2, 5), (3, 6), (7, 8), (9, 10)),
+    *((left, left + 1) for left in range(11, 33, 2)),
+)
+BLAZEPOSE = Skeleton(
+    name="blazepose",
+    joints=(
+        "nose", "l_eye_inner", "l_eye", "l_eye_outer", "r_eye_inner", "r_eye", "r_eye_outer", "l_ear", "r_ear",
+        "l_mouth", "r_mouth", "l_shoulder", "r_shoulder", "l_elbow", "r_elbow", "l_wrist", "r_wrist",
+        "l_pinky", "r_pinky", "l_index", "r_index", "l_thumb", "r_thumb", "l_hip", "r_hip", "l_knee", "r_knee",
+        "l_ankle", "r_ankle", "l_heel", "r_heel", "l_foot_index", "r_foot_index",
+    ),
+    edges=(
+        (0, 1), (1, 2), (2, 3), (3, 7), (0, 4), (4, 5), (5, 6), (6, 8), (9, 10), (11, 12), (11, 13), (13, 15),
+        (15, 17), (15, 19), (15, 21), (17, 19), (12, 14), (14, 16), (16, 18), (16, 20), (16, 22), (18, 20),
+        (11, 23), (12, 24), (23, 24), (23, 25), (24, 26), (25, 27), (26, 28), (27, 29), (28, 30), (29, 31),
+        (30, 32), (27, 31), (28, 32),
+    ),
+    flip_pairs=_BLAZEPOSE_PAIRS,
+)  # fmt: skip
+
+SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP, BLAZEPOSE)}
 """Those that dpose knows, and those that were met since (`skeleton_of`)."""
 
 BUILT_IN = frozenset(SKELETONS)
@@ -197,6 +218,11 @@ def _by_sides(names: Sequence[str]) -> list[int]:
 _ALIASES = {"neck": "upper_neck"}  # LSP's name for MPII's joint
 # joints that datasets without them can derive: the middle of hips, the middle of shoulders
 _MIDDLES = {"pelvis": ("r_hip", "l_hip"), "thorax": ("r_shoulder", "l_shoulder")}
+# joints of a prediction alone, from shoulders and ears: the share of the way from the shoulders' middle to the ears'
+_ALONG_THE_HEAD = {"upper_neck": 0.25, "head_top": 1.9}
+
+Weights = tuple[tuple[int, float], ...]
+"""(source joint, its weight) of a weighted sum of joints."""
 
 
 @dataclass(frozen=True)
@@ -207,13 +233,13 @@ class JointMap:
         source: The labels' skeleton.
         target: The wanted one.
         shared: (source joint, target joint) of those that both have.
-        derived: (target joint, its two parents in the target) of those that are the middle of two shared ones.
+        derived: (target joint, the source joints that it is a weighted sum of).
     """
 
     source: Skeleton
     target: Skeleton
     shared: tuple[tuple[int, int], ...]
-    derived: tuple[tuple[int, tuple[int, int]], ...]
+    derived: tuple[tuple[int, Weights], ...]
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -227,26 +253,43 @@ class JointMap:
         out = np.full((*source.shape[:-2], len(self.target), 2), np.nan)
         for s, t in self.shared:
             out[..., t, :] = source[..., s, :]
-        for t, (a, b) in self.derived:
-            out[..., t, :] = (out[..., a, :] + out[..., b, :]) / 2
+        for t, parents in self.derived:
+            out[..., t, :] = sum(weight * source[..., s, :] for s, weight in parents)
         return out
 
+    def matrix(self) -> NDArray[np.float64]:
+        """(K, J): what `points` multiplies J keypoints by; rows of zeros for missing joints."""
+        made = np.zeros((len(self.target), len(self.source)))
+        for s, t in self.shared:
+            made[t, s] = 1.0
+        for t, parents in self.derived:
+            for s, weight in parents:
+                made[t, s] = weight
+        return made
+
     def values(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Flags or scores (..., J) in the target's order: a derived joint has its lower parent's, a missing one 0."""
+        """Flags or scores (..., J) in the target's order: a derived joint has its lowest parent's, a missing one 0."""
         source = np.asarray(values, np.float64)
         out = np.zeros((*source.shape[:-1], len(self.target)))
         for s, t in self.shared:
             out[..., t] = source[..., s]
-        for t, (a, b) in self.derived:
-            out[..., t] = np.minimum(out[..., a], out[..., b])
+        for t, parents in self.derived:
+            out[..., t] = np.min(source[..., [s for s, _ in parents]], axis=-1)
         return out
 
 
-def joint_map(source: str | Skeleton, target: str | Skeleton) -> JointMap:
+def joint_map(source: str | Skeleton, target: str | Skeleton, *, predicted: bool = False) -> JointMap:
     """The map from one skeleton to another, by the joints' names; LSP's "neck" is MPII's "upper_neck".
 
     Pelvis and thorax, where the source lacks them, are the middles of hips and shoulders: fair to learn from (MPII's
     own thorax lies a little above), never scored.
+
+    Args:
+        source: The skeleton there is.
+        target: The wanted one.
+        predicted: The keypoints are a model's and no labels: upper neck and head top, where the source lacks them and
+            has shoulders and ears, lie on the line from the middle of the shoulders through that of the ears, at 0.25
+            and 1.9 of that way.
 
     Raises:
         KeyError: a name that is not in `SKELETONS`.
@@ -256,12 +299,15 @@ def joint_map(source: str | Skeleton, target: str | Skeleton) -> JointMap:
     names = [_ALIASES.get(name, name) for name in to.joints]
     known = [_ALIASES.get(name, name) for name in from_.joints]
     shared = tuple((s, names.index(name)) for s, name in enumerate(known) if name in names)
-    derived = tuple(
-        (t, (names.index(_MIDDLES[name][0]), names.index(_MIDDLES[name][1])))
-        for t, name in enumerate(names)
-        if name in _MIDDLES and name not in known and set(_MIDDLES[name]) <= set(known)
-    )
-    return JointMap(from_, to, shared, derived)
+    derived: list[tuple[int, Weights]] = []
+    for t, name in enumerate(names):
+        parents: dict[str, float] = dict.fromkeys(_MIDDLES.get(name, ()), 0.5)
+        if predicted and name in _ALONG_THE_HEAD:
+            along = _ALONG_THE_HEAD[name] / 2
+            parents = {"r_shoulder": 0.5 - along, "l_shoulder": 0.5 - along, "r_ear": along, "l_ear": along}
+        if parents and name not in known and set(parents) <= set(known):
+            derived.append((t, tuple((known.index(parent), weight) for parent, weight in parents.items())))
+    return JointMap(from_, to, shared, tuple(derived))
 
 
 def lsp_to_mpii(joints: ArrayLike, visible: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

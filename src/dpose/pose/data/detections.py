@@ -20,10 +20,13 @@ class Box:
     Attributes:
         corners: (4,) float64, x0, y0, x1, y1 in picture pixels.
         score: In [0, 1].
+        turn: Degrees, counter-clockwise as seen, that the picture is turned about the box's centre to bring the person
+            upright (`dpose.pose.crops.crop_transform`).
     """
 
     corners: NDArray[np.float64]
     score: float
+    turn: float = 0.0
 
 
 def read_detections(
