@@ -110,6 +110,14 @@ class ModelOptions:
     stride: Annotated[int | None, option("Picture pixels a cell of the backbone's map.", MODEL, min=1)] = (
         unset("the backbone's: 16 where it can be had, of TinyViTs 32")
     )
+    codec: Annotated[
+        str | None,
+        option(
+            "How the head says where joints are: simcc, heatmap, heatmap-deconv or regression. In the place of another "
+            "of the first weights it is fresh.",
+            MODEL,
+        ),
+    ] = unset("the first weights', or the backbone's own: simcc")
     init: Annotated[
         str | None,
         option(

@@ -41,6 +41,9 @@ class Backbone:
         strides: Those that can be asked for, where there is a choice.
         mean: Of the colours red, green, blue, 0 to 1, that pictures are normalised with.
         std: See `mean`.
+        codecs: Those that it can have, its own first (`dpose.pose.codec`); where none is named, every one whose head
+            takes any map of features, and SimCC for its own. Heads of a codec that is named here are given whatever
+            the network and what follows it give.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Backbone:
     strides: tuple[int, ...] = ()
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
+    codecs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.input_size == (0, 0):

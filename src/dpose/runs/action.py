@@ -164,6 +164,8 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
     choice = config.model
     if choice.temperature is not None:
         raise DposeError("is for poses", f"--temperature {choice.temperature:g}", "leave it out")
+    if choice.codec is not None:
+        raise DposeError("is for poses", f"--codec {choice.codec}", "leave it out")
     strategy = choice.strategy or ("full" if choice.init else "scratch")
     if (choice.init is None) != (strategy == "scratch"):
         raise DposeError(

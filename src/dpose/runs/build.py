@@ -22,7 +22,7 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import adapt_head, resize, temper
+from dpose.pose.heads import adapt_head, change_codec, resize, temper
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
@@ -150,7 +150,7 @@ def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
     """The model that a run makes where no model folder describes one.
 
     Raises:
-        DposeError: there is no such backbone, or not with this input size or stride.
+        DposeError: there is no such backbone, or not with this input size, stride or codec.
     """
     choice = config.model
     return PoseConfig(
@@ -159,6 +159,7 @@ def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
         norm=norm,
         skeleton=_skeleton(config),
         stride=choice.stride or 0,
+        codec=choice.codec or "",
     )
 
 
@@ -201,10 +202,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     pretrained = backbone_file(config) or choice.init == IMAGENET
     caveats = []
     if first is None:
-        if config.seed is None:
-            torch.seed()
-        else:
-            torch.manual_seed(config.seed)
+        _seed(config)
         described = described_model(config, "group" if private and not pretrained else "batch")
         model = PoseModel(described, pretrained=pretrained)
         start = _start(config)
@@ -213,11 +211,23 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         own = model.config.input_size, model.config.stride
         asked = choice.input_size or own[0], choice.stride or own[1]
         if asked != own:
+            how = "the head was resampled" if model.codec.bin_layers else "the model was taken"
             caveats.append(
-                f"the head was resampled from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
+                f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
             )
             model = resize(model, *asked)
         start = FirstWeights.of(first)
+        before = model.config.codec
+        if choice.codec not in (None, before):
+            if choice.temperature is not None:
+                raise DposeError(
+                    f"is for the first weights' logits, and a fresh head of {choice.codec} has none of them",
+                    f"--temperature {choice.temperature:g}",
+                    "leave it or --codec out",
+                )
+            _seed(config)
+            model = change_codec(model, choice.codec)
+            caveats.append(f"the head is fresh: {choice.codec} in the place of {before}")
         if choice.temperature not in (None, 1.0):
             caveats.append(f"the logits of the first weights were divided by {choice.temperature:g}")
             model = temper(model, choice.temperature)
@@ -231,6 +241,14 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     # channels last: up to twice the speed of a plain step on a CPU, and never slower (benchmarks/private_step.py)
     return model.to(device).to(memory_format=torch.channels_last), start, caveats
+
+
+def _seed(config: RunConfig) -> None:
+    """What fresh weights are drawn from."""
+    if config.seed is None:
+        torch.seed()
+    else:
+        torch.manual_seed(config.seed)
 
 
 def _size(size: tuple[int, int]) -> str:

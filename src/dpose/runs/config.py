@@ -73,6 +73,9 @@ class ModelChoice(BaseModel):
             first weights, else scratch.
         input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
         stride: Picture pixels a cell of the backbone's map; the preset's own by default.
+        codec: How the head says where joints are (`dpose.pose.codec`): "simcc", "heatmap", "heatmap-deconv",
+            "regression", or one that was registered. By default that of the model that `init` names, else the preset's
+            own. A model of another codec keeps its backbone and gets a fresh head.
         temperature: What the logits of first weights for poses are divided by before the first step (`temper` in
             `dpose.pose.heads`); None for 1, as they are.
         init_licence: Under which these first weights may be used, for the statement; of those that come with dpose it
@@ -86,6 +89,7 @@ class ModelChoice(BaseModel):
     strategy: Literal["light", "finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
     stride: int | None = Field(default=None, ge=1)
+    codec: str | None = None
     temperature: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     init_licence: str | None = None
 

@@ -13,7 +13,6 @@ from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
 from dpose.pose.folder import load_model
 from dpose.pose.predict import draw_prediction, predict_image
-from dpose.pose.simcc import REACH, bins
 from dpose.pose.skeletons import SKELETONS
 
 
@@ -43,7 +42,7 @@ def predict_file(folder: Path, picture: Path, out: Path, box: str | None = None)
         table.add_column(name, justify="left" if name == "joint" else "right")
     for joint, (x, y), score in zip(skeleton.joints, prediction.keypoints, prediction.scores, strict=True):
         table.add_row(joint, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}")
-    chance = 2 * REACH * model.config.sigma / bins(min(model.config.input_size), model.config.split_ratio)
+    chance = model.codec.chance()
     if float(np.median(prediction.scores)) > 2 * chance:
         return table
     return Group(
