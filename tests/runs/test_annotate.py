@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-import dpose.runs.annotate as annotate_module
+import dpose.pose.model_people as model_people
 from dpose.errors import DposeError
 from dpose.media.images import read_image, write_image
 from dpose.media.video import VideoReader, probe
@@ -17,9 +17,12 @@ from dpose.pose.data import open_labels
 from dpose.pose.evaluate import score_results
 from dpose.pose.export import OnnxModel
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.runs.annotate import annotate, find_files, names_several
+from dpose.pose.predict import for_prediction
+from dpose.pose.skeletons import COCO, skeleton_of
+from dpose.runs.annotate import GAIT, Look, annotate, find_files, names_several
 from quick import quick  # noqa: F401
 from videos import info_for
+from walkers import FIGURE, Walkers
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,8 @@ def clip(path, count=4):
 
 
 def run(model, sources, out, boxes=whole_picture, **options):
-    return annotate(model, find_files([str(s) for s in sources]), out, boxes, console=quiet(), **options)
+    finder = model_people.ModelPeople(for_prediction(model)) if isinstance(model, PoseModel) else model
+    return annotate(finder, find_files([str(s) for s in sources]), out, boxes, console=quiet(), **options)
 
 
 def quiet():
@@ -153,7 +157,7 @@ class TestVideo:
         assert (probe(one).rate, probe(one).length) == (probe(two).rate, probe(two).length)
         images = json.loads((tmp_path / "r.json").read_text())["images"]
         assert [(i["frame"], i["time"]) for i in images] == [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]
-        assert done.lines() == ["1 video of 4 frames drawn, 4 people"]
+        assert done.lines() == ["1 video of 4 frames drawn, 1 person"]  # the same one all along
 
     def test_one_that_is_cut_short_is_drawn_as_far_as_it_goes_and_told(self, model, tmp_path):
         whole = clip(tmp_path / "a.mkv", 40).read_bytes()
@@ -173,7 +177,7 @@ def test_a_long_video_is_predicted_by_onnx_runtime_where_it_is_installed(model, 
     monkeypatch.setattr(
         OnnxModel, "forward", lambda self, crops: asked.append(len(crops)) or real(self, crops)
     )
-    monkeypatch.setattr(annotate_module, "MANY_FRAMES", 4)
+    monkeypatch.setattr(model_people, "MANY_FRAMES", 4)
     by_onnx = run(model, [source], tmp_path / "onnx").document
     assert sum(asked) == 4
     for a, b in zip(by_torch["annotations"], by_onnx["annotations"], strict=True):
@@ -185,5 +189,244 @@ def test_a_long_video_is_predicted_by_torch_where_the_export_is_another_model(mo
         raise DposeError("finds a joint elsewhere")
 
     monkeypatch.setattr("dpose.pose.export._onnx_bytes", differs)
-    monkeypatch.setattr(annotate_module, "MANY_FRAMES", 4)
+    monkeypatch.setattr(model_people, "MANY_FRAMES", 4)
     assert run(model, [clip(tmp_path / "clip.mp4")], tmp_path / "out").frames == 4
+
+
+class TestPeople:
+    """What is drawn and written of several people, whoever found them."""
+
+    @pytest.fixture
+    def grey(self, tmp_path):
+        write_image(tmp_path / "two.png", np.full((80, 160, 3), 90, np.uint8))
+        return tmp_path / "two.png"
+
+    def document(self, grey, tmp_path, places=((40, 40), (110, 42)), **options):
+        run(Walkers(places), [grey], tmp_path / "o.png", results=tmp_path / "r.json", **options)
+        return json.loads((tmp_path / "r.json").read_text())
+
+    def test_everybody_is_drawn_and_written_with_cocos_joints(self, grey, tmp_path):
+        document = self.document(grey, tmp_path)
+        drawn = read_image(tmp_path / "o.png")
+        for x in (40, 110):
+            assert (drawn[10:70, x - 20 : x + 20] != 90).any()
+        assert (drawn[:, 62:88] == 90).all()
+        (category,) = document["categories"]
+        assert category["keypoints"] == list(COCO.joints)
+        assert not {"derived", "missing"} & set(category)
+        one, two = document["annotations"]
+        assert [one["image_id"], two["image_id"]] == [1, 1]
+        assert (one["score"], one["num_keypoints"]) == (0.8, 17)
+        assert one["keypoints"][:2] == [40, 22]  # the nose
+        assert two["keypoints"][-3:-1] == [106, 62]  # the right ankle
+        # around all joints that were found, inside the picture
+        assert one["bbox"] == [30, 21, 20, 39]
+        assert "track_id" not in one
+
+    def test_derived_points_are_marked_and_missing_ones_are_nowhere(self, grey, tmp_path):
+        document = self.document(grey, tmp_path, skeleton="lsp")
+        (category,) = document["categories"]
+        assert category["derived"] == ["neck", "head_top"]
+        points = np.reshape(document["annotations"][0]["keypoints"], (-1, 3))
+        neck, shoulders, ears = points[category["keypoints"].index("neck")], 40 - 11, 40 - 18
+        assert neck[:2] == pytest.approx([40, shoulders + 0.25 * (ears - shoulders)])
+        assert self.document(grey, tmp_path, skeleton="mpii")["categories"][0]["derived"] == [
+            "pelvis", "thorax", "upper_neck", "head_top",
+        ]  # fmt: skip
+        assert len(self.document(grey, tmp_path, skeleton="own")["annotations"][0]["keypoints"]) == 99
+
+    def test_what_the_model_has_not_is_0_0_0_and_not_drawn(self, tmp_path, grey):
+        torch.manual_seed(0)
+        mpii = PoseModel(PoseConfig("nano", (64, 64), skeleton="mpii")).eval()
+        run(
+            mpii, [grey], tmp_path / "o.png", skeleton="coco", results=tmp_path / "r.json",
+            yolo=tmp_path / "y", label_studio=tmp_path / "l.json",
+        )  # fmt: skip
+        document = json.loads((tmp_path / "r.json").read_text())
+        assert document["categories"][0]["missing"] == list(COCO.joints[:5])
+        (person,) = document["annotations"]
+        assert person["keypoints"][:15] == [0] * 15
+        assert person["num_keypoints"] == 12
+        (line,) = (tmp_path / "y/labels/train/two.txt").read_text().splitlines()
+        assert line.split()[5:20] == ["0"] * 15
+        (task,) = json.loads((tmp_path / "l.json").read_text())
+        shown = {r["value"]["keypointlabels"][0] for r in task["predictions"][0]["result"][1:]}
+        assert shown
+        assert not shown & set(COCO.joints[:5])
+
+    def test_exports_follow_the_skeleton(self, grey, tmp_path):
+        self.document(grey, tmp_path, skeleton="mpii", yolo=tmp_path / "y", label_studio=tmp_path / "l.json")
+        assert "kpt_shape: [16, 3]" in (tmp_path / "y/data.yaml").read_text()
+        assert len((tmp_path / "y/labels/train/two.txt").read_text().splitlines()) == 2
+        (task,) = json.loads((tmp_path / "l.json").read_text())
+        labels = [r["value"].get("keypointlabels", [""])[0] for r in task["predictions"][0]["result"]]
+        assert "upper_neck" in labels
+
+    def test_given_boxes_are_the_people_and_stay_their_boxes(self, grey, tmp_path):
+        document = self.document(grey, tmp_path, boxes=FixedBox((100, 10, 140, 70)))
+        (person,) = document["annotations"]
+        assert person["bbox"] == [100, 10, 40, 60]
+        assert person["keypoints"][:2] == [120, 22]
+
+    def test_nobody_is_said_and_the_picture_is_written_undrawn(self, grey, tmp_path):
+        done = run(Walkers([]), [grey], tmp_path / "o.png", results=tmp_path / "r.json")
+        assert done.lines() == ["Nobody was found: 1 picture is written undrawn"]
+        assert np.array_equal(read_image(tmp_path / "o.png"), read_image(grey))
+        document = json.loads((tmp_path / "r.json").read_text())
+        assert (len(document["images"]), document["annotations"]) == (1, [])
+
+    def test_a_crowd_of_forty(self, tmp_path):
+        write_image(tmp_path / "crowd.png", np.full((300, 400, 3), 90, np.uint8))
+        places = [(20 + 40 * (k % 10), 40 + 60 * (k // 10)) for k in range(40)]
+        document = self.document(tmp_path / "crowd.png", tmp_path, places)
+        assert len({tuple(a["bbox"]) for a in document["annotations"]}) == 40
+
+    def test_joints_far_outside_and_people_without_any(self, grey, tmp_path):
+        # the figure lies beside the picture: its region alone says where
+        (person,) = self.document(grey, tmp_path, [(-300, 40)])["annotations"]
+        assert all(np.isfinite(person["bbox"]))
+        assert person["keypoints"][0] == -300
+
+    def test_a_skeleton_that_is_none_or_has_nothing_of_the_finders(self, grey, tmp_path):
+        with pytest.raises(
+            DposeError, match="no skeleton is called 'ape'; give one of blazepose, coco, lsp, mpii or own"
+        ):
+            self.document(grey, tmp_path, skeleton="ape")
+
+    def test_a_picture_of_twenty_pixels_is_refused(self, tmp_path, model):
+        write_image(tmp_path / "t.png", picture(0, (20, 20)))
+        with pytest.raises(DposeError, match="20 x 20 pixels are too few"):
+            run(model, [tmp_path / "t.png"], tmp_path / "o.png")
+        write_image(tmp_path / "in" / "b.png", picture(0))
+        write_image(tmp_path / "in" / "t.png", picture(0, (20, 20)))
+        assert "too few" in run(model, [tmp_path / "in"], tmp_path / "out").problems[0]
+
+
+class TestTracks:
+    def walk(self, k):
+        """Two who walk towards each other, the second missed in three frames; from frame 12 on there is a third."""
+        people = [(30 + 4 * k, 40)]
+        people += [] if 5 <= k < 8 else [(130 - 4 * k, 42)]
+        return people + ([(30, 90)] if k >= 12 else [])
+
+    @pytest.fixture
+    def film(self, tmp_path):
+        with video_file(tmp_path / "a.mp4", info_for(Fraction(10), Fraction(1, 1000), (120, 160))) as writer:
+            for k in range(20):
+                writer.add(np.full((120, 160, 3), 90, np.uint8), 100 * k)
+        return tmp_path / "a.mp4"
+
+    def test_people_keep_their_numbers(self, film, tmp_path):
+        walkers = Walkers(self.walk)
+        done = run(walkers, [film], tmp_path / "b.mp4", results=tmp_path / "r.json")
+        document = json.loads((tmp_path / "r.json").read_text())
+        frames = {image["id"]: image["frame"] for image in document["images"]}
+        assert len(frames) == 20
+        for person in document["annotations"]:
+            x, y = person["keypoints"][:2]
+            k = frames[person["image_id"]]
+            if y > 60:
+                assert person["track_id"] == 3
+            elif k not in (12, 13):  # where they pass each other
+                first = abs(x - (30 + 4 * k)) < 1
+                assert person["track_id"] == (1 if first else 2)
+        assert done.lines() == ["1 video of 20 frames drawn, 3 people"]
+        # the finder is shown the people of the frame before, and those alone
+        counts = [len(before) for _, before in walkers.asked]
+        assert counts == [0] + [len(self.walk(k)) for k in range(19)]
+
+    def test_each_video_begins_anew(self, film, tmp_path):
+        walkers = Walkers([(40, 40)])
+        (tmp_path / "in").mkdir()
+        for name in ("a.mp4", "b.mp4"):
+            (tmp_path / "in" / name).write_bytes(film.read_bytes())
+        done = run(walkers, [tmp_path / "in"], tmp_path / "out")
+        assert {a["track_id"] for a in done.document["annotations"]} == {1}
+        assert walkers.asked[20][1] == []
+        assert done.people == 2
+
+    def test_the_number_is_drawn(self, film, tmp_path):
+        run(Walkers([(80, 60)]), [film], tmp_path / "b.mp4")
+        frame, _ = next(iter(VideoReader(tmp_path / "b.mp4")))
+        # a light plate above the head, where no skeleton is
+        assert frame[: 60 - 21, 70:90].max() > 200
+
+    def test_boxes_that_are_given_are_asked_for_and_nothing_of_before(self, film, tmp_path):
+        walkers = Walkers([])
+        run(walkers, [film], tmp_path / "b.mp4", FixedBox((10, 10, 50, 70)))
+        assert all(len(boxes) == 1 and before == [] for boxes, before in walkers.asked)
+
+    def test_smoothed_joints_shake_less_and_only_when_asked(self, film, tmp_path):
+        rng = np.random.default_rng(0)
+        shaken = rng.normal(60, 1, (20, 2))
+
+        def nose_paths(**options):
+            done = run(Walkers(lambda k: [shaken[k]]), [film], tmp_path / "b.mp4", **options)
+            return np.array([a["keypoints"][:2] for a in done.document["annotations"]])
+
+        plain, smooth = nose_paths(), nose_paths(smooth=True)
+        np.testing.assert_allclose(plain, shaken + FIGURE[0], atol=1e-3)
+        assert np.diff(smooth, axis=0).std() < 0.6 * np.diff(plain, axis=0).std()
+
+
+class TestLooks:
+    def test_a_blank_canvas_has_the_skeletons_alone_and_warns(self, tmp_path):
+        write_image(tmp_path / "a.png", picture(0, (80, 160)))
+        done = run(Walkers([(40, 40)]), [tmp_path / "a.png"], tmp_path / "o.png", look=Look(canvas="blank"))
+        drawn = read_image(tmp_path / "o.png")
+        assert (drawn[:, 80:] == drawn[0, 0]).all()
+        assert (drawn[15:65, 25:55] != drawn[0, 0]).any()
+        assert GAIT in done.lines()
+        assert "identify" in GAIT
+
+    def test_what_is_behind_a_blank_canvas_makes_no_difference(self, tmp_path):
+        for seed in (0, 1):
+            write_image(tmp_path / f"{seed}.png", picture(seed, (80, 160)))
+            run(
+                Walkers([(40, 40)]),
+                [tmp_path / f"{seed}.png"],
+                tmp_path / f"o{seed}.png",
+                look=Look(canvas="blank"),
+            )
+        assert (tmp_path / "o0.png").read_bytes() == (tmp_path / "o1.png").read_bytes()
+
+    def test_faces_are_hidden_counted_and_nothing_is_promised(self, tmp_path):
+        image = picture(0, (80, 160))
+        write_image(tmp_path / "a.png", image)
+        done = run(
+            Walkers([(40, 40), (110, 40)]), [tmp_path / "a.png"], tmp_path / "o.png",
+            look=Look(threshold=1.0, hide_faces=True),
+        )  # fmt: skip
+        drawn = read_image(tmp_path / "o.png")
+        for x in (40, 110):
+            assert (drawn[20:24, x - 2 : x + 3] == 128).all()
+        assert np.array_equal(drawn[50:, 70:90], image[50:, 70:90])
+        assert done.lines()[1].startswith(
+            "2 faces hidden in 2 people; people who were not found keep their faces"
+        )
+        assert "nothing is guaranteed" in done.lines()[1]
+
+    def test_in_a_video_a_person_has_a_face_in_every_frame(self, tmp_path):
+        done = run(
+            Walkers([(30, 24)]),
+            [clip(tmp_path / "a.mp4")],
+            tmp_path / "b.mp4",
+            look=Look(hide_faces=True),
+            smooth=True,
+        )
+        assert (done.faces, done.people) == (4, 1)
+
+    def test_a_model_without_a_head_is_refused(self, tmp_path, model):
+        class Owls(Walkers):
+            skeleton = skeleton_of(["beak", "left_wing", "right_wing"])
+
+        with pytest.raises(DposeError, match="no joint of a head"):
+            run(Owls([]), [clip(tmp_path / "a.mp4")], tmp_path / "b.mp4", look=Look(hide_faces=True))
+        with pytest.raises(DposeError, match=r"finds none of these joints \(beak"):
+            run(Owls([]), [clip(tmp_path / "a.mp4")], tmp_path / "b.mp4", skeleton="coco")
+
+
+def test_a_video_that_cannot_be_read_is_told(tmp_path, model):
+    (tmp_path / "a.mp4").write_bytes(b"nothing of the kind")
+    with pytest.raises(DposeError, match=r"a\.mp4"):
+        run(model, [tmp_path / "a.mp4"], tmp_path / "b.mp4")

@@ -1,4 +1,4 @@
-"""`dpose predict`: joints found and drawn."""
+"""`dpose predict`: people found, and their joints drawn."""
 
 from __future__ import annotations
 
@@ -8,136 +8,183 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli.options import plain_console
+from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.pose.boxes import Boxes
+    from dpose.runs.predict import Predictor
+
+WHERE, DRAWN, WRITTEN = "Where people are", "What is drawn", "What is written besides"
+TORCHVISION = "torchvision"
 
 
 def predict(
     sources: Annotated[
         list[str],
         typer.Argument(
-            help="Pictures, videos, folders or globs; before them a run or model folder, or none: then a public model "
-            "that comes with dpose predicts."
+            help="Pictures, videos, folders or globs; before them a run or model folder, or none."
         ),
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The drawn file, or a folder for several. Default: NAME-pose beside the one source."
-        ),
+        Path | None, option("The drawn file, or a folder for several. Default: NAME-pose beside one.")
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Also write the joints as COCO-style JSON.")] = None,
-    yolo: Annotated[
-        Path | None, typer.Option(help="Also write YOLO-pose labels into this folder, with data.yaml.")
-    ] = None,
-    label_studio: Annotated[
-        Path | None, typer.Option(help="Also write Label Studio's pre-annotations as JSON.")
-    ] = None,
-    box: Annotated[
-        str | None, typer.Option(help="The person's box x0,y0,x1,y1 in pixels; default: the whole picture.")
+    box: Annotated[str | None, option("One person's box x0,y0,x1,y1 in pixels.", WHERE)] = None,
+    labels: Annotated[
+        str | None,
+        option("People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, mpii or yolo.", WHERE),
     ] = None,
     detections: Annotated[
         Path | None,
-        typer.Option(
-            help="People's boxes: COCO results JSON, by the number a picture is called, or of a frame."
-        ),
-    ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="People's boxes from labels: NAME:ROOT[:SPLIT] of coco, humanart, mpii or yolo."),
+        option("From COCO's results JSON, by the number a picture is called, or of a frame.", WHERE),
     ] = None,
     detector: Annotated[
-        bool,
-        typer.Option("--detector", help="Find people first, with torchvision's detector (fetched once)."),
-    ] = False,
+        str | None,
+        option("An ONNX file that finds people (YOLOX, RTMDet, YOLOv8 to 11, SSD), or torchvision.", WHERE),
+    ] = None,
+    detector_kind: Annotated[
+        str | None, option("yolox, rtmdet, yolov8 or ssd. Default: by the file's outputs.", WHERE)
+    ] = None,
     least: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out detected people with a lower score.")
+        float, option("Leave out detected people with a lower score.", WHERE, min=0, max=1)
     ] = 0.5,
-    threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Do not draw joints with a lower score.")
-    ] = 0.0,
+    skeleton: Annotated[
+        str | None,
+        option(
+            "coco, mpii, lsp, blazepose or own. Default: coco if the model has its joints, else own.", DRAWN
+        ),
+    ] = None,
+    threshold: Annotated[float, option("Do not draw joints with a lower score.", DRAWN, min=0, max=1)] = 0.0,
+    canvas: Annotated[str, option("picture, or blank: the skeletons alone.", DRAWN)] = "picture",
+    hide_faces: Annotated[
+        bool, option("Fill the face of everybody who is found. Guarantees nothing.", DRAWN, "--hide-faces")
+    ] = False,
+    smooth: Annotated[
+        bool, option("Smooth the joints of videos (one-euro filter).", DRAWN, "--smooth")
+    ] = False,
     flip: Annotated[
-        bool, typer.Option(help="Average with the mirrored picture: a little better, at twice the cost.")
+        bool, option("Of a model folder: average with the mirrored picture, at twice the cost.", DRAWN)
     ] = True,
+    json: Annotated[Path | None, option("COCO's form: joints, scores, boxes, tracks.", WRITTEN)] = None,
+    yolo: Annotated[Path | None, option("A folder of YOLO-pose labels, with data.yaml.", WRITTEN)] = None,
+    label_studio: Annotated[Path | None, option("Label Studio's pre-annotations.", WRITTEN)] = None,
 ) -> None:
-    """Find people's joints in pictures and video, and draw them. Without boxes, one person fills the picture."""
+    """Find people in pictures and video, and draw their joints.
+
+    With nothing but a picture, a folder or a video, a model that comes with dpose looks for everybody. A model folder
+    named first takes the whole picture for one person, unless boxes are given. People in a video are numbered.
+    """
     console = plain_console()
-    given = [
-        name for name, value in (("--box", box), ("--detections", detections), ("--labels", labels)) if value
-    ]
-    given += ["--detector"] if detector else []
+    ways = {"--box": box, "--detections": detections, "--labels": labels, "--detector": detector}
+    given = [name for name, value in ways.items() if value]
     if len(given) > 1:
         raise DposeError(f"{given[0]} and {given[1]} both say where people are", fix="give one of them")
-    from dpose.runs.annotate import annotate, find_files, names_several
-    from dpose.runs.predict import parse_box, predict_file
+    _check(canvas, skeleton, detector, detector_kind, hide_faces)
+    from dpose.runs.annotate import Look, annotate, find_files, names_several
+    from dpose.runs.predict import joint_table
 
-    run, sources = _model(sources, console)
-    written = json or yolo or label_studio
-    if not names_several(sources) and given in ([], ["--box"]) and not written and threshold == 0:
-        picture = Path(sources[0])
-        target = out or picture.with_name(f"{picture.stem}-pose.png")
-        if target.suffix:
-            console.print(predict_file(run, picture, target, box))
-            console.print(f"Drawn into {target}", highlight=False)
-            return
-    from dpose.pose.boxes import FixedBox, whole_picture
-    from dpose.pose.folder import load_model
-
+    run, sources = _split(sources)
     files = find_files(sources)
-    model = load_model(run)
-    where: Boxes = FixedBox(parse_box(box)) if box else whole_picture
-    if detections or labels or detector:
-        where = _boxes(detections, labels, least, console)
+    boxes = _boxes(box, detections, labels, detector, detector_kind, least, console)
+    chosen = _predictor(run, flip, console)
     done = annotate(
-        model,
+        chosen.finder,
         files,
         out,
-        where,
+        boxes,
+        skeleton=skeleton,
         results=json,
         yolo=yolo,
         label_studio=label_studio,
-        flip_test=flip,
-        threshold=threshold,
+        look=Look(threshold, canvas, hide_faces),
+        smooth=smooth,
+        called=chosen.called,
         console=console,
     )
+    if not (names_several(sources) or json or yolo or label_studio):
+        table = joint_table(done.document, chosen.chance)
+        if table is not None:
+            console.print(table)
     for line in done.lines():
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
-def _model(paths: list[str], console: Console) -> tuple[Path, list[str]]:
-    """The model folder and what it is to look at: the first path is the model where it holds a config.json."""
-    from dpose.pose.folder import CONFIG, PREDICTOR, find_model
+def _check(
+    canvas: str, skeleton: str | None, detector: str | None, kind: str | None, hide_faces: bool
+) -> None:
+    """Refuse what the words alone show to be wrong."""
+    if canvas not in ("picture", "blank"):
+        raise DposeError(f"no canvas is called {canvas!r}", "--canvas", "give picture or blank")
+    if canvas == "blank" and hide_faces:
+        raise DposeError("a blank canvas shows no face", "--hide-faces", "leave it out")
+    if kind and detector in (None, TORCHVISION):
+        raise DposeError("is of an ONNX file", "--detector-kind", "give --detector FILE.onnx")
+    if skeleton:
+        from dpose.pose.skeletons import check_skeleton
+
+        check_skeleton(skeleton)
+
+
+def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
+    """The model folder and what it is to look at: the first path is a model where it holds a config.json."""
+    from dpose.pose.folder import CONFIG
 
     if not (Path(paths[0]).expanduser() / CONFIG).exists():
-        console.print(f"Model: {PREDICTOR}, which comes with dpose", highlight=False)
-        return find_model(PREDICTOR), paths
+        return None, paths
     if len(paths) == 1:
         raise DposeError("is a model, and no picture is named", paths[0], "name pictures behind it")
     return Path(paths[0]).expanduser(), paths[1:]
 
 
-def _boxes(detections: Path | None, labels: str | None, least: float, console: Console) -> Boxes:
-    """Boxes from a file, from labels, or by detecting people."""
-    from dpose.pose.boxes import DetectedBoxes, LabelledBoxes
-    from dpose.pose.data import SOURCES, open_labels
+def _predictor(run: Path | None, flip: bool, console: Console) -> Predictor:
+    from dpose.runs.predict import bundled_predictor, model_predictor
 
+    if run is not None:
+        return model_predictor(run, flip_test=flip)
+    chosen = bundled_predictor(flip_test=flip)
+    console.print(f"Model: {chosen.called}, which comes with dpose", highlight=False)
+    return chosen
+
+
+def _boxes(
+    box: str | None,
+    detections: Path | None,
+    labels: str | None,
+    detector: str | None,
+    kind: str | None,
+    least: float,
+    console: Console,
+) -> Boxes:
+    """Where people are: what was typed, a file's, labels', a detector's, or for the model to find."""
+    from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
+    from dpose.runs.predict import parse_box
+
+    if box:
+        return FixedBox(parse_box(box))
     if detections:
         found = DetectedBoxes(detections, least)
         for line in found.problems.summary():
             console.print(line, highlight=False)
         return found
     if labels:
+        from dpose.pose.data import SOURCES, open_labels
+
         known = open_labels(labels)
         if known is None:
             having = ", ".join(name for name, source in SOURCES.items() if source.labels)
             raise DposeError("these data have no boxes to give", labels, f"use {having}")
         return LabelledBoxes(known)
-    from dpose.pose.detector import PersonDetector
+    if detector == TORCHVISION:
+        from dpose.pose.detector import PersonDetector
 
-    console.print(
-        "Detecting people; the detector's weights are fetched if they are not here yet", highlight=False
-    )
-    return PersonDetector(least)
+        console.print(
+            "Detecting people; the detector's weights are fetched if they are not here yet", highlight=False
+        )
+        return PersonDetector(least)
+    if detector:
+        from dpose.pose.onnx_detector import OnnxDetector
+
+        found_by = OnnxDetector(Path(detector).expanduser(), least, kind)
+        console.print(f"Detector: {Path(detector).name}, read as {found_by.way.kind}", highlight=False)
+        return found_by
+    return whole_picture

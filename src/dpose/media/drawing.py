@@ -14,6 +14,7 @@ Colour = tuple[int, int, int]
 
 DEFAULT_COLOUR: Colour = (80, 200, 120)
 _OUTLINE: Colour = (20, 20, 20)
+_PLATE: Colour = (245, 245, 245)
 _SHIFT = 4  # OpenCV's fixed-point bits: joints land between pixels instead of jumping from one to the next
 _REACH = (
     8  # joints further out than this many picture sizes are not drawn: fixed-point coordinates would overflow
@@ -71,6 +72,32 @@ def draw_skeleton(
     for joint in np.flatnonzero(shown):
         _disc(canvas, points[joint], _OUTLINE, 1.1 * width + 1)
         _disc(canvas, points[joint], paint[joint], 1.1 * width)
+    return canvas
+
+
+def draw_number(image: Image, at: ArrayLike, number: int) -> Image:
+    """A copy of the picture with a number above a place: dark on a light plate, inside the picture.
+
+    Args:
+        image: uint8, (H, W, 3) RGB; not changed.
+        at: (2,), x and y of the plate's bottom middle, pixels, finite.
+        number: To be written.
+
+    Returns:
+        uint8, (H, W, 3) RGB.
+    """
+    canvas = np.ascontiguousarray(image).copy()
+    height, width = canvas.shape[:2]
+    size = max(0.4, min(height, width) / 700)
+    heavy = max(1, round(1.6 * size))
+    (wide, tall), _ = cv2.getTextSize(str(number), cv2.FONT_HERSHEY_SIMPLEX, size, heavy)
+    pad = max(2, round(4 * size))
+    x, y = (float(v) for v in np.asarray(at, np.float64))
+    left = round(min(max(x - wide / 2 - pad, 0), max(width - wide - 2 * pad, 0)))
+    top = round(min(max(y - tall - 2 * pad, 0), max(height - tall - 2 * pad, 0)))
+    cv2.rectangle(canvas, (left, top), (left + wide + 2 * pad, top + tall + 2 * pad), _PLATE, cv2.FILLED)
+    place = (left + pad, top + pad + tall)
+    cv2.putText(canvas, str(number), place, cv2.FONT_HERSHEY_SIMPLEX, size, _OUTLINE, heavy, cv2.LINE_AA)
     return canvas
 
 

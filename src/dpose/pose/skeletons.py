@@ -132,6 +132,21 @@ SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP, BLAZEPOSE
 
 BUILT_IN = frozenset(SKELETONS)
 
+OWN = "own"
+"""Where a skeleton is asked for: that of the model itself."""
+
+
+def check_skeleton(name: str) -> None:
+    """Refuse a skeleton that is neither built in nor "own".
+
+    Raises:
+        DposeError: it is none.
+    """
+    if name not in {*BUILT_IN, OWN}:
+        raise DposeError(
+            f"no skeleton is called {name!r}", fix=f"give one of {', '.join(sorted(BUILT_IN))} or {OWN}"
+        )
+
 
 def skeleton_of(
     joints: Sequence[str],

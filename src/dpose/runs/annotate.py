@@ -18,28 +18,49 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
+from dpose.media.drawing import draw_number
 from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
 from dpose.media.video import VIDEO_SUFFIXES, VideoReader
 from dpose.media.video_writer import WRITABLE, video_file
-from dpose.pose.boxes import Boxes
-from dpose.pose.crops import whole_frame
+from dpose.pose.boxes import Boxes, whole_picture
 from dpose.pose.data.detections import Box
 from dpose.pose.data.problems import count_problems
 from dpose.pose.data.yolo import write_yolo
-from dpose.pose.export import run_by_onnx
-from dpose.pose.model import PoseModel
-from dpose.pose.oks import person_score
-from dpose.pose.predict import Pose, draw_prediction, for_prediction, predict_frames
-from dpose.pose.skeletons import SKELETONS, Skeleton
+from dpose.pose.head_places import has_head, hide_faces
+from dpose.pose.model_people import FramesFinder
+from dpose.pose.people import PeopleFinder, Person
+from dpose.pose.predict import draw_prediction
+from dpose.pose.skeletons import JointMap, Skeleton
+from dpose.pose.smooth import Smoother
+from dpose.pose.tracks import Tracker
+from dpose.runs.found_people import Document, Found, joints_asked, mapped, person_box
 from dpose.runs.label_studio import label_studio_tasks
-from dpose.runs.tasks import on_device
 
 ANIMATED = (*VIDEO_SUFFIXES, ".gif")
 """What is drawn frame by frame."""
 FRAMES, MOST_BYTES = 16, 256 << 20
 """Frames of a video that are predicted at once, and the memory that they may take."""
-MANY_FRAMES = 5000
-"""Of a video with so many ONNX Runtime predicts, where it is installed: below, an export takes longer than it gains."""
+LEAST_SIDE = 24
+"""Pixels; nothing is looked for in smaller pictures."""
+BLANK, GROUND = "blank", 255
+"""The canvas without the picture, and its grey value."""
+CANVASES = ("picture", BLANK)
+GAIT = "Skeletons alone: a way of walking can identify a person, and nothing is guaranteed"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How what was found is drawn.
+
+    Attributes:
+        threshold: Joints with a lower score are not drawn.
+        canvas: "picture", or "blank" for the skeletons alone.
+        hide_faces: Whether the face of everybody who was found is filled (`dpose.pose.head_places`).
+    """
+
+    threshold: float = 0.0
+    canvas: str = "picture"
+    hide_faces: bool = False
 
 
 @dataclass
@@ -50,8 +71,10 @@ class Annotated:
         pictures: Pictures drawn.
         videos: Videos drawn.
         frames: Frames in them.
-        people: People predicted, over all pictures and frames.
+        people: People found, over all pictures; in a video everybody who has a number is one.
+        faces: Faces hidden, over all pictures and frames.
         problems: A line for every file that was skipped or is not whole.
+        look: How they were drawn.
         document: The COCO-style JSON.
     """
 
@@ -59,7 +82,9 @@ class Annotated:
     videos: int = 0
     frames: int = 0
     people: int = 0
+    faces: int = 0
     problems: list[str] = field(default_factory=list)
+    look: Look = field(default_factory=Look)
     document: dict[str, Any] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
@@ -67,7 +92,18 @@ class Annotated:
         made = [_many(self.pictures, "picture")] if self.pictures else []
         made += [f"{_many(self.videos, 'video')} of {_many(self.frames, 'frame')}"] if self.videos else []
         people = "1 person" if self.people == 1 else f"{self.people:,} people"
-        told = [f"{' and '.join(made) or 'Nothing'} drawn, {people}"]
+        several = self.pictures + self.videos > 1
+        drawn = " and ".join(made)
+        told = [f"{drawn} drawn, {people}"]
+        if not self.people:
+            told = [f"Nobody was found: {drawn} {'are' if several else 'is'} written undrawn"]
+        if self.look.hide_faces:
+            told.append(
+                f"{_many(self.faces, 'face')} hidden in {people}; people who were not found keep their faces, and "
+                "bodies, clothes and places are always shown: nothing is guaranteed"
+            )
+        if self.look.canvas == BLANK:
+            told.append(GAIT)
         if self.problems:
             told += [*self.problems, count_problems(len(self.problems))]
         return told
@@ -107,43 +143,51 @@ def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
 
 
 def annotate(
-    model: PoseModel,
+    finder: PeopleFinder,
     files: Sequence[tuple[Path, Path]],
     out: Path | None,
-    boxes: Boxes,
+    boxes: Boxes = whole_picture,
     *,
+    skeleton: str | None = None,
     results: Path | None = None,
     yolo: Path | None = None,
     label_studio: Path | None = None,
-    flip_test: bool = False,
-    threshold: float = 0.0,
+    look: Look | None = None,
+    smooth: bool = False,
+    called: str = "",
     console: Console,
 ) -> Annotated:
-    """Draw what a model finds in pictures and videos.
+    """Draw the people found in pictures and videos.
 
     A file that cannot be read is told and skipped; if none can be, that is an error. A drawn video has the
-    frames, times and length of the one it was drawn from, and no sound.
+    frames, times and length of the one it was drawn from, and no sound; a person in it keeps a number
+    (`dpose.pose.tracks`). Where nobody is found the picture is written as it is.
 
     Args:
-        model: On its device.
+        finder: Of people and their joints.
         files: As `find_files` gives them.
         out: The drawn file where there is one source and this has a suffix, else a folder. Where None, "NAME-pose"
             beside the one source.
-        boxes: Where people are.
+        boxes: Where people are; None for a picture leaves it to the finder.
+        skeleton: Of the joints that are drawn and written (`dpose.runs.found_people.joints_asked`).
         results: A COCO-style JSON file to write: images (a frame is one too), annotations with keypoints (x, y, score),
-            score and box, and categories with the joints' names.
+            score, box and, in videos, track, and a category with the joints' names.
         yolo: A folder to write YOLO-pose labels into (`dpose.pose.data.yolo.write_yolo`), as of its training split.
         label_studio: A JSON file of Label Studio's tasks to write (`dpose.runs.label_studio`).
-        flip_test: Average with the mirrored crop.
-        threshold: Joints with a lower score are not drawn.
+        look: How they are drawn.
+        smooth: Smooth the joints of videos (`dpose.pose.smooth`).
+        called: The model's name, for Label Studio.
         console: Where progress goes.
 
     Raises:
-        DposeError: several files and no `out`, or `out` is a source; not one file could be read; or a file cannot be
+        DposeError: several files and no `out`, or `out` is a source; not one file could be read; the skeleton is none,
+            or has nothing of the finder's; faces are to be hidden by a finder that knows no head; or a file cannot be
             written.
     """
-    skeleton = SKELETONS[model.config.skeleton]
-    work = _Work(model, skeleton, boxes, flip_test, threshold)
+    look = look or Look()
+    if look.hide_faces and not has_head(finder.skeleton):
+        raise DposeError("the model finds no joint of a head", "--hide-faces")
+    work = _Work(finder, joints_asked(finder.skeleton, skeleton), boxes, look, smooth)
     done = work.done
     targets = _targets(files, out)
     with Progress(console=console, transient=True) as bar:
@@ -166,9 +210,9 @@ def annotate(
     if results is not None:
         write_atomic(results, json.dumps(done.document, allow_nan=False) + "\n")
     if yolo is not None:
-        write_yolo(yolo, done.document, skeleton, "train")
+        write_yolo(yolo, done.document, work.way.target, "train")
     if label_studio is not None:
-        tasks = label_studio_tasks(done.document, f"dpose {model.config.preset}")
+        tasks = label_studio_tasks(done.document, f"dpose {called}".strip())
         write_atomic(label_studio, json.dumps(tasks, allow_nan=False) + "\n")
     return done
 
@@ -205,98 +249,134 @@ class _Frame:
     time: Fraction = Fraction(0)
 
 
-class _Work:
-    """Predicts, draws and collects, picture by picture."""
+class _Film:
+    """What is kept from one frame of a video to the next."""
 
-    def __init__(
-        self, model: PoseModel, skeleton: Skeleton, boxes: Boxes, flip_test: bool, threshold: float
-    ) -> None:
-        self.model = cast(PoseModel, on_device(for_prediction(model)))
-        self.skeleton, self.boxes = skeleton, boxes
-        self.flip_test, self.threshold = flip_test, threshold
-        self._exported: PoseModel | None = None
-        self._taken: set[int] = set()
-        self._next = 1
-        category = {
-            "id": 1,
-            "name": "person",
-            "keypoints": list(skeleton.joints),
-            "skeleton": [[a + 1, b + 1] for a, b in skeleton.edges],
-        }
-        self.done = Annotated(document={"images": [], "annotations": [], "categories": [category]})
+    def __init__(self, skeleton: Skeleton, smooth: bool) -> None:
+        self.tracker = Tracker(skeleton)
+        self.smoother = Smoother() if smooth else None
+        self.before: list[Person] = []
+        self.frames = 0
+        self.numbers: set[int] = set()
+
+
+class _Work:
+    """Finds, draws and collects, picture by picture."""
+
+    def __init__(self, finder: PeopleFinder, way: JointMap, boxes: Boxes, look: Look, smooth: bool) -> None:
+        self.finder, self.way, self.boxes, self.look, self.smooth = finder, way, boxes, look, smooth
+        self._document = Document(way)
+        self.done = Annotated(look=look, document=self._document.values)
 
     def picture(self, path: Path, target: Path) -> None:
-        (drawn,) = self._drawn(path, [_Frame(-1, read_image(path), {})])
-        write_image(target, drawn)
+        image = read_image(path)
+        _check_size(path, image.shape[1], image.shape[0])
+        frame = _Frame(-1, image, {})
+        where, (people,) = self._found(path, [frame], None)
+        write_image(target, self._drawn(path, frame, where[0], people, None))
         self.done.pictures += 1
+        self.done.people += len(people)
 
     def video(self, path: Path, target: Path, shown: Callable[[int, int], None]) -> None:
         reader = VideoReader(path)
         info = reader.info
+        _check_size(path, info.width, info.height)
         at_once = max(1, min(FRAMES, MOST_BYTES // (3 * info.width * info.height)))
         numbered = enumerate(reader)
+        film = _Film(self.finder.skeleton, self.smooth)
+        film.frames = info.frames
         with video_file(target, info, pad=True) as writer:
             while frames := [
                 _Frame(number, image, {"frame": number, "time": float(time)}, time)
                 for number, (image, time) in itertools.islice(numbered, at_once)
             ]:
-                if (
-                    info.frames >= MANY_FRAMES
-                    and self._exported is None
-                    and self.model.mean.device.type == "cpu"
-                ):
-                    self._exported = run_by_onnx(self.model, [frame.image for frame in frames]) or self.model
-                    self.model = self._exported
-                for frame, drawn in zip(frames, self._drawn(path, frames), strict=True):
+                where, found = self._found(path, frames, film)
+                for frame, boxes, people in zip(frames, where, found, strict=True):
+                    drawn = self._drawn(path, frame, boxes, people, film)
                     writer.add(drawn, round(frame.time / info.time_base))
                 shown(frames[-1].number + 1, info.frames)
         self.done.videos += 1
         self.done.frames += reader.read
+        self.done.people += len(film.numbers)
         if not reader.whole:
             of = f" of {info.frames:,}" if info.frames else ""
             self.done.problems.append(f"not whole: {path}: {reader.read:,}{of} frames could be read")
 
-    def _drawn(self, path: Path, frames: Sequence[_Frame]) -> list[NDArray[np.uint8]]:
+    def _found(
+        self, path: Path, frames: Sequence[_Frame], film: _Film | None
+    ) -> tuple[list[Sequence[Box] | None], list[list[Person]]]:
+        """Where people were looked for in each frame, and who was found."""
         where = [self.boxes(path.name, frame.number, frame.image) for frame in frames]
-        corners = [None if found is None else [box.corners for box in found] for found in where]
-        images = [frame.image for frame in frames]
-        predicted = predict_frames(self.model, images, corners, flip_test=self.flip_test)
-        drawn = []
-        for frame, image, found, people in zip(frames, images, where, predicted, strict=True):
-            size = cast(tuple[int, int], image.shape[:2])
-            boxes = [Box(whole_frame(size).astype(np.float64), 1.0)] if found is None else found
-            self._collect(path, size, frame.facts, list(zip(people, boxes, strict=True)))
-            for person in people:
-                image = draw_prediction(image, person, self.skeleton, self.threshold)
-            drawn.append(image)
-        return drawn
+        if isinstance(self.finder, FramesFinder):
+            images = [frame.image for frame in frames]
+            return where, self.finder.frames(images, where, film.frames if film else 0)
+        found = []
+        for frame, boxes in zip(frames, where, strict=True):
+            before = film.before if film and boxes is None else []
+            people = self.finder(frame.image, boxes, before)
+            if film:
+                film.before = people
+            found.append(people)
+        return where, found
 
-    def _collect(
-        self, path: Path, size: tuple[int, int], facts: dict[str, Any], people: list[tuple[Pose, Box]]
-    ) -> None:
-        document = self.done.document
-        # a picture called by a number keeps it, as COCO's are; all others get the next that is free
-        number = int(path.stem) if path.stem.isdecimal() and not facts else self._next
-        while number in self._taken:
-            self._next += 1
-            number = self._next
-        self._taken.add(number)
-        document["images"].append(
-            {"id": number, "file_name": path.name, "height": size[0], "width": size[1], **facts}
+    def _drawn(
+        self,
+        path: Path,
+        frame: _Frame,
+        where: Sequence[Box] | None,
+        people: Sequence[Person],
+        film: _Film | None,
+    ) -> NDArray[np.uint8]:
+        """The frame with its people drawn, who are collected."""
+        size = cast(tuple[int, int], frame.image.shape[:2])
+        tracks: Sequence[int | None] = [None] * len(people)
+        poses = [person.pose for person in people]
+        if film:
+            numbers = film.tracker(people)
+            film.numbers.update(numbers)
+            tracks = numbers
+            if film.smoother:
+                smooth, time = film.smoother, float(frame.time)
+                poses = [smooth(n, pose, time) for n, pose in zip(numbers, poses, strict=True)]
+        given: Sequence[Box | None] = [None] * len(people) if where is None else where
+        found = [
+            Found(mapped(pose, self.way), person.score, person_box(pose, size, box, person.region), track)
+            for person, pose, box, track in zip(people, poses, given, tracks, strict=True)
+        ]
+        self._document.add(path, size, frame.facts, found)
+        image = frame.image
+        if self.look.canvas == BLANK:
+            image = np.full_like(image, GROUND)
+        elif self.look.hide_faces:
+            # both as found and as smoothed: a filter lags behind a quick head
+            image, hidden = hide_faces(image, poses, self.finder.skeleton)
+            if self.smooth:
+                image, _ = hide_faces(image, [person.pose for person in people], self.finder.skeleton)
+            self.done.faces += hidden
+        for person in found:
+            image = draw_prediction(image, person.pose, self.way.target, self.look.threshold)
+        for person in found:
+            if person.track is not None:
+                image = draw_number(image, _above(person), person.track)
+        return image
+
+
+def _above(person: Found) -> tuple[float, float]:
+    """Where a person's number is written: above the highest joint, or the box."""
+    points = person.pose.keypoints[np.isfinite(person.pose.keypoints).all(axis=1)]
+    if not len(points):
+        return float(person.box[0]), float(person.box[1])
+    x, y = points[points[:, 1].argmin()]
+    return float(x), float(y) - 0.06 * float(np.ptp(points[:, 1]))
+
+
+def _check_size(path: Path, width: int, height: int) -> None:
+    if min(width, height) < LEAST_SIDE:
+        raise DposeError(
+            f"{width} x {height} pixels are too few to tell joints in",
+            str(path),
+            f"give at least {LEAST_SIDE} a side",
         )
-        for person, box in people:
-            x0, y0, x1, y1 = (float(v) for v in box.corners)
-            document["annotations"].append(
-                {
-                    "id": len(document["annotations"]) + 1,
-                    "image_id": number,
-                    "category_id": 1,
-                    "keypoints": np.column_stack([person.keypoints, person.scores]).round(3).ravel().tolist(),
-                    "score": float(person_score([box.score], [person.scores])[0]),
-                    "bbox": [x0, y0, x1 - x0, y1 - y0],
-                }
-            )
-        self.done.people += len(people)
 
 
 def names_several(sources: Sequence[str]) -> bool:

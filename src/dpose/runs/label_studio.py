@@ -13,7 +13,8 @@ def label_studio_tasks(document: Mapping[str, Any], version: str) -> list[dict[s
     """One task a picture, with a prediction: a rectangle a person, and its joints as points that belong to it.
 
     The labelling configuration has RectangleLabels called "person" and KeyPointLabels called "joint", both of an Image
-    called "image" (docs/guide/workflows.md). Joints outside the picture are left out: there is no place for them.
+    called "image" (docs/guide/workflows.md). Joints outside the picture, for which there is no
+    place, and those of no score are left out.
 
     Args:
         document: As `dpose predict --json` writes it; frames of videos are left out, they are in no file.
@@ -71,7 +72,7 @@ def _shapes(
     values = person["keypoints"]
     for k, joint in enumerate(joints):
         px, py, score = values[3 * k] / width, values[3 * k + 1] / height, values[3 * k + 2]
-        if 0 <= px <= 1 and 0 <= py <= 1:
+        if score > 0 and 0 <= px <= 1 and 0 <= py <= 1:
             yield {
                 **facts,
                 "id": f"{name}-{joint}",

@@ -1,49 +1,85 @@
-"""`dpose predict`: a picture in, a drawn picture and a table of joints out."""
+"""`dpose predict`: which model finds people, where they are looked for, and the table of one person's joints."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.media.images import read_image, write_image
+from dpose.pose import folder
 from dpose.pose.folder import load_model
-from dpose.pose.predict import draw_prediction, predict_image
-from dpose.pose.skeletons import SKELETONS
+from dpose.pose.model import PoseModel
+from dpose.pose.model_people import ModelPeople
+from dpose.pose.people import PeopleFinder
+from dpose.pose.predict import for_prediction
+from dpose.runs.tasks import on_device
 
 
-def predict_file(folder: Path, picture: Path, out: Path, box: str | None = None) -> RenderableType:
-    """Draw the joints that the model in `folder` finds in `picture` into `out`.
+@dataclass(frozen=True)
+class Predictor:
+    """What finds people, and what is to be told of it.
 
-    Args:
-        folder: A run or model folder.
-        picture: A picture of one person.
-        out: The drawn picture.
-        box: "x0,y0,x1,y1" around the person; the whole picture when None.
+    Attributes:
+        finder: On the device where there is one.
+        called: Its name.
+        chance: About what the joints' scores of a model are that knows nothing; None where nobody knows.
+    """
 
-    Returns:
-        Joint, x, y (pixels of the picture) and score, ready to print; with a word where the scores mean nothing.
+    finder: PeopleFinder
+    called: str
+    chance: float | None = None
+
+
+def bundled_predictor(*, flip_test: bool) -> Predictor:
+    """The finder of people that comes with dpose."""
+    if importlib.util.find_spec("dpose.pose.blaze_people"):
+        people: Any = importlib.import_module("dpose.pose.blaze_people")
+        return Predictor(people.BlazePeople.load(kind="full"), "blazepose full")
+    name = folder.PREDICTOR
+    made = model_predictor(folder.find_model(name), flip_test=flip_test)
+    return Predictor(made.finder, name, made.chance)
+
+
+def model_predictor(run: Path, *, flip_test: bool) -> Predictor:
+    """The pose model of a run or model folder: it looks for one person in each box, or in the whole picture.
 
     Raises:
-        DposeError: a file cannot be read or written, or the box is none.
+        DposeError: the folder holds none that can be read.
     """
-    image = read_image(picture)
-    model = load_model(folder)
-    skeleton = SKELETONS[model.config.skeleton]
-    prediction = predict_image(model, image, parse_box(box) if box else None, flip_test=True)
-    # every joint is drawn: the scores stand in the table, and a picture without a skeleton would explain nothing
-    write_image(out, draw_prediction(image, prediction, skeleton, threshold=0.0))
+    model = load_model(run)
+    ready = cast(PoseModel, on_device(for_prediction(model)))
+    return Predictor(ModelPeople(ready, flip_test=flip_test), model.config.preset, model.codec.chance())
+
+
+def joint_table(document: Mapping[str, Any], chance: float | None = None) -> RenderableType | None:
+    """Joint, x, y (pixels of the picture) and score of the one person of a document, ready to print.
+
+    Args:
+        document: As `dpose.runs.found_people.Document` makes it.
+        chance: `Predictor.chance`: where most scores are near it, that is said.
+
+    Returns:
+        None where there is nobody, or more than one.
+    """
+    if len(document["annotations"]) != 1:
+        return None
+    joints = document["categories"][0]["keypoints"]
+    rows = np.asarray(document["annotations"][0]["keypoints"]).reshape(-1, 3)
     table = Table()
     for name in ("joint", "x", "y", "score"):
         table.add_column(name, justify="left" if name == "joint" else "right")
-    for joint, (x, y), score in zip(skeleton.joints, prediction.keypoints, prediction.scores, strict=True):
+    for joint, (x, y, score) in zip(joints, rows, strict=True):
         table.add_row(joint, f"{x:.1f}", f"{y:.1f}", f"{score:.2f}")
-    chance = model.codec.chance()
-    if float(np.median(prediction.scores)) > 2 * chance:
+    if chance is None or float(np.median(rows[:, 2])) > 2 * chance:
         return table
     return Group(
         table, f"Most scores are near {chance:.2f}, what a model gives that knows nothing: train it longer."

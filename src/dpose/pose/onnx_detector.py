@@ -1,0 +1,263 @@
+"""Detectors of people as ONNX files: those whose outputs are known, by the shapes and names of their outputs.
+
+    where = OnnxDetector(Path("yolox_s.onnx"))                 # a `dpose.pose.boxes.Boxes`
+
+A file says what it gives and not what it wants: how a picture is scaled, in which order its colours stand and how they
+are normalised is known of each kind (`WAYS`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.errors import DposeError
+from dpose.pose.data.detections import Box
+from dpose.pose.onnx_outputs import LAYOUTS, Found, Layout, layout_of
+
+Picture = NDArray[np.uint8]
+
+FILL = 114
+"""The grey around a letterboxed picture, of 255: what these detectors learnt with."""
+SIDE = 640
+"""Height and width where a file leaves them open."""
+OVERLAP = 0.6
+"""Of two people with more of their union in common only the surer one stays, where the file suppresses nothing."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one kind of detector wants its picture, and what it gives.
+
+    Attributes:
+        kind: As `--detector-kind` names it.
+        layout: Of its outputs (`dpose.pose.onnx_outputs`).
+        fit: How a picture comes to the input's size: in its aspect and filled up to the right and below ("corner") or
+            on all sides ("middle"), or stretched.
+        order: Of the colours.
+        mean: Subtracted from values of 0 to 255, in that order.
+        scale: Divided by afterwards.
+        suppress: Whether one person may be found many times.
+    """
+
+    kind: str
+    layout: Layout
+    fit: Literal["corner", "middle", "stretch"]
+    order: Literal["RGB", "BGR"]
+    mean: tuple[float, float, float]
+    scale: tuple[float, float, float]
+    suppress: bool
+
+
+_NONE, _ONE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+_MEAN, _SPREAD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # ImageNet's, RGB
+
+WAYS = (
+    Way("yolox", "grid", "corner", "BGR", _NONE, _ONE, True),
+    Way("rtmdet", "dets", "corner", "BGR", _MEAN[::-1], _SPREAD[::-1], False),
+    Way("yolox", "dets", "corner", "BGR", _NONE, _ONE, False),
+    Way("yolov8", "columns", "middle", "RGB", _NONE, (255.0, 255.0, 255.0), True),
+    Way("yolov8", "rows", "middle", "RGB", _NONE, (255.0, 255.0, 255.0), False),
+    Way("ssd", "named", "stretch", "RGB", _NONE, _ONE, False),
+    Way("ssd", "labelled", "stretch", "RGB", _MEAN, _SPREAD, False),
+    Way("ssd", "scored", "stretch", "RGB", (127.0, 127.0, 127.0), (128.0, 128.0, 128.0), True),
+)
+"""The kinds that are known; of two with one layout the first is taken unless the other is named."""
+
+KINDS = tuple(dict.fromkeys(way.kind for way in WAYS))
+"""What `--detector-kind` takes."""
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What a file takes: one picture.
+
+    Attributes:
+        name: Of the input.
+        type: Of its values, numpy's name.
+        last: Whether channels are the last axis.
+        size: (H, W); None where open.
+    """
+
+    name: str
+    type: str
+    last: bool
+    size: tuple[int | None, int | None]
+
+
+class OnnxDetector:
+    """The people that a detector in an ONNX file finds (`dpose.pose.boxes.Boxes`), run by onnxruntime on the processor.
+
+    The file is run once on a grey picture to see what it gives.
+
+    Attributes:
+        way: What was recognized.
+
+    Args:
+        path: The file.
+        least: People found with a lower score are left out.
+        kind: One of `KINDS`; by the outputs where None.
+
+    Raises:
+        DposeError: onnxruntime is not installed, the file is missing or no ONNX model that takes one picture, its
+            outputs are of no kind that is known or of another than was named, or it tells no people apart.
+    """
+
+    def __init__(self, path: Path, least: float = 0.5, kind: str | None = None) -> None:
+        if kind is not None and kind not in KINDS:
+            raise DposeError(f"no kind of detector is called {kind!r}", "--detector-kind", _known())
+        self._path, self._least = path, least
+        self._session, self._input = _opened(path)
+        self._names = [output.name.partition(":")[0] for output in self._session.get_outputs()]
+        self._classes = _classes(self._session, path)
+        size = self._input.size[0] or SIDE, self._input.size[1] or SIDE
+        outputs = self._run(np.full((1, *size, 3), FILL, np.float32))
+        layout = layout_of(outputs, size, bool(self._classes))
+        ways = [way for way in WAYS if way.layout == layout and kind in (None, way.kind)]
+        if not ways:
+            shapes = ", ".join(f"{name} {_shape(array)}" for name, array in outputs.items())
+            wrong = "no detector that is known" if layout is None else f"no {kind}"
+            raise DposeError(f"its outputs are those of {wrong}: {shapes}", str(path), _known())
+        self.way = ways[0]
+
+    def __call__(self, name: str, number: int, image: Picture) -> Sequence[Box]:
+        """The people found, best first.
+
+        Raises:
+            DposeError: the file cannot be run on this picture.
+        """
+        size = self._input.size[0] or SIDE, self._input.size[1] or SIDE
+        if self.way.layout == "named" and None in self._input.size:
+            size = image.shape[0], image.shape[1]  # such a file scales by itself
+        fitted, zoom, shift = fit(image, size, self.way.fit)
+        found = LAYOUTS[self.way.layout](self._run(self._normalised(fitted)), size, self._classes)
+        return self._boxes(found, image, zoom, shift)
+
+    def _normalised(self, fitted: Picture) -> NDArray[np.float32]:
+        values: NDArray[Any] = (fitted if self.way.order == "RGB" else fitted[..., ::-1]).astype(np.float32)
+        if self._input.type != "uint8":  # one that takes bytes normalises by itself
+            values = (values - np.array(self.way.mean, np.float32)) / np.array(self.way.scale, np.float32)
+        return values[None]
+
+    def _run(self, batch: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+        """The outputs by name, of a batch (1, H, W, 3)."""
+        values = batch if self._input.last else batch.transpose(0, 3, 1, 2)
+        given = {self._input.name: np.ascontiguousarray(values.astype(self._input.type))}
+        try:
+            return dict(zip(self._names, self._session.run(None, given), strict=True))
+        except Exception as error:  # onnxruntime's own classes share no base but this
+            raise DposeError("the detector cannot be run on one picture", str(self._path)) from error
+
+    def _boxes(
+        self, found: Found, image: Picture, zoom: tuple[float, float], shift: tuple[float, float]
+    ) -> list[Box]:
+        corners = (found.corners.astype(np.float64) - [*shift, *shift]) / [*zoom, *zoom]
+        height, width = image.shape[:2]
+        usable = np.isfinite(corners).all(axis=1) & (found.scores >= self._least)
+        corners = np.clip(corners[usable], 0, [width, height, width, height])
+        scores = found.scores[usable].astype(np.float64)
+        held = (corners[:, 2] > corners[:, 0]) & (corners[:, 3] > corners[:, 1])
+        corners, scores = corners[held], scores[held]
+        order = np.argsort(-scores, kind="stable")
+        if self.way.suppress and len(order):
+            sides = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
+            kept = cv2.dnn.NMSBoxes(sides.tolist(), scores.tolist(), 0.0, OVERLAP)
+            order = np.asarray(kept, int).reshape(-1)
+        return [Box(corners[k], min(float(scores[k]), 1.0)) for k in order]
+
+
+def fit(
+    image: Picture, size: tuple[int, int], how: Literal["corner", "middle", "stretch"]
+) -> tuple[Picture, tuple[float, float], tuple[float, float]]:
+    """A picture at a detector's size.
+
+    Args:
+        image: uint8, (H, W, 3).
+        size: (H, W) wanted.
+        how: As in `Way.fit`.
+
+    Returns:
+        uint8, (*size, 3); by how much x and y were enlarged; and how far they were shifted then, pixels: a place of the
+        picture is (place there - shift) / enlargement.
+    """
+    height, width = image.shape[:2]
+    if how == "stretch":
+        inner, left, top = size, 0, 0
+    else:
+        zoom = min(size[0] / height, size[1] / width)
+        inner = max(1, round(height * zoom)), max(1, round(width * zoom))
+        # half a pixel goes to the right and below, as the exporters of these detectors have it
+        left, top = ((size[1] - inner[1]) // 2, (size[0] - inner[0]) // 2) if how == "middle" else (0, 0)
+    out = np.full((*size, 3), FILL, np.uint8)
+    out[top : top + inner[0], left : left + inner[1]] = cv2.resize(
+        image, inner[::-1], interpolation=cv2.INTER_LINEAR
+    )
+    return out, (inner[1] / width, inner[0] / height), (float(left), float(top))
+
+
+def _opened(path: Path) -> tuple[Any, _Input]:
+    """A session for the file, and what it takes."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise DposeError(
+            "a detector in an ONNX file needs onnxruntime", str(path), "pip install 'dpose[segment]'"
+        ) from None
+    if not path.is_file():
+        raise DposeError("there is no such file", str(path), "give torchvision, or an ONNX file")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own classes share no base but this
+        raise DposeError("is not a readable ONNX model", str(path)) from error
+    entries = session.get_inputs()
+    taken = ", ".join(f"{entry.name} {_written(entry.shape)}" for entry in entries)
+    types = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(uint8)": "uint8"}
+    shape, kind = list(entries[0].shape), types.get(entries[0].type)
+    if len(entries) != 1 or len(shape) != 4 or kind is None or 3 not in (shape[1], shape[3]):
+        raise DposeError(
+            f"takes {taken}, and not one picture", str(path), "export the detector for one picture"
+        )
+    last = shape[1] != 3
+    sides = [side if isinstance(side, int) else None for side in (shape[1:3] if last else shape[2:])]
+    return session, _Input(entries[0].name, kind, last, (sides[0], sides[1]))
+
+
+def _classes(session: Any, path: Path) -> Mapping[int, str]:
+    """The classes that the file's metadata name, as Ultralytics writes them; empty where there are none.
+
+    Raises:
+        DposeError: there are several and no person is among them.
+    """
+    text = session.get_modelmeta().custom_metadata_map.get("names", "")
+    try:
+        read = ast.literal_eval(text) if text else {}
+    except (ValueError, SyntaxError):
+        return {}
+    if not isinstance(read, dict) or not all(isinstance(k, int) for k in read):
+        return {}
+    names = {k: str(name) for k, name in read.items()}
+    if len(names) > 1 and "person" not in names.values():
+        some = ", ".join(list(names.values())[:5])
+        raise DposeError(f"knows no person among its {len(names)} classes ({some}, ...)", str(path))
+    return names
+
+
+def _known() -> str:
+    return f"known are {', '.join(KINDS)} (--detector-kind)"
+
+
+def _shape(array: NDArray[Any]) -> str:
+    return _written(array.shape)
+
+
+def _written(shape: Sequence[int | str | None]) -> str:
+    return f"({', '.join('?' if side is None else str(side) for side in shape)})"
