@@ -142,6 +142,14 @@ class ModelOptions:
             MODEL,
         ),
     ] = unset("1, after a recipe's public stage 1.5")
+    init_data: Annotated[
+        str | None,
+        option(
+            "What the first weights have learnt from besides what they say themselves: coco,aic,mpii (all of it), or "
+            "unknown. Private data of such a set are refused.",
+            MODEL,
+        ),
+    ] = unset("as card, config.json and file name say")
     init_licence: Annotated[
         str | None,
         option("Of the first weights. Of those that come with dpose it is known.", ABOUT),

@@ -28,6 +28,7 @@ from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, on_device
 from dpose.training.first_weights import FirstWeights
+from dpose.training.trained_on import TrainedOn
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import Result, Unit, UnitDataset
 
@@ -97,6 +98,7 @@ def scored(
         unit=UNIT,
         public=spec.public,
         same=any(spec.same_units(own) for own in _trained_on(folder)),
+        names=spec.set_names,
         score=score,
         report=tuple(videos.notes),
         task=ActionTask(videos.actions),
@@ -179,10 +181,11 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
             model = load_action_model(path)
             if model.config.classes != actions:
                 raise DposeError("knows other actions than the data have", str(path))
-            start = FirstWeights.of(path)
+            start = FirstWeights.of(path, said=choice.init_data)
         else:
             load_pretrained(model, path)
-            start = FirstWeights.of(path, NOBODY_IN_KINETICS)
+            learnt = TrainedOn(("kinetics",), known=True)
+            start = FirstWeights.of(path, NOBODY_IN_KINETICS, learnt=learnt, said=choice.init_data)
     apply_action_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
     return cast(ActionModel, on_device(model)), start
 

@@ -33,10 +33,12 @@ from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
 from dpose.runs.specs import any_spec
 from dpose.training.first_weights import LICENCE, FirstWeights
+from dpose.training.trained_on import TrainedOn, check_unseen, said_by_user, trained_on
 from dpose.units import Precision
 
 IMAGENET = "imagenet"
 """What `--init` calls the weights of a backbone that has learnt from ImageNet."""
+FROM_IMAGENET = TrainedOn(("imagenet",), known=True)
 NOBODY_IN_IMAGENET = (
     "the photographs of ImageNet, which the backbone's first weights learnt from, show none of the units"
 )
@@ -168,12 +170,13 @@ def check_settings(config: RunConfig) -> None:
 
     Raises:
         DposeError: data that are scored or public are the private ones; a method lacks the public data that it is
-            fitted on; or pose data have no such unit.
+            fitted on; pose data have no such unit; or the first weights have learnt from such data.
     """
     watched(config)
     _public_spec(config)
     config.plan.check_public(config.data.public)
     _unit(config)
+    check_seen(config)
 
 
 def check_start(config: RunConfig) -> tuple[Path | None, Strategy]:
@@ -216,7 +219,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
                 f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
             )
             model = resize(model, *asked)
-        start = FirstWeights.of(first)
+        start = FirstWeights.of(first, said=choice.init_data)
         before = model.config.codec
         if choice.codec not in (None, before):
             if choice.temperature is not None:
@@ -257,15 +260,40 @@ def _size(size: tuple[int, int]) -> str:
 
 def _start(config: RunConfig) -> FirstWeights:
     """Where the weights of a model that no folder holds are from."""
-    file = backbone_file(config)
+    file, said = backbone_file(config), config.model.init_data
     if file:
-        return FirstWeights.of(file)
+        return FirstWeights.of(file, said=said)
     if config.model.init != IMAGENET:
         return FirstWeights.drawn()
     shipped = imagenet_file(timm_name(config.model.preset))
     if shipped:
-        return FirstWeights.of(shipped, NOBODY_IN_IMAGENET)
-    return FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET)
+        return FirstWeights.of(shipped, NOBODY_IN_IMAGENET, learnt=FROM_IMAGENET, said=said)
+    learnt = FROM_IMAGENET if said is None else FROM_IMAGENET + said_by_user(said)
+    return FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET, learnt)
+
+
+def check_seen(config: RunConfig) -> None:
+    """Refuse first weights that have learnt from the sets that a run protects, before any data are opened.
+
+    Raises:
+        DposeError: they have, as far as names tell; or there are none.
+    """
+    choice = config.model
+    if not config.plan.kind.private:
+        return
+    place = backbone_file(config) or first_weights(config)
+    if place is not None:
+        learnt = trained_on(place, choice.init_data)
+    elif choice.init == IMAGENET:
+        learnt = FROM_IMAGENET + said_by_user(choice.init_data or "imagenet")
+    else:
+        if choice.init_data is not None:
+            raise DposeError(
+                "there are no first weights to say that of", f"--init-data {choice.init_data}", "give --init"
+            )
+        return
+    for spec in sources(config):
+        check_unseen(learnt, spec.set_names, choice.init or str(place), config.plan.unit or "image")
 
 
 def conditions(config: RunConfig) -> list[str]:

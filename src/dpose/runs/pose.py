@@ -118,6 +118,7 @@ def scored(
         unit="image",
         public=spec.public,
         same=any(spec.same_units(own) for own in _trained_on(folder)),
+        names=spec.set_names,
         score=score,
         report=() if coco else tuple(units.report),
         task=task,
