@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.files import SHIPPED, write_atomic
-from dpose.pose.blazepose import BlazePose, BlazePoseDetector, BlazePoseTrunk, ScaledConv, set_scales
+from dpose.pose.blazepose import BlazePose, BlazePoseDetector, ScaledConv, set_scales
 
 PACKAGE = "@mediapipe/pose 0.5.1675469404"
 CHECKSUM = "8bb349a7b3a3ba699df23be804ddd3b3eab810b50b15406894be257859388a84"
@@ -78,7 +78,7 @@ class Graph:
         self.convs = [self._conv(out) for out in order if out in wanted and "CONV" in self._made[out][0]]
 
     def _ending(self, ends: list[int], outputs: int) -> list[int]:
-        """The outputs that are kept: of a landmark network three (coordinates, presence, heat maps), of the detector both."""
+        """The outputs that are kept: of a landmark network coordinates, presence and heat maps, of the detector both."""
         if outputs == len(ends):
             return ends
         shapes = {end: self._graph.Tensors(end).ShapeAsNumpy().tolist() for end in ends}
@@ -98,7 +98,11 @@ class Graph:
         flat = np.frombuffer(self._model.Buffers(tensor.Buffer()).DataAsNumpy().tobytes(), kind)
         shape = tuple(tensor.ShapeAsNumpy())
         sparsity = tensor.Sparsity()
-        return (flat if sparsity is None else self._dense(sparsity, flat, shape)).reshape(shape).astype(np.float32)
+        return (
+            (flat if sparsity is None else self._dense(sparsity, flat, shape))
+            .reshape(shape)
+            .astype(np.float32)
+        )
 
     def _dense(self, sparsity: Any, stored: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """A tensor from its stored numbers, level by level (TFLite's format of sparse tensors, without blocks)."""
@@ -198,7 +202,9 @@ def load(network: BlazePose | BlazePoseDetector, content: bytes) -> None:
         raise SystemExit(f"the file has {len(convs)} convolutions, the network {len(order)}")
     for layer, (weight, bias) in zip(order, convs, strict=True):
         if tuple(layer.conv.weight.shape) != weight.shape:
-            raise SystemExit(f"a convolution of {weight.shape} where {tuple(layer.conv.weight.shape)} belongs")
+            raise SystemExit(
+                f"a convolution of {weight.shape} where {tuple(layer.conv.weight.shape)} belongs"
+            )
         layer.conv.weight.data = torch.from_numpy(weight.copy())
         layer.conv.bias.data = torch.from_numpy(bias.copy())  # type: ignore[union-attr]
     set_scales(order)
@@ -220,7 +226,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("archive", type=Path, help="what `npm pack` gave")
     parser.add_argument("--out", type=Path, default=SHIPPED / "blazepose")
-    parser.add_argument("--heavy", type=Path, help="a folder for the largest network, which does not come with dpose")
+    parser.add_argument(
+        "--heavy", type=Path, help="a folder for the largest network, which does not come with dpose"
+    )
     options = parser.parse_args()
     found = hashlib.sha256(options.archive.read_bytes()).hexdigest()
     if found != CHECKSUM:
@@ -245,7 +253,12 @@ def config(kind: str) -> dict[str, Any]:
     """A model folder's config.json."""
     return {
         "task": "pose",
-        "model": {"preset": f"blazepose-{kind}", "skeleton": "blazepose", "codec": "blazepose"},
+        "model": {
+            "preset": f"blazepose:{kind}",
+            "skeleton": "blazepose",
+            "norm": "folded",
+            "codec": "blazepose",
+        },
         "trained_on": {
             "datasets": [],
             "known": False,

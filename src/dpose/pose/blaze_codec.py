@@ -1,4 +1,4 @@
-"""What BlazePose's head gives, and joints: coordinates of 39 points, moved by heat maps, mixed into a skeleton's joints.
+"""BlazePose's outputs and joints: coordinates of 39 points, moved by heat maps, mixed into the joints of a skeleton.
 
 A skeleton's joints are points of BlazePose, or weighted sums of them where it has no such point: the pelvis is the
 middle of the hips, the top of the head lies beyond the ears (`dpose.pose.skeletons.joint_map`). So one head serves
@@ -85,12 +85,16 @@ class BlazePoseCodec:
         """See `Codec`."""
         coordinates, heat, _ = outputs
         seen = visible > 0
-        wanted = torch.where(seen[..., None], keypoints.to(coordinates), torch.zeros_like(coordinates[..., :1, :2]))
+        wanted = torch.where(
+            seen[..., None], keypoints.to(coordinates), torch.zeros_like(coordinates[..., :1, :2])
+        )
         apart = (self._matrix(coordinates) @ coordinates[..., :2] - wanted) / SIDE
         far = F.huber_loss(apart, torch.zeros_like(apart), reduction="none", delta=BEND).sum(-1) / BEND
         sources, targets = (list(side) for side in zip(*self._map.shared, strict=True))
         surprise, inside = heat_loss(heat[..., sources, :, :], wanted[..., targets, :])
-        maps = torch.zeros_like(far).index_copy(-1, torch.tensor(targets, device=far.device), surprise * inside)
+        maps = torch.zeros_like(far).index_copy(
+            -1, torch.tensor(targets, device=far.device), surprise * inside
+        )
         return ((far + HEAT_SHARE * maps) * seen).sum(-1) / seen.shape[-1]
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
@@ -109,8 +113,8 @@ class BlazePoseCodec:
     def explain(self) -> str:
         """See `Codec`."""
         return (
-            "point p: coordinates[p, 0:2], moved to the mean of the cells of heat_maps[p] within 3 cells of it, weighted "
-            f"by their sigmoids, times {STRIDE}, where one of these reaches 0.5; score sigmoid(coordinates[p, 3]); "
+            "point p: coordinates[p, 0:2], moved to the mean of the cells of heat_maps[p] within 3 cells of it, "
+            f"weighted by their sigmoids, times {STRIDE}, where one of these reaches 0.5; score sigmoid(coordinates[p, 3]); "
             f"{self.skeleton}: weighted sums of points"
         )
 
@@ -121,7 +125,7 @@ class BlazePoseCodec:
 
     def _scores(self, points: Tensor) -> Tensor:
         """(N, J) from (N, 39)."""
-        parents = dict((t, (s,)) for s, t in self._map.shared)
+        parents: dict[int, tuple[int, ...]] = {t: (s,) for s, t in self._map.shared}
         parents.update((t, tuple(s for s, _ in sources)) for t, sources in self._map.derived)
         return torch.stack([points[..., list(parents[t])].amin(-1) for t in range(len(parents))], -1)
 
@@ -141,7 +145,9 @@ def heat_loss(heat: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     inside = ((cell > -1) & (cell < torch.tensor([columns, rows], device=cell.device))).all(-1)
     x, y = (torch.arange(n, dtype=heat.dtype, device=heat.device) for n in (columns, rows))
     near = cell.clamp(-2.0, float(max(rows, columns)) + 1)
-    distance = (y - near[..., 1, None]).square()[..., :, None] + (x - near[..., 0, None]).square()[..., None, :]
+    distance = (y - near[..., 1, None]).square()[..., :, None] + (x - near[..., 0, None]).square()[
+        ..., None, :
+    ]
     wanted = torch.exp(-distance / (2 * HEAT_SIGMA**2))
     surprise = F.binary_cross_entropy_with_logits(heat, wanted, reduction="none")
     least = torch.special.entr(wanted) + torch.special.entr(1 - wanted)

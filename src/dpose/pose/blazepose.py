@@ -22,7 +22,7 @@ from torch import Tensor, nn
 SIDE = 256
 """Pixels of the square crop that the landmark networks take."""
 POINTS = 39
-"""Of a landmark network: the 33 of the skeleton "blazepose", then centre and top of the person's circle, and four more."""
+"""Of a landmark network: the 33 of the skeleton "blazepose", then centre and top of the person's circle, and four."""
 STRIDE = 4
 """Pixels of the crop to a cell of the heat maps."""
 DETECTOR_SIDE = 224
@@ -44,7 +44,13 @@ class ScaledConv(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, into: int, out: int, kernel: int = 1, stride: int = 1, groups: int = 1, padding: int | None = None
+        self,
+        into: int,
+        out: int,
+        kernel: int = 1,
+        stride: int = 1,
+        groups: int = 1,
+        padding: int | None = None,
     ) -> None:
         super().__init__()
         around = kernel // 2 if padding is None else padding
@@ -262,7 +268,9 @@ class BlazePoseTrunk(nn.Module):
         taps.append(F.relu6(self.top_depthwise(F.relu6(self.top_expand(x)))))
         pyramid = self.lateral[3](taps[3])
         for level in (2, 1, 0):
-            pyramid = F.interpolate(pyramid, scale_factor=2.0, mode="bilinear") + self.lateral[level](taps[level])
+            pyramid = F.interpolate(pyramid, scale_factor=2.0, mode="bilinear") + self.lateral[level](
+                taps[level]
+            )
         if not self.from_pyramid:
             y = self.entries[0](taps[3])
             for step in self.tower:

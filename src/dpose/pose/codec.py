@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
+from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.heatmap import HeatmapCodec
 from dpose.pose.regression import RegressionCodec
 from dpose.pose.simcc import SimccCodec
@@ -43,10 +44,11 @@ class Codec(Protocol):
         """`PoseConfig.sigma`, or what stands for its 0."""
 
     @property
-    def joint_layers(self) -> Mapping[str, int]:
+    def joint_layers(self) -> Mapping[str, int] | None:
         """The layers of the head whose rows belong to joints, one joint's after another's, and how many a joint has.
 
-        All others are shared by the joints. None where the head is made for its joints and no others.
+        All others are shared by the joints. Empty where the head is made for its joints and no others; None where one
+        head serves every skeleton that the codec can be made for.
         """
 
     @property
@@ -125,6 +127,7 @@ CODECS: dict[str, CodecEntry] = {
     "heatmap": CodecEntry(HeatmapCodec.of),
     "heatmap-deconv": CodecEntry(partial(HeatmapCodec.of, transposed=True)),
     "regression": CodecEntry(RegressionCodec.of),
+    "blazepose": CodecEntry(BlazePoseCodec.of, maps=False),
 }
 """By name; the first is that of configurations that name none and of backbones that have no codec of their own."""
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpose.errors import DposeError
+from dpose.pose.codec import codec_of
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import SKELETONS, joint_map
 
@@ -45,6 +46,10 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
     if skeleton == model.config.skeleton:
         return adapted
     codec = model.codec
+    if codec.joint_layers is None:
+        adapted.config = replace(model.config, skeleton=skeleton)
+        codec_of(adapted.config)  # refuses joints that it cannot have
+        return adapted
     if not codec.joint_layers:
         raise DposeError(
             f"has a head for {model.config.skeleton}'s joints alone", f"codec {model.config.codec}"
