@@ -78,7 +78,7 @@ class Graph:
         self.convs = [self._conv(out) for out in order if out in wanted and "CONV" in self._made[out][0]]
 
     def _ending(self, ends: list[int], outputs: int) -> list[int]:
-        """The outputs that are kept: of a landmark network coordinates, presence and heat maps, of the detector both."""
+        """Kept outputs: of a landmark network coordinates, presence and heat maps; of the detector both."""
         if outputs == len(ends):
             return ends
         shapes = {end: self._graph.Tensors(end).ShapeAsNumpy().tolist() for end in ends}

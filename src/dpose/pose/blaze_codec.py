@@ -114,8 +114,8 @@ class BlazePoseCodec:
         """See `Codec`."""
         return (
             "point p: coordinates[p, 0:2], moved to the mean of the cells of heat_maps[p] within 3 cells of it, "
-            f"weighted by their sigmoids, times {STRIDE}, where one of these reaches 0.5; score sigmoid(coordinates[p, 3]); "
-            f"{self.skeleton}: weighted sums of points"
+            f"weighted by their sigmoids, times {STRIDE}, where one of these reaches 0.5; "
+            f"score sigmoid(coordinates[p, 3]); {self.skeleton}: weighted sums of points"
         )
 
     def _matrix(self, like: Tensor) -> Tensor:
