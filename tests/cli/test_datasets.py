@@ -243,3 +243,29 @@ class TestMistakes:
         refused(
             capsys, [*PUBLIC, "--data", "synthetic:ward", "--precision", "half", "--out", "run"], "precision"
         )
+
+
+class TestCodecs:
+    @pytest.mark.parametrize("codec", ["heatmap", "regression"])
+    def test_a_private_run_scores_and_verifies(self, codec, tmp_path, capsys):
+        arguments = ["train", "--data", "synthetic:ward", "--codec", codec, *PRIVATE, "--batch-size", "5"]
+        assert main([*arguments, "--out", "run"]) == 0
+        run = tmp_path / "run"
+        config = json.loads((run / "config.json").read_text())
+        assert (config["model"]["codec"], config["run"]["model"]["codec"]) == (codec, codec)
+        caveats = json.loads((run / "privacy.json").read_text())["caveats"]
+        assert f"the head is fresh: {codec} in the place of simcc" in caveats
+        assert main(["verify", "run"]) == 0
+        capsys.readouterr()
+        assert main(["evaluate", "run", "--data", "synthetic:ward:test"]) == 0
+        assert "PCKh" in capsys.readouterr().out
+        picture = np.random.default_rng(0).integers(0, 256, (80, 60, 3), np.uint8)
+        write_image(tmp_path / "picture.png", picture)
+        assert main(["predict", "picture.png", "--model", "run", "--out", "pose.png"]) == 0
+
+    def test_what_is_not_possible_is_one_line(self, capsys):
+        arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--batch-size", "5", "--out", "run"]
+        refused(capsys, [*arguments, "--codec", "heat"], "no codec heat", "simcc, heatmap")
+        refused(
+            capsys, [*arguments, "--codec", "heatmap", "--temperature", "2"], "--temperature 2", "heatmap"
+        )
