@@ -11,7 +11,9 @@ import yaml
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.media.images import write_image
+from dpose.pose.codec import CODECS, register_codec
 from dpose.pose.folder import load_model
+from dpose.pose.regression import RegressionCodec
 from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
@@ -246,7 +248,20 @@ class TestMistakes:
 
 
 class TestCodecs:
-    @pytest.mark.parametrize("codec", ["heatmap", "regression"])
+    @pytest.fixture(autouse=True)
+    def _from_outside(self):
+        class Mine(RegressionCodec):
+            """Places that no score is told of."""
+
+            def decode(self, outputs):
+                places, scores = super().decode(outputs)
+                return places, torch.ones_like(scores)
+
+        register_codec("mine", Mine.of)
+        yield
+        del CODECS["mine"]
+
+    @pytest.mark.parametrize("codec", ["heatmap", "regression", "mine"])
     def test_a_private_run_scores_and_verifies(self, codec, tmp_path, capsys):
         arguments = ["train", "--data", "synthetic:ward", "--codec", codec, *PRIVATE, "--batch-size", "5"]
         assert main([*arguments, "--out", "run"]) == 0
@@ -261,7 +276,7 @@ class TestCodecs:
         assert "PCKh" in capsys.readouterr().out
         picture = np.random.default_rng(0).integers(0, 256, (80, 60, 3), np.uint8)
         write_image(tmp_path / "picture.png", picture)
-        assert main(["predict", "picture.png", "--model", "run", "--out", "pose.png"]) == 0
+        assert main(["predict", "run", "picture.png", "--out", "pose.png"]) == 0
 
     def test_what_is_not_possible_is_one_line(self, capsys):
         arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--batch-size", "5", "--out", "run"]
