@@ -120,6 +120,22 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
     return made
 
 
+def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
+    """The layers of a model's head that `temper` divides.
+
+    Raises:
+        DposeError: there are none.
+    """
+    layers = codec_of(config).bin_layers
+    if not layers:
+        raise DposeError(
+            f"divides logits of bins, which {config.codec} does not have",
+            f"--temperature {temperature:g}",
+            "leave it out",
+        )
+    return layers
+
+
 def change_codec(model: PoseModel, codec: str) -> PoseModel:
     """A copy of a model with a fresh head of another codec, drawn by torch's generator; the backbone keeps its weights.
 
@@ -156,13 +172,7 @@ def temper(model: PoseModel, temperature: float) -> PoseModel:
     """
     if not 0 < temperature < math.inf:
         raise DposeError("a temperature is a positive number", str(temperature))
-    layers = model.codec.bin_layers
-    if not layers:
-        raise DposeError(
-            f"divides logits, which a head of {model.config.codec} does not have",
-            f"--temperature {temperature:g}",
-            "leave it out",
-        )
+    layers = divisible(model.config, temperature)
     tempered = copy.deepcopy(model)
     with torch.no_grad():
         for layer in layers:

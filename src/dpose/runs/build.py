@@ -22,7 +22,7 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import adapt_head, change_codec, resize, temper
+from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
@@ -170,8 +170,11 @@ def check_settings(config: RunConfig) -> None:
 
     Raises:
         DposeError: data that are scored or public are the private ones; a method lacks the public data that it is
-            fitted on; pose data have no such unit; or the first weights have learnt from such data.
+            fitted on; pose data have no such unit; a temperature is for a codec without logits; or the first weights
+            have learnt from such data.
     """
+    if config.model.codec and config.model.temperature not in (None, 1.0):
+        divisible(described_model(config), config.model.temperature)
     watched(config)
     _public_spec(config)
     config.plan.check_public(config.data.public)
@@ -222,7 +225,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         start = FirstWeights.of(first, said=choice.init_data)
         before = model.config.codec
         if choice.codec not in (None, before):
-            if choice.temperature is not None:
+            if choice.temperature not in (None, 1.0):
                 raise DposeError(
                     f"is for the first weights' logits, and a fresh head of {choice.codec} has none of them",
                     f"--temperature {choice.temperature:g}",
