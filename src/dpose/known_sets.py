@@ -41,9 +41,9 @@ KNOWN_SETS: dict[str, KnownSet] = {
     "mpii": KnownSet("MPII Human Pose", ("mpiihumanpose", "mpiipose", "mpiihumanposedataset")),
     # Johnson and Everingham, BMVC 2010 and CVPR 2011: LSPET was made to train for LSP; both were gathered on Flickr by
     # words of sport, of which gymnastics, athletics and parkour are in both lists
-    "lsp": KnownSet("LSP (Leeds Sports Pose)", ("leedssportspose", "leedssportsposes", "leedssports")),
+    "lsp": KnownSet("Leeds Sports Pose", ("leedssportspose", "leedssportsposes", "leedssports")),
     "lspet": KnownSet(
-        "LSPET (Leeds Sports Pose Extended)",
+        "Leeds Sports Pose Extended",
         ("lspextended", "leedssportsposeextended", "leedssportsposeextendedtraining", "lspe", "hrlspet"),
         ("lsp",),
         within={"choosing-train": "private", "choosing-test": "private"},
@@ -253,11 +253,11 @@ def is_rendered(name: str) -> bool:
 
 
 def title_of(name: str) -> str:
-    """A set for readers: "COCO", "MPII Human Pose, val"; one that is not known as it is written."""
+    """A set for readers: "COCO", "MPII Human Pose's val split"; one that is not known as it is written."""
     key, split = _key_and_split(name)
     if key not in KNOWN_SETS:
         return name
-    return KNOWN_SETS[key].title + (f", {split}" if split else "")
+    return KNOWN_SETS[key].title + (f"'s {split} split" if split else "")
 
 
 def _key_and_split(name: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.runs.config import RunConfig
 from dpose.runs.tasks import task_entry
 from dpose.runs.tune import DEFAULTED
-from dpose.runs.verify_first import check_first, check_licence, check_own, lines_of_first
+from dpose.runs.verify_first import check_first, check_licence, check_own, given_of_first
 from dpose.training.first_weights import NAMED, VIEW_READ, Inherited, from_shipped, short_digest
 from dpose.training.folder import model_card
 from dpose.training.plan import BoundPlan, TrainingPlan
@@ -229,7 +229,8 @@ def check_follows(
         check_own(content, config, path)
     if config and "audit" not in run:  # an audit counts canaries of its own among the units
         _check_chosen(config, bound, statement.sections.canaries, where)
-    expected = _expected(statement, bound, config, seed is not None, entries)
+    given = given_of_first(first, statement.unit)
+    expected = _expected(statement, bound, config, seed is not None, entries, given)
     tuning = statement.tuning.to_dict() if statement.tuning else None
     if run.get("tuning") != tuning:
         raise DposeError("tuning is not what the configuration says", where, "do not rely on it")
@@ -246,8 +247,7 @@ def check_follows(
             )
     if not set(software_versions()) <= set(statement.software):
         raise DposeError("software does not name what the guarantee depends on", where, "do not rely on it")
-    needed = (*_needed(statement, bound, seal, config, size, entries), *lines_of_first(first, statement.unit))
-    for name, start, end in needed:
+    for name, start, end in _needed(statement, bound, seal, config, size, entries):
         lines = [i.what for i in statement.sections.inputs] if name == "inputs" else getattr(statement, name)
         if not any(line.startswith(start) and line.endswith(end) for line in lines):
             raise DposeError(f"{name} has no line: {start}...{end}", where, "do not rely on it")
@@ -326,11 +326,13 @@ def _expected(
     config: RunConfig | None,
     seeded: bool,
     entries: Sequence[Entry],
+    first: Sequence[str],
 ) -> PrivacyStatement:
     """The statement that plan, configuration and ledger give, with what only the seal binds as it stands there."""
     said, plan = statement.sections, bound.plan
     view = VIEW_READ.format(unit=plan.unit)
     start = Inherited(
+        conditions=tuple(first),
         events=tuple(event for event in statement.events[1:] if isinstance(event, Event)),
         beyond=any(line.startswith(view) for line in statement.public),
     )

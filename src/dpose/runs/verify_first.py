@@ -7,7 +7,7 @@ their digest, whatever a folder says of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,14 +89,17 @@ def check_own(content: Mapping[str, Any], config: RunConfig, path: Path) -> None
                 raise DposeError(f"{ENTRY} leaves out {name}, which the run learnt from", str(path), DO)
 
 
-def lines_of_first(first: Inherited, unit: str) -> Iterator[tuple[str, str, str]]:
-    """Lines that the first weights ask for: the field, how one begins and how it ends."""
-    for line in first.conditions:
-        yield "conditional_on", line, ""
+def given_of_first(first: Inherited, unit: str) -> tuple[str, ...]:
+    """What a statement must take as given of the first weights, word for word.
+
+    Args:
+        first: As `check_first` gives them.
+        unit: What the run protects.
+    """
     # whom a run that the account has charged learnt from is told by content; of other weights the names are told
-    if first.digest and first.learnt.people and first.learnt.how and not (first.charged or first.facts):
-        which = f"the first weights{short_digest(first.digest)}"
-        yield "conditional_on", named_line(first.learnt, unit, which), ""
+    named = first.digest and first.learnt.people and first.learnt.how and not (first.charged or first.facts)
+    which = f"the first weights{short_digest(first.digest)}"
+    return (*first.conditions, *([named_line(first.learnt, unit, which)] if named else []))
 
 
 def check_licence(first: Inherited, statement: PrivacyStatement, where: str) -> None:
