@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.media.drawing import draw_number
+from dpose.media.drawing import draw_number, draw_skeleton
 from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
 from dpose.media.video import VIDEO_SUFFIXES, VideoReader
 from dpose.media.video_writer import WRITABLE, video_file
@@ -29,7 +29,7 @@ from dpose.pose.data.yolo import write_yolo
 from dpose.pose.head_places import has_head, hide_faces
 from dpose.pose.model_people import FramesFinder
 from dpose.pose.people import PeopleFinder, Person
-from dpose.pose.predict import draw_prediction
+from dpose.pose.predict import Pose
 from dpose.pose.skeletons import JointMap, Skeleton
 from dpose.pose.smooth import Smoother
 from dpose.pose.tracks import Tracker
@@ -190,7 +190,7 @@ def annotate(
     work = _Work(finder, joints_asked(finder.skeleton, skeleton), boxes, look, smooth)
     done = work.done
     targets = _targets(files, out)
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("predicting", total=len(files))
         for (path, _), target in zip(files, targets, strict=True):
             try:
@@ -354,11 +354,26 @@ class _Work:
                 image, _ = hide_faces(image, [person.pose for person in people], self.finder.skeleton)
             self.done.faces += hidden
         for person in found:
-            image = draw_prediction(image, person.pose, self.way.target, self.look.threshold)
+            image = self._skeleton(image, person.pose)
         for person in found:
             if person.track is not None:
                 image = draw_number(image, _above(person), person.track)
         return image
+
+    def _skeleton(self, image: NDArray[np.uint8], pose: Pose) -> NDArray[np.uint8]:
+        skeleton, places = self.way.target, pose.keypoints[np.isfinite(pose.keypoints).all(axis=1)]
+        size = float(np.hypot(*np.ptp(places, axis=0))) if len(places) else 0.0
+        # lines as thick as suits the picture would cover people who are small in it
+        thickness = max(1, round(min(min(image.shape[:2]) / 110, size / 40)))
+        return draw_skeleton(
+            image,
+            pose.keypoints,
+            pose.scores,
+            skeleton.edges,
+            skeleton.colours,
+            thickness,
+            self.look.threshold,
+        )
 
 
 def _above(person: Found) -> tuple[float, float]:
