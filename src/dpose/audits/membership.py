@@ -98,7 +98,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
         raise DposeError("shadow runs zero units out; another relation is not tested", "--relation")
     check_free(out)
     model, _, _ = build_model(config)
-    own = protect(open_units(config, model.config.input_size), plan.relation, console=console)
+    own = protect(open_units(config, model.config), plan.relation, console=console)
     units, n = own.data, len(own.data)
     bound = plan.bind(n)
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")

@@ -106,7 +106,7 @@ def run_job(job: ShadowJob) -> list[float]:
     config = RunConfig.from_dict(dict(job.config), "shadow run")
     model, start, caveats = build_model(config)
     # merged before the coins are given out: there is one for each unit that trains
-    units = protect(open_units(config, model.config.input_size), config.plan.relation, threads=1).data
+    units = protect(open_units(config, model.config), config.plan.relation, threads=1).data
     with planted(job.fault):
         run, scores = shadow_run(
             PoseTask(model.config.skeleton, model.codec),

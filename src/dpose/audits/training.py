@@ -111,11 +111,10 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     key = Key.from_seed(config.seed) if config.seed is not None else Key.fresh()
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
     model, start, caveats = build_model(config)
-    size = model.config.input_size
     task = PoseTask(model.config.skeleton, model.codec)
     data = only_source(config, "an audit")
     # as the audited run reads them: canaries go among merged units
-    real = protect(open_units(config, size), plan.relation, console=console).data
+    real = protect(open_units(config, model.config), plan.relation, console=console).data
     console.print(
         f"{data}: {told_count(config, len(real)):,} units and {audit.canaries:,} canaries", highlight=False
     )

@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpose.errors import DposeError
-from dpose.files import SHIPPED
 from dpose.pose.blaze_codec import BlazePoseCodec
-from dpose.pose.blazepose import DETECTOR_SIDE, SIDE, BlazePoseDetector, fold_scales
+from dpose.pose.blaze_detector import TURNS, as_tensor, middle, region_of, shipped_detector, square
+from dpose.pose.blazepose import SIDE
 from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame
 from dpose.pose.data.detections import Box
 from dpose.pose.folder import find_model, load_model
@@ -28,14 +27,10 @@ from dpose.pose.model import PoseModel
 from dpose.pose.people import Person
 from dpose.pose.predict import Pose, for_prediction
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
-from dpose.pose.weights_file import read_tensors
 
 CENTRE, TOP = 33, 34
 """The points that a landmark network gives besides the joints: the middle of the hips, and a point above the head on
 the circle about it that holds the whole body."""
-ROOM = 1.25
-"""How much larger than that circle the crop is."""
-DETECTOR = SHIPPED / "blazepose" / "detector.safetensors"
 AT_ONCE = 16
 """Crops in one forward pass."""
 
@@ -58,15 +53,13 @@ class Settings:
     """How people are looked for.
 
     Attributes:
-        least: Detections with a lower score are left out.
-        support: So is what all detections that agree make less of, added up.
+        support: Detections that agree and whose scores make less than this together are left out.
         present: People with a lower score are left out (`Person.score`): the probability that somebody is in the crop,
             times how well two readings agree.
         tiles: Sides of the pyramid's tiles as shares of the picture's shorter side.
         step: From one tile to the next, as a share of the side at most.
     """
 
-    least: float = 0.4
     support: float = 3.0
     present: float = 0.5
     tiles: tuple[float, ...] = (1.0, 0.66, 0.45, 0.3)
@@ -101,7 +94,7 @@ class BlazePeople:
         if not isinstance(codec, BlazePoseCodec):
             raise DposeError("does not say where in a picture people are", f"codec {model.config.codec}")
         self._codec, self._model, self.settings = codec, for_prediction(model), settings
-        self._detector, self._anchors = load_detector(), BlazePoseDetector.anchors()
+        self._detector = shipped_detector()
         self.skeleton = SKELETONS[model.config.skeleton]
 
     @classmethod
@@ -118,10 +111,11 @@ class BlazePeople:
         """See `PeopleFinder`. In a box the detector is asked, and the upright box is read where it finds nobody."""
         if boxes is not None:
             return [
-                reading.person for reading in self._read(image, [self.turned(image, box) for box in boxes])
+                reading.person
+                for reading in self._read(image, [self._detector.turned(image, box) for box in boxes])
             ]
         whole = _whole(image)
-        found = self._detections(image, [whole, *_tiles(image.shape[:2], self.settings)])
+        found = self._detector.found(image, [whole, *_tiles(image.shape[:2], self.settings)])
         regions = [r for r in _merged(found) if r.score >= self.settings.support]
         return self._people(image, [*(person.following for person in before), *regions])
 
@@ -132,26 +126,12 @@ class BlazePeople:
         read as it is.
         """
         whole = _whole(image)
-        found = self._detections(image, [whole] * 4, (0.0, 90.0, 180.0, 270.0))
-        (first,) = self._read(image, [found[0] if found else _square(whole, 0.0)])
+        found = self._detector.found(image, [whole] * 4, (0.0, *TURNS))
+        (first,) = self._read(image, [found[0] if found else square(whole, 0.0)])
         (again,) = self._read(image, [first.person.following])
         if first.person.score < self.settings.present:
             return first.person
         return replace(again.person, score=again.person.score * _agreement(first, again))
-
-    def turned(self, image: NDArray[np.uint8], box: Box) -> Box:
-        """The square region of the person in a box, as the detector finds it there; else about the box, upright.
-
-        It depends on the picture and this box alone.
-
-        Args:
-            image: uint8, (H, W, 3) RGB.
-            box: Around one person.
-        """
-        around = _square(box.corners, box.score, ROOM)
-        low, high = box.corners[:2], box.corners[2:]
-        inside = [r for r in self._detections(image, [around.corners]) if _within(r, low, high)]
-        return replace(inside[0], score=box.score) if inside else around
 
     def _people(self, image: NDArray[np.uint8], regions: Sequence[Box]) -> list[Person]:
         """Those whom two readings of a region agree on, each once, surest first."""
@@ -169,31 +149,6 @@ class BlazePeople:
         return [reading.person for reading in kept]
 
     @torch.inference_mode()
-    def _detections(
-        self, image: NDArray[np.uint8], tiles: Sequence[NDArray[np.float64]], turns: Sequence[float] = ()
-    ) -> list[Box]:
-        """The regions of the people that the detector finds in square tiles, each turned by so much, surest first."""
-        regions: list[Box] = []
-        size = (DETECTOR_SIDE, DETECTOR_SIDE)
-        turned = [
-            crop_transform(tile, size, padding=1.0, rotation=turn)
-            for tile, turn in zip(tiles, turns or [0.0] * len(tiles), strict=True)
-        ]
-        for start in range(0, len(tiles), AT_ONCE):
-            matrices = turned[start : start + AT_ONCE]
-            crops = np.stack([warp(image, matrix, size) for matrix in matrices])
-            places, logits = self._detector(_tensor(crops) / 127.5 - 1)
-            scores = torch.sigmoid(logits)
-            for matrix, place, score in zip(matrices, places, scores, strict=True):
-                back = invert(matrix)
-                for number in torch.nonzero(score >= self.settings.least)[:, 0].tolist():
-                    points = place[number, 4:8].view(2, 2) + self._anchors[number]
-                    # the network counts from the crop's edge, and whole numbers are pixel centres here
-                    centre, top = transform_points(back, points.double().numpy() - 0.5)
-                    regions.append(region_of(centre, top, float(score[number])))
-        return sorted(regions, key=lambda region: -region.score)
-
-    @torch.inference_mode()
     def _read(self, image: NDArray[np.uint8], regions: Sequence[Box]) -> list[_Reading]:
         """The people in square regions, one each."""
         readings: list[_Reading] = []
@@ -203,7 +158,7 @@ class BlazePeople:
                 crop_transform(r.corners, (SIDE, SIDE), padding=1.0, rotation=r.turn) for r in part
             ]
             crops = np.stack([warp(image, matrix, (SIDE, SIDE)) for matrix in matrices])
-            outputs = self._model(_tensor(crops))
+            outputs = self._model(as_tensor(crops))
             points, (joints, scores) = self._codec.points(outputs), self._codec.decode(outputs)
             seen, there = torch.sigmoid(outputs[0][..., 3]), torch.sigmoid(outputs[2]).tolist()
             arrays = (each.double().numpy() for each in (points, seen, joints, scores))
@@ -218,53 +173,12 @@ class BlazePeople:
         return readings
 
 
-def load_detector() -> BlazePoseDetector:
-    """The detector of people that comes with dpose, for prediction."""
-    detector = BlazePoseDetector()
-    detector.load_state_dict(read_tensors(DETECTOR))
-    fold_scales(detector)
-    return detector.eval().requires_grad_(False).to(memory_format=torch.channels_last)
-
-
-def region_of(centre: NDArray[np.float64], top: NDArray[np.float64], score: float) -> Box:
-    """The square about a person's circle, and the turn that brings the person upright.
-
-    Args:
-        centre: (2,), the middle of the hips, picture pixels.
-        top: (2,), the point of the circle above the head.
-        score: In [0, 1].
-    """
-    across = top - centre
-    half = max(float(np.hypot(*across)) * ROOM, 1.0)
-    turn = 90.0 - math.degrees(math.atan2(-across[1], across[0]))
-    return Box(np.concatenate([centre - half, centre + half]), score, turn)
-
-
-def _tensor(crops: NDArray[np.uint8]) -> Tensor:
-    return torch.from_numpy(crops).permute(0, 3, 1, 2).float()  # channels last in memory, as they come
-
-
 def _whole(image: NDArray[np.uint8]) -> NDArray[np.float64]:
     return whole_frame((image.shape[0], image.shape[1])).astype(np.float64)
 
 
-def _square(corners: NDArray[np.float64], score: float, room: float = 1.0) -> Box:
-    """The square about a box, larger by `room`."""
-    middle, half = (corners[:2] + corners[2:]) / 2, float((corners[2:] - corners[:2]).max()) / 2 * room
-    return Box(np.concatenate([middle - half, middle + half]), score)
-
-
-def _middle(region: Box) -> NDArray[np.float64]:
-    return (region.corners[:2] + region.corners[2:]) / 2
-
-
 def _side(region: Box) -> float:
     return float(region.corners[2] - region.corners[0])
-
-
-def _within(region: Box, low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
-    middle = _middle(region)
-    return bool(np.all(middle >= low) and np.all(middle <= high))
 
 
 def _tiles(size: tuple[int, ...], settings: Settings) -> Iterator[NDArray[np.float64]]:
@@ -300,7 +214,7 @@ def _merged(regions: Sequence[Box]) -> list[Box]:
 def _same_region(a: Box, b: Box) -> bool:
     """Whether two regions lie on one another and are of about the same size."""
     larger, smaller = max(_side(a), _side(b)), min(_side(a), _side(b))
-    return float(np.hypot(*(_middle(a) - _middle(b)))) < 0.25 * larger and larger < 2 * smaller
+    return float(np.hypot(*(middle(a) - middle(b)))) < 0.25 * larger and larger < 2 * smaller
 
 
 def _extent(points: NDArray[np.float64]) -> float:

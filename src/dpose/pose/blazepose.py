@@ -481,7 +481,7 @@ def refined(points: Tensor, heat: Tensor, reach: int = 3, least: float = 0.5) ->
     x, y = cell[..., 0, None] + offset, cell[..., 1, None] + offset  # (N, P, 2 * reach + 1)
     within = ((y >= 0) & (y < rows))[..., :, None] & ((x >= 0) & (x < columns))[..., None, :]
     index = y.clamp(0, rows - 1)[..., :, None] * columns + x.clamp(0, columns - 1)[..., None, :]
-    window = heat.flatten(-2).gather(-1, index.flatten(-2)).unflatten(-1, index.shape[-2:])
+    window = heat.flatten(-2).gather(-1, index.flatten(-2)).view(index.shape)
     weight = torch.sigmoid(window) * within
     total = weight.sum((-2, -1))
     moved = torch.stack([(weight.sum(-2) * x).sum(-1), (weight.sum(-1) * y).sum(-1)], -1)

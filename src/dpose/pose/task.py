@@ -123,7 +123,8 @@ class PoseMetric:
     def __init__(self, codec: Codec, skeleton: str = "mpii", labels: str = "mpii") -> None:
         scored = SKELETONS[labels] if SKELETONS[labels].sigmas else MPII
         self._codec = codec
-        self._predicted, self._labelled = joint_map(skeleton, scored), joint_map(labels, scored)
+        self._predicted = joint_map(skeleton, scored, predicted=True)
+        self._labelled = joint_map(labels, scored)
         self._metric: PCKh | OKS = OKS(scored.sigmas) if scored.sigmas else PCKh()
 
     def update(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> None:

@@ -25,6 +25,7 @@ from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
+from dpose.pose.regions import regions_for
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.weights_file import SUFFIXES, imagenet_file
 from dpose.privacy.sections import UNSTATED
@@ -331,8 +332,12 @@ def precision(config: RunConfig) -> Precision:
     )
 
 
-def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | ConcatUnits | SubjectUnits:
+def open_units(config: RunConfig, model: PoseConfig) -> PoseUnits | ConcatUnits | SubjectUnits:
     """The units that a run trains on, augmented as configured, with labels in the first data's joints.
+
+    Args:
+        config: The run's.
+        model: What they are cropped for.
 
     Raises:
         DposeError: pose data has no such unit, or cannot be read.
@@ -342,7 +347,8 @@ def open_units(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | Co
     data = open_several(
         config.data.sources,
         purpose="train",
-        input_size=input_size,
+        input_size=model.input_size,
+        regions=regions_for(model),
         augment=augment(config),
         unit="image" if people else cast(UnitKind, unit),
         limit=None if people else limit,
@@ -394,7 +400,7 @@ def counted(config: RunConfig, count: Callable[[], int]) -> tuple[int, str]:
     return units + config.canaries.count, f"{how}, with {config.canaries.count:,} canaries"
 
 
-def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | None:
+def open_public(config: RunConfig, model: PoseConfig) -> PoseUnits | None:
     """The public units of a run; None where it was given none.
 
     Raises:
@@ -403,7 +409,13 @@ def open_public(config: RunConfig, input_size: tuple[int, int]) -> PoseUnits | N
     spec = _public_spec(config)
     if spec is None:
         return None
-    found = open_data(spec, purpose="train", input_size=input_size, augment=augment(config))
+    found = open_data(
+        spec,
+        purpose="train",
+        input_size=model.input_size,
+        augment=augment(config),
+        regions=regions_for(model),
+    )
     return found.with_skeleton(SKELETONS[_skeleton(config)])
 
 

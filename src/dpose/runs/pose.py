@@ -11,9 +11,10 @@ from rich.text import Text
 
 from dpose.errors import DposeError
 from dpose.pose.codec import codec_of
-from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
+from dpose.pose.data import Augment, ConcatUnits, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.regions import regions_for
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.task import PoseTask
 from dpose.runs.build import (
@@ -62,8 +63,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
     slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
     if slow:
         console.print(f"Warning: {slow}", highlight=False)
-    size = model.config.input_size
-    data = open_units(config, size)
+    data = open_units(config, model.config)
     private = config.plan.kind.reads_private_data
     if private and isinstance(data, ConcatUnits):
         _refuse_shared(data, console)
@@ -76,7 +76,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         title=" and ".join(config.data.sources),
         start=start,
         report=() if private else tuple(data.report),
-        public=open_public(config, size),
+        public=open_public(config, model.config),
         watch=_watch(config, model.config),
         facts=StatementFacts(conditional_on=conditions(config), caveats=caveats),
     )
@@ -98,8 +98,7 @@ def scored(
     """
     assert isinstance(model, PoseModel)
     spec = DataSpec.parse(data).for_purpose("evaluate")
-    size = model.config.input_size
-    units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
+    units = _scored_units(spec, model.config, limit)
     coco = spec.dataset.oks
     task = PoseTask(model.config.skeleton, model.codec, labels=units.skeleton.name)
     if detections is not None and not coco:
@@ -131,9 +130,9 @@ def learns(config: RunConfig) -> tuple[UnitDataset, ...]:
     Raises:
         DposeError: they cannot be read.
     """
-    size = described_model(config).input_size
-    public = open_public(config, size) if config.plan.fits_public else None
-    return (open_units(config, size), *([public] if public else []))
+    model = described_model(config)
+    public = open_public(config, model) if config.plan.fits_public else None
+    return (open_units(config, model), *([public] if public else []))
 
 
 def _trained_on(folder: Path) -> tuple[DataSpec, ...]:
@@ -150,15 +149,15 @@ def explain(config: RunConfig) -> RenderableType:
     Raises:
         DposeError: the plan is not possible; or the data cannot be read and the config gives no number of units.
     """
-    size = described_model(config).input_size
-    count, how = counted(config, lambda: len(open_units(config, size)))
+    model = described_model(config)
+    count, how = counted(config, lambda: len(open_units(config, model)))
     first = first_weights(config) if config.model.init is None or Path(config.model.init).exists() else None
     start = first or config.model.init or "nothing"
     lines = Text(
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "
         f"Starts from {start}; public data: {config.data.public or 'none'}.\n"
     )
-    told = [lines, explain_plan(config.plan, count, size)]
+    told = [lines, explain_plan(config.plan, count, model.input_size)]
     stage = stage_data(config)
     if stage:
         told += [
@@ -183,10 +182,21 @@ def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
     spec = watched(config)
     if spec is None:
         return None
-    size = model.input_size
-    units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
+    units = _scored_units(spec, model, WATCHED)
     task = PoseTask(model.skeleton, codec_of(model), labels=units.skeleton.name)
     return Validation(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
+
+
+def _scored_units(spec: DataSpec, model: PoseConfig, limit: int | None) -> PoseUnits:
+    """Units as a model is scored on them."""
+    return open_data(
+        spec,
+        purpose="evaluate",
+        input_size=model.input_size,
+        augment=Augment.none(),
+        limit=limit,
+        regions=regions_for(model),
+    )
 
 
 def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -> tuple[PoseTask, list[View]]:
@@ -197,7 +207,14 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
     if not count:
         return task, []
     size = config.input_size
-    nobody = open_data(NOBODY, purpose="train", input_size=size, augment=Augment.none(), limit=count)
+    nobody = open_data(
+        NOBODY,
+        purpose="train",
+        input_size=size,
+        augment=Augment.none(),
+        limit=count,
+        regions=regions_for(config),
+    )
     people = nobody.with_skeleton(SKELETONS[config.skeleton])
     views = [wrong_labels(people.load(i, rng)[0], "keypoints", min(size), rng) for i in range(len(people))]
     return task, views

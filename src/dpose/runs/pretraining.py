@@ -110,8 +110,8 @@ def stage_data(config: RunConfig) -> DataSpec | None:
 
 def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console, place: ProcessGroup) -> None:
     named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
-    size = described_model(config).input_size
-    public = open_public(named, size)
+    model = described_model(config)
+    public = open_public(named, model)
     assert public is not None
-    private = protect(open_units(config, size), config.plan.relation, console=console, readers=place)
+    private = protect(open_units(config, model), config.plan.relation, console=console, readers=place)
     check_disjoint(public, private, 2, console, place)

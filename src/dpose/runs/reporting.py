@@ -10,6 +10,7 @@ from rich.console import Console
 from dpose.errors import DposeError
 from dpose.pose.data import Augment, DataSpec, open_data
 from dpose.pose.folder import load_model
+from dpose.pose.regions import regions_for
 from dpose.pose.skeletons import SKELETONS
 from dpose.privacy.odometer import committing
 from dpose.privacy.selection import Selection
@@ -75,8 +76,14 @@ def make_report(
     else:
         why = ""
         model = load_model(folder)
-        size = model.config.input_size
-        units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
+        units = open_data(
+            spec,
+            purpose="evaluate",
+            input_size=model.config.input_size,
+            augment=Augment.none(),
+            limit=WATCHED,
+            regions=regions_for(model.config),
+        )
         units = units.with_skeleton(SKELETONS[model.config.skeleton]).limit(Selection(PICTURES))
         if not harmless:
             reserved = reserve_shown(folder, units, name=shown_spec(spec), console=console)

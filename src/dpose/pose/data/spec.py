@@ -17,7 +17,7 @@ from dpose.pose.data import coco, humanart, lspet, mpii, yolo
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.data.concat import ConcatUnits
-from dpose.pose.data.units import PoseUnits, UnitKind
+from dpose.pose.data.units import PoseUnits, Regions, UnitKind
 from dpose.pose.skeletons import COCO, MPII, SKELETONS, Skeleton
 from dpose.privacy.selection import Selection, as_selection
 
@@ -205,6 +205,7 @@ def open_data(
     augment: Augment | None = None,
     unit: UnitKind = "image",
     limit: int | Selection | None = None,
+    regions: Regions | None = None,
 ) -> PoseUnits:
     """Open pose data by its spec.
 
@@ -219,6 +220,7 @@ def open_data(
         augment: What to change at random; nothing where None.
         unit: What a unit is (`PoseUnits`).
         limit: At most so many units, chosen by name (`PoseUnits.limit`); a plain number is the first of a fixed order.
+        regions: Finds where to crop (`PoseUnits.with_regions`).
 
     Returns:
         The units; `report` says what was read and what was left out.
@@ -236,7 +238,7 @@ def open_data(
         units = units.limit(selection)
     if not len(units):
         raise DposeError("holds no labelled person", str(asked), "; ".join(units.report))
-    return units
+    return units if regions is None else units.with_regions(regions)
 
 
 def open_several(
@@ -248,6 +250,7 @@ def open_several(
     unit: UnitKind = "image",
     limit: int | Selection | None = None,
     skeleton: str | None = None,
+    regions: Regions | None = None,
 ) -> PoseUnits | ConcatUnits:
     """Open one or several data, one after the other, with labels in one skeleton.
 
@@ -259,6 +262,7 @@ def open_several(
         unit: As `open_data`.
         limit: At most so many units of all of them together, chosen by name.
         skeleton: Of the labels; the first data's own where None.
+        regions: As `open_data`.
 
     Raises:
         DposeError: as `open_data`; or the same data are given twice.
@@ -268,7 +272,8 @@ def open_several(
         if any(one.same_units(other) for other in asked[:i]):
             raise DposeError("the same data twice", str(one), "each unit may count once only")
     target = SKELETONS[skeleton] if skeleton else asked[0].skeleton
-    parts = [open_data(s, purpose=purpose, input_size=input_size, augment=augment, unit=unit) for s in asked]
+    how = {"purpose": purpose, "input_size": input_size, "augment": augment, "unit": unit, "regions": regions}
+    parts = [open_data(s, **how) for s in asked]  # type: ignore[arg-type]
     units = (
         parts[0].with_skeleton(target)
         if len(parts) == 1

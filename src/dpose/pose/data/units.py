@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
 from dpose.pose.data.augment import Augment, Drawn, recolour
+from dpose.pose.data.detections import Box
 from dpose.pose.data.problems import Problem
 from dpose.pose.data.vary import target_of, vary_view
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
@@ -81,6 +82,19 @@ class Picture:
     path: Path | None = None
 
 
+class Regions(Protocol):
+    """Finds where in a picture the person of a labelled box is, and how turned: from this picture and box alone.
+
+    Attributes:
+        digest: Two of one digest find the same regions.
+    """
+
+    digest: str
+
+    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32]) -> Box:
+        """The region to crop, with all the room that it needs; about the box itself where nobody is found there."""
+
+
 @dataclass
 class _Cache:
     """Decoded pictures by index, the least recently used dropped first; safe to share between threads."""
@@ -92,6 +106,8 @@ class _Cache:
     """Of pictures read before: the hash of the pixels, and the digest of each person's labels."""
     files: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Of pictures that were asked for it: the digest of the file."""
+    regions: dict[tuple[str, int, int], Box] = field(default_factory=dict)
+    """By the finder's digest, picture and person."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, index: int, picture: Picture) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
@@ -171,6 +187,7 @@ class PoseUnits:
         self.padding = padding
         self._own = skeleton
         self._map: JointMap | None = None
+        self._regions: Regions | None = None
         self._cache = _Cache(cache_bytes)
         self.selection: Selection | None = None
         self.set_names: SetNames = NO_NAMES
@@ -226,6 +243,8 @@ class PoseUnits:
         _, people = self._units[index]
         labels = self._known(index)[1]
         told = f"{self._own.name} {self.skeleton.name} {self.padding!r} {[labels[k] for k in people]}"
+        if self._regions is not None:
+            told += f" {self._regions.digest}"
         return hashlib.sha256(told.encode()).hexdigest()
 
     def copies(self, index: int) -> tuple[str, ...]:
@@ -264,13 +283,24 @@ class PoseUnits:
         if len(people) > MAX_VIEWS:
             people = tuple(sorted(int(k) for k in rng.choice(people, MAX_VIEWS, replace=False)))
         image, labelled = self._cache.get(index_of_picture, self._pictures[index_of_picture])
-        return [self._crop(image, labelled[k], self.augment.draw(rng)) for k in people]
+        return [
+            self._crop(
+                image,
+                labelled[k],
+                self._region(index_of_picture, k, image, labelled[k]),
+                self.augment.draw(rng),
+            )
+            for k in people
+        ]
 
     def canonical(self, index: int) -> list[View]:
         """The crops of all the unit's people, not augmented, as `load` describes them."""
         picture, people = self._units[index]
         image, labelled = self._cache.get(picture, self._pictures[picture])
-        return [self._crop(image, labelled[k], Drawn()) for k in people]
+        return [
+            self._crop(image, labelled[k], self._region(picture, k, image, labelled[k]), Drawn())
+            for k in people
+        ]
 
     def augmented(self, view: View, rng: np.random.Generator) -> View:
         """A canonical view under one draw of the augmentation (`vary_view`)."""
@@ -299,6 +329,12 @@ class PoseUnits:
         other._map = None if target == self._own else joint_map(self._own, target)
         return other
 
+    def with_regions(self, regions: Regions | None) -> PoseUnits:
+        """The same units, cropped where `regions` finds each person, upright; where None, about the labelled boxes."""
+        other = self.subset(range(len(self)))
+        other._regions = regions
+        return other
+
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> PoseUnits:
         """The units at `indices`, in that order."""
         other = object.__new__(PoseUnits)
@@ -316,10 +352,20 @@ class PoseUnits:
         other.report = (*self.report, selection.told(len(self)))
         return other
 
-    def _crop(self, image: NDArray[np.uint8], person: Person, drawn: Drawn) -> View:
-        matrix = crop_transform(
-            person.box, self.input_size, self.padding, drawn.rotation, drawn.scale, drawn.flip
+    def _region(self, picture: int, number: int, image: NDArray[np.uint8], person: Person) -> Box | None:
+        """Where a person was found and how turned; None where nothing looks for people and the labelled box counts."""
+        if self._regions is None:
+            return None
+        key = (self._regions.digest, picture, number)
+        if key not in self._cache.regions:
+            self._cache.regions[key] = self._regions(image, person.box)
+        return self._cache.regions[key]
+
+    def _crop(self, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn) -> View:
+        box, padding, turn = (
+            (person.box, self.padding, 0.0) if region is None else (region.corners, 1.0, region.turn)
         )
+        matrix = crop_transform(box, self.input_size, padding, turn + drawn.rotation, drawn.scale, drawn.flip)
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
         if drawn.flip:
