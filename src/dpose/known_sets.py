@@ -1,6 +1,6 @@
 """Public data sets by name: what each is also called, and which of them hold pictures of which others.
 
-    known_set("MS-COCO"), known_set("crowdpose:val")          # "coco", "crowdpose"
+    set_called("MS-COCO"), set_called("crowdpose:val")          # "coco", "crowdpose"
     shares_pictures("coco", "crowdpose")                      # True: CrowdPose was chosen from COCO, MPII and others
     sets_in("vitpose-b-multi-coco-aic-mpii.pth")              # ("coco", "aic", "mpii")
 
@@ -166,23 +166,23 @@ NO_NAMES = SetNames()
 """Of data of which nothing is said."""
 
 
-def names_of(data: object) -> SetNames:
+def set_names_of(data: object) -> SetNames:
     """What `data` say of themselves in an attribute `set_names`, or what they are made of says."""
     said = getattr(data, "set_names", None)
     if isinstance(said, SetNames):
         return said
     inner = (getattr(data, name, None) for name in ("unmerged", "dataset", "real"))
-    return next((names_of(each) for each in inner if each is not None), NO_NAMES)
+    return next((set_names_of(each) for each in inner if each is not None), NO_NAMES)
 
 
 _LONGEST = 6
 """Words of the longest name."""
 
 
-def known_set(name: str) -> str:
+def set_called(name: str) -> str:
     """The key of the set that `name` names, whatever its case, dashes and split; "" where there is none of that name.
 
-    >>> known_set("MS-COCO"), known_set("AI Challenger"), known_set("mpii:val"), known_set("our ward")
+    >>> set_called("MS-COCO"), set_called("AI Challenger"), set_called("mpii:val"), set_called("our ward")
     ('coco', 'aic', 'mpii', '')
     """
     whole, aliases = _plain(name), _aliases()
@@ -248,7 +248,7 @@ def shared(learnt: Iterable[str], sets: Iterable[str]) -> tuple[str, str] | None
 
 def is_rendered(name: str) -> bool:
     """Whether nobody in the set is real."""
-    key = known_set(name)
+    key = set_called(name)
     return bool(key) and KNOWN_SETS[key].rendered
 
 
@@ -261,7 +261,7 @@ def title_of(name: str) -> str:
 
 
 def _key_and_split(name: str) -> tuple[str, str]:
-    key, (before, _, split) = known_set(name), name.partition(":")
+    key, (before, _, split) = set_called(name), name.partition(":")
     return (key, split.strip()) if key else (before.strip().lower(), split.strip())
 
 

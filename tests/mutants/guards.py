@@ -182,8 +182,14 @@ GUARDED = {
     ),
     "training/canaries.py": Guarded(("audits/test_claim.py",), ("GradientCanaries.view",)),
     "training/first_weights.py": Guarded(
-        ("training/test_first_weights.py", "runs/test_tasks.py"), ("inherited",)
+        ("training/test_first_weights.py", "runs/test_tasks.py", "runs/test_seen.py"), ("inherited",)
     ),
+    "training/trained_on.py": Guarded(
+        ("training/test_trained_on.py", "runs/test_seen.py"),
+        ("check_unseen", "learnt_by_run", "conditions_of"),
+    ),
+    "known_sets.py": Guarded(("training/test_trained_on.py",), ("shares_pictures", "shared")),
+    "runs/verify_first.py": Guarded(("runs/test_seen.py", "runs/test_verify.py")),
     "training/preclipping.py": Guarded(("training/test_preclipping.py",), ("Coefficients", "Scales")),
     "training/grad_sample.py": Guarded(("training/test_layers.py",), ("_Uses._is_tracked",)),
     "training/unit_sums.py": Guarded(("training/test_layers.py",), ("over_units",)),

@@ -330,6 +330,41 @@ NAMED = (
         ),
     ),
     Named(
+        "first weights: what they have seen by name is protected all the same",
+        "training/first_weights.py",
+        (
+            Edit(
+                "inherited",
+                "_check(read, entry, first)\ncheck_unseen(first.learnt, names, first.name, entry.unit)",
+                "_check(read, entry, first)",
+            ),
+        ),
+    ),
+    Named(
+        "first weights: a run forgets what its own first weights have seen",
+        "training/trained_on.py",
+        (
+            Edit(
+                "learnt_by_run", "_once(start.datasets, mine, fitted_on.told)", "_once(mine, fitted_on.told)"
+            ),
+        ),
+    ),
+    Named(
+        "first weights: what nobody knows is not taken as given",
+        "training/trained_on.py",
+        (Edit("conditions_of", "not learnt.known", "False"),),
+    ),
+    Named(
+        "first weights: sets share pictures under the same name alone",
+        "known_sets.py",
+        (Edit("shares_pictures", "bool(_origins(mine[0]) & _origins(its[0]))", "False"),),
+    ),
+    Named(
+        "verify: what is taken as given of first weights may be left out",
+        "runs/verify_first.py",
+        (Edit("given_of_first", "*first.conditions", "*()"),),
+    ),
+    Named(
         "first weights: nothing is taken as given of those that come with dpose",
         "training/first_weights.py",
         (Edit("_shipped", "statement.conditional_on", "()"),),
@@ -337,7 +372,7 @@ NAMED = (
     Named(
         "first weights: nothing is taken as given of those that come with dpose at the end of a chain",
         "training/first_weights.py",
-        (Edit("inherited", "shipped[digest][1]", "()"),),
+        (Edit("inherited", "known.conditions", "()"),),
     ),
     Named(
         "colours: a difference of colours moves by one peak, not by two",

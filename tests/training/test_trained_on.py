@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpose.errors import DposeError
-from dpose.known_sets import KNOWN_SETS, SetNames, known_set, sets_in, shared, shares_pictures
+from dpose.known_sets import KNOWN_SETS, SetNames, set_called, sets_in, shared, shares_pictures
 from dpose.training.first_weights import FirstWeights
 from dpose.training.trained_on import (
     NOTHING,
@@ -33,7 +33,7 @@ class TestTable:
         ],
     )  # fmt: skip
     def test_names_are_known_whatever_their_case_and_dashes(self, name, key):
-        assert known_set(name) == key
+        assert set_called(name) == key
 
     @pytest.mark.parametrize(
         ("text", "keys"),
@@ -75,7 +75,7 @@ class TestTable:
         assert shares_pictures(other, one) is share
 
     def test_every_key_and_alias_is_its_own_and_every_origin_is_there(self):
-        names = [known_set(name) for key, known in KNOWN_SETS.items() for name in (key, *known.aliases)]
+        names = [set_called(name) for key, known in KNOWN_SETS.items() for name in (key, *known.aliases)]
         assert names == [key for key, known in KNOWN_SETS.items() for _ in (key, *known.aliases)]
         assert {origin for known in KNOWN_SETS.values() for origin in known.of} <= set(KNOWN_SETS)
 

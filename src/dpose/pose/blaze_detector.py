@@ -28,9 +28,9 @@ LEAST = 0.4
 ROOM = 1.25
 """How much larger the crop is than the circle about the hips that holds the whole body."""
 LOOK, UNSURE = 2.0, 0.7
-"""How much larger than a labelled box the crop is that the detector is shown: it knows whole bodies with something about
-them (of 200 training pictures of LSPET 58 % of the joints were right at 1.25, 66 % here); and the score below which the
-crop is shown turned, too (70 %)."""
+"""How much larger than a labelled box the crop is that the detector is shown: it knows whole bodies with something
+about them (of 200 training pictures of LSPET 58 % of the joints were right at 1.25, 66 % here); and the score below
+which the crop is shown turned, too (70 %)."""
 TURNS = (90.0, 180.0, 270.0)
 AT_ONCE = 16
 """Crops in one forward pass."""

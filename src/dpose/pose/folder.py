@@ -18,9 +18,8 @@ from dpose.pose.weights_file import read_tensors
 
 CONFIG = "config.json"
 
-PREDICTOR = "lite0"
-"""The weights that come with dpose and predict where no model is named: the better on photographs of those there are
-(docs/results.md)."""
+PREDICTOR = "blazepose:full"
+"""The weights that come with dpose and predict where no model is named: the best of those there are (docs/results.md)."""
 
 
 def find_model(name: str) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +13,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.pose import folder
-from dpose.pose.folder import load_model
+from dpose.pose.blaze_codec import BlazePoseCodec
+from dpose.pose.blaze_people import BlazePeople
+from dpose.pose.folder import PREDICTOR, find_model, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.model_people import ModelPeople
 from dpose.pose.people import PeopleFinder
@@ -41,23 +40,29 @@ class Predictor:
 
 def bundled_predictor(*, flip_test: bool) -> Predictor:
     """The finder of people that comes with dpose."""
-    if importlib.util.find_spec("dpose.pose.blaze_people"):
-        people: Any = importlib.import_module("dpose.pose.blaze_people")
-        return Predictor(people.BlazePeople.load(kind="full"), "blazepose full")
-    name = folder.PREDICTOR
-    made = model_predictor(folder.find_model(name), flip_test=flip_test)
-    return Predictor(made.finder, name, made.chance)
+    return model_predictor(find_model(PREDICTOR), flip_test=flip_test, called=PREDICTOR)
 
 
-def model_predictor(run: Path, *, flip_test: bool) -> Predictor:
-    """The pose model of a run or model folder: it looks for one person in each box, or in the whole picture.
+def model_predictor(run: Path, *, flip_test: bool, called: str = "") -> Predictor:
+    """What finds people with the pose model of a run or model folder.
+
+    A model that was made from BlazePose looks for everybody; any other for one person in each box, or in the whole
+    picture.
+
+    Args:
+        run: The folder.
+        flip_test: Average with the mirrored crop; BlazePose reads everybody twice instead.
+        called: Its name; the backbone's where "".
 
     Raises:
         DposeError: the folder holds none that can be read.
     """
     model = load_model(run)
+    called = called or model.config.preset
+    if isinstance(model.codec, BlazePoseCodec):
+        return Predictor(BlazePeople(model), called)
     ready = cast(PoseModel, on_device(for_prediction(model)))
-    return Predictor(ModelPeople(ready, flip_test=flip_test), model.config.preset, model.codec.chance())
+    return Predictor(ModelPeople(ready, flip_test=flip_test), called, model.codec.chance())
 
 
 def joint_table(document: Mapping[str, Any], chance: float | None = None) -> RenderableType | None:

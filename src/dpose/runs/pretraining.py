@@ -18,6 +18,7 @@ from dpose.runs.build import (
     public_split,
     settled,
     shown_spec,
+    sources,
 )
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun
@@ -25,6 +26,7 @@ from dpose.runs.recipes import RECIPES, filled_in
 from dpose.runs.train import train_run
 from dpose.training.distributed import ProcessGroup, process_group
 from dpose.training.guards import check_disjoint
+from dpose.training.trained_on import TrainedOn, check_unseen
 from dpose.training.trainer import Run
 
 
@@ -109,6 +111,9 @@ def stage_data(config: RunConfig) -> DataSpec | None:
 
 
 def _check_disjoint(config: RunConfig, spec: DataSpec, console: Console, place: ProcessGroup) -> None:
+    learnt = TrainedOn(spec.set_names.told, how="as its public stage would")
+    for one in sources(config):  # now, and not when the stage has taken its hours
+        check_unseen(learnt, one.set_names, f"--public {spec}", config.plan.unit or "image")
     named = config.model_copy(update={"data": config.data.model_copy(update={"public": str(spec)})})
     model = described_model(config)
     public = open_public(named, model)

@@ -40,7 +40,7 @@ from dpose.files import (
     private_folder,
     write_private,
 )
-from dpose.known_sets import names_of
+from dpose.known_sets import set_names_of
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -433,7 +433,7 @@ def _write_default(
         None,
         {**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
         known,
-        learnt_by(known, run.plan, names_of(found.units), used, seeded=False),
+        learnt_by(known, run.plan, set_names_of(found.units), used, seeded=False),
     )
     statement = run_statement(
         bound,

@@ -281,9 +281,9 @@ def inherited(
     """
     if not first.name:
         return Inherited(learnt=first.learnt)
-    if plan.kind.private:
-        check_unseen(first.learnt, names, first.name, entry.unit)
     if known := from_shipped(first.digest, entry.unit):
+        if plan.kind.private:
+            check_unseen(known.learnt, names, first.name, entry.unit)
         return known
     shipped = _shipped(files.SHIPPED)
     runs, unknown = _origin(first, [e for e in entries if e.id != entry.id and e.what != EVALUATION])
@@ -298,6 +298,7 @@ def inherited(
     read += [run for run in near if run.id not in exact]
     if plan.kind.private:
         _check(read, entry, first)
+        check_unseen(first.learnt, names, first.name, entry.unit)
     facts = [f"{NAMED}from {first.name}{first.short}"]
     if runs:
         facts.append(_overlap(read, entry.unit))

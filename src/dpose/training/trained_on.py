@@ -1,7 +1,7 @@
 """What weights have learnt from, by the names of public data sets: what they say of themselves, and what follows.
 
     learnt = trained_on("weights/vitpose-b-coco-aic-mpii.pth")    # of ("coco", "aic", "mpii"), which may not be all
-    check_unseen(learnt, names_of(units), "vitpose-b", "image")   # refuses MPII, which nothing protects any more
+    check_unseen(learnt, set_names_of(units), "vitpose-b", "image")   # refuses MPII, which nothing protects any more
 
 A model folder says it in `config.json`, beside "task" and "model":
 
@@ -23,7 +23,7 @@ from typing import Any
 
 from dpose.errors import DposeError
 from dpose.files import file_json, file_text
-from dpose.known_sets import SetNames, is_rendered, known_set, sets_in, shared, title_of
+from dpose.known_sets import SetNames, is_rendered, set_called, sets_in, shared, title_of
 
 ENTRY = "trained_on"
 """In `config.json`."""
@@ -224,7 +224,7 @@ def check_unseen(learnt: TrainedOn, names: SetNames, weights: str, unit: str) ->
     if found is None:
         return
     seen, own = map(title_of, found)
-    same = known_set(found[0]) == known_set(found[1]) or seen == own
+    same = set_called(found[0]) == set_called(found[1]) or seen == own
     which = f"these {unit}s are of {own}" if same else f"{own} may have pictures in common with it"
     how = f" ({learnt.how})" if learnt.how else ""
     raise DposeError(
@@ -270,7 +270,7 @@ def seen_line(learnt: TrainedOn, names: SetNames) -> str:
         how = f", {learnt.how}" if learnt.how else ""
         common = (
             ""
-            if known_set(found[0]) == known_set(found[1])
+            if set_called(found[0]) == set_called(found[1])
             else f"; {own} may have pictures in common with it"
         )
         return (
@@ -302,7 +302,7 @@ def _of_settings(run: Mapping[str, Any]) -> TrainedOn:
     data, model = (value if isinstance(value := run.get(name), Mapping) else {} for name in ("data", "model"))
     private = data.get("private") or []
     named = [private] if isinstance(private, str) else private
-    keys = [key for text in (*named, data.get("public") or "") for key in [known_set(str(text))] if key]
+    keys = [key for text in (*named, data.get("public") or "") for key in [set_called(str(text))] if key]
     return TrainedOn(
         _once(keys, sets_in(str(model.get("init") or ""))), how="as the settings of their run say"
     )
@@ -375,7 +375,7 @@ def _config(folder: Path) -> Mapping[str, Any]:
 
 def _named(name: str) -> str:
     """A set by its key, with its split; a name that no table knows as it stands."""
-    key, (_, colon, split) = known_set(name), name.partition(":")
+    key, (_, colon, split) = set_called(name), name.partition(":")
     return key + colon + split if key else name
 
 

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
-from dpose.known_sets import SetNames, names_of
+from dpose.known_sets import SetNames, set_names_of
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
@@ -168,7 +168,7 @@ def train(
         entry = replace(entry, id=trial.charge.id)
     first = first_of(options.start, model)
     again = options.learnt_from and learnt_again(own.data, threads, console, options.learnt_from, place)
-    names = names_of(own.source)
+    names = set_names_of(own.source)
     known = inherited(first, entry, plan, account, again, names)
     entry = replace(entry, start=known.digest)
     if known.digest and not known.events:
@@ -334,7 +334,7 @@ def learnt_by(
 ) -> TrainedOn:
     """What the released weights have learnt from: the first weights' data, the run's, and what it is fitted on."""
     guaranteed = plan.kind.reads_private_data and not (seeded and plan.kind.private)
-    fitted_on = SetNames(whole=True) if used is None else names_of(used)
+    fitted_on = SetNames(whole=True) if used is None else set_names_of(used)
     return learnt_by_run(known.learnt, names, guaranteed=guaranteed, fitted_on=fitted_on)
 
 
