@@ -19,7 +19,8 @@ from dpose.pose.export import OnnxModel
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import for_prediction
 from dpose.pose.skeletons import COCO, skeleton_of
-from dpose.runs.annotate import GAIT, Look, annotate, find_files, names_several
+from dpose.runs.annotate import annotate, find_files, names_several
+from dpose.runs.drawn_people import GAIT, Look
 from quick import quick  # noqa: F401
 from videos import info_for
 from walkers import FIGURE, Walkers
@@ -372,7 +373,7 @@ class TestTracks:
 class TestLooks:
     def test_a_blank_canvas_has_the_skeletons_alone_and_warns(self, tmp_path):
         write_image(tmp_path / "a.png", picture(0, (80, 160)))
-        done = run(Walkers([(40, 40)]), [tmp_path / "a.png"], tmp_path / "o.png", look=Look(canvas="blank"))
+        done = run(Walkers([(40, 40)]), [tmp_path / "a.png"], tmp_path / "o.png", look=Look(blank=True))
         drawn = read_image(tmp_path / "o.png")
         assert (drawn[:, 80:] == drawn[0, 0]).all()
         assert (drawn[15:65, 25:55] != drawn[0, 0]).any()
@@ -386,7 +387,7 @@ class TestLooks:
                 Walkers([(40, 40)]),
                 [tmp_path / f"{seed}.png"],
                 tmp_path / f"o{seed}.png",
-                look=Look(canvas="blank"),
+                look=Look(blank=True),
             )
         assert (tmp_path / "o0.png").read_bytes() == (tmp_path / "o1.png").read_bytes()
 

@@ -132,7 +132,7 @@ class Document:
         for person in people:
             x0, y0, x1, y1 = (round(float(v), 3) for v in person.box)
             points = np.column_stack([person.pose.keypoints, person.pose.scores])
-            there = np.isfinite(points).all(axis=1)
+            there = np.asarray(np.isfinite(points).all(axis=1))
             annotation = {
                 "id": len(annotations) + 1,
                 "image_id": number,
