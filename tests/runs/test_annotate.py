@@ -220,8 +220,8 @@ class TestPeople:
         assert (one["score"], one["num_keypoints"]) == (0.8, 17)
         assert one["keypoints"][:2] == [40, 22]  # the nose
         assert two["keypoints"][-3:-1] == [106, 62]  # the right ankle
-        # around all joints that were found, inside the picture
-        assert one["bbox"] == [30, 21, 20, 39]
+        # around all joints that were found, which reach from (30, 21) to (50, 60), and a little more
+        assert one["bbox"] == pytest.approx([28.4, 17.88, 23.2, 45.24])
         assert "track_id" not in one
 
     def test_derived_points_are_marked_and_missing_ones_are_nowhere(self, grey, tmp_path):
