@@ -15,10 +15,9 @@ from dpose.pose.data.detections import Box
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, OWN, SKELETONS, JointMap, Skeleton, check_skeleton, joint_map
 
-
 ROOM = 0.08
-"""Of the sides of the box around somebody's joints: how much wider it is on each side. So it is likest to the boxes that
-people draw (0.77 of the union in common, and 0.68 without)."""
+"""Of the sides of the box around somebody's joints: how much wider it is on each side. So it is likest to the boxes
+that people draw (of eight people in COCO's pictures 0.77 of the union is common, and 0.68 without)."""
 
 
 @dataclass(frozen=True)
