@@ -59,8 +59,8 @@ def by_onnx(session: onnxruntime.InferenceSession, model: PoseModel, image: Imag
     size = model.config.input_size
     matrix = crop_transform(whole_frame((image.shape[0], image.shape[1])), size, padding=1.0)
     crop = warp(image, matrix, size).transpose(2, 0, 1)[None].astype(np.float32)
-    logits = session.run(None, {INPUT: crop})
-    points = np.stack([axis[0].argmax(axis=-1) for axis in logits], axis=-1) / model.config.split_ratio
+    outputs = tuple(torch.from_numpy(output) for output in session.run(None, {INPUT: crop}))
+    points = model.codec.decode(outputs)[0][0].double().numpy()
     return transform_points(invert(matrix), points)
 
 

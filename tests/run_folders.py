@@ -24,9 +24,11 @@ from dpose.privacy.seal import Seal, run_digests
 from dpose.privacy.sections import About
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.report.page import write_run_report
+from dpose.training.first_weights import Inherited
 from dpose.training.folder import model_card
 from dpose.training.plan import TrainingPlan
 from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.trained_on import NOTHING
 
 HELD_OUT = Query("PCKh", "synthetic:ward:val, 64 units")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -52,8 +54,9 @@ def finished_run(folder: Path, state: Path, plan: TrainingPlan, *, task="dots", 
         for first in range(0, bound.steps, each):
             ledger.reserve(bound.event, first, each)
             ledger.commit(first, each)
-    run = {"plan": plan.to_dict(), "bound": bound.constants(), "seed": None}
-    config = {"task": task, "run_id": run_id, "model": {}, "run": run}
+    first = Inherited(learnt=NOTHING).to_dict()
+    run = {"first_weights": first, "plan": plan.to_dict(), "bound": bound.constants(), "seed": None}
+    config = {"task": task, "run_id": run_id, "model": {}, "trained_on": NOTHING.to_dict(), "run": run}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"weights")
     (folder / "log.jsonl").write_text("")

@@ -17,6 +17,7 @@ FLOORS = {
     "jit": 0,
     "stats": 0,
     "data_spec": 0,
+    "known_sets": 0,
     "remote": 0,
     "fetched": 0,
     "tensors": 0,

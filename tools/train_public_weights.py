@@ -29,6 +29,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import resume_task, train_run
 from dpose.scene import SPLITS
+from dpose.training.first_weights import LICENCE
 
 COMMAND = "python tools/train_public_weights.py"
 SCORED = ("synthetic:studio:test", "synthetic:ward:test")
@@ -139,7 +140,16 @@ def halve(run: Path, out: Path) -> None:
     write_atomic(out / "privacy.json", (run / "privacy.json").read_text())
     write_atomic(
         out / "config.json",
-        json.dumps({"task": "pose", "model": model.config.to_dict(), "run": values["run"]}, indent=2) + "\n",
+        json.dumps(
+            {
+                "task": "pose",
+                "model": model.config.to_dict(),
+                "trained_on": {**values["trained_on"], "licence": LICENCE},
+                "run": values["run"],
+            },
+            indent=2,
+        )
+        + "\n",
     )
     write_atomic(out / "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"}))
 

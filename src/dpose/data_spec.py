@@ -12,12 +12,13 @@ A dataset from outside is an entry more: `dpose.pose.data.SOURCES["mine"] = Pose
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.known_sets import SetNames, sets_in
 from dpose.remote import local_path, url_of
 
 Purpose = Literal["train", "evaluate"]
@@ -41,6 +42,9 @@ class Dataset:
         public_roots: The `roots` that show nobody who needs protection.
         public_splits: The `splits` that show nobody who needs protection.
         rendered: Whether everybody in it is rendered: nobody real, whether or not they stand for private people.
+        holds: Of a format that anybody's data may have: takes the root, the split and the options, and gives the public
+            set that the data say they are, and the one that the names of their pictures look like, each "" where there
+            is none. None: the data are the set of this name.
     """
 
     root: str = "folder"
@@ -55,6 +59,7 @@ class Dataset:
     public_roots: tuple[str, ...] = ()
     public_splits: tuple[str, ...] = ("public",)
     rendered: bool = False
+    holds: Callable[..., tuple[str, str]] | None = None
 
     @property
     def in_a_folder(self) -> bool:
@@ -207,6 +212,36 @@ class Spec:
     def condition(self) -> str:
         """What a guarantee takes as given that builds on these data; "" where nothing."""
         return self.dataset.conditions.get(self.split, "")
+
+    @property
+    def set_names(self) -> SetNames:
+        """Which public set these data are, of a spec with its split filled in.
+
+        Data in a common format (`Dataset.holds`) are a set where the folder or the label file is called so, or where
+        the labels say it; a folder called "coco" may hold anything in COCO's format.
+        """
+        split = "" if any(name in self.dataset.distinct for name, _ in self.options) else self.named_split
+        if not self.dataset.in_a_folder:
+            told = f"{self.name}-{self.root}:{split}"
+            return SetNames((told,), (told,), whole=True)
+        if self.dataset.holds is None:
+            told = f"{self.name}:{split}".rstrip(":")
+            return SetNames((told,), (told,), whole=True)
+        files = [Path(value).stem for name, value in self.options if name in self.dataset.distinct]
+        called = [n for text in (Path(self.root).name, *files) for n in sets_in(text) if n != "coco"]
+        try:
+            said, like = self.dataset.holds(self.place, self.split, **dict(self.options))
+        except DposeError:  # whoever opens the data says what is wrong with them
+            said = like = ""
+        told_sets = tuple(dict.fromkeys([*called, *([said] if said else [])]))
+        own = f"folder {Path(self.root).name}:{self.split}"
+        sets = (*told_sets, *([like] if like and not told_sets else []))
+        return SetNames(told_sets or (own,), sets, whole=True)
+
+    @property
+    def named_split(self) -> str:
+        """The split, where what is read for it is that split of the set and no more."""
+        return self.split
 
     def same_units(self, other: Spec) -> bool:
         """Whether two specs with their splits filled in share units, as far as names tell.

@@ -11,7 +11,9 @@ import yaml
 import dpose.pose.data.synthetic as synthetic_module
 from dpose.cli import main
 from dpose.media.images import write_image
+from dpose.pose.codec import CODECS, register_codec
 from dpose.pose.folder import load_model
+from dpose.pose.regression import RegressionCodec
 from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 10, "val": 6, "test": 6, "public": 4}
@@ -242,4 +244,43 @@ class TestMistakes:
     def test_a_precision_that_there_is_not(self, capsys):
         refused(
             capsys, [*PUBLIC, "--data", "synthetic:ward", "--precision", "half", "--out", "run"], "precision"
+        )
+
+
+class TestCodecs:
+    @pytest.fixture(autouse=True)
+    def _from_outside(self):
+        class Mine(RegressionCodec):
+            """Places that no score is told of."""
+
+            def decode(self, outputs):
+                places, scores = super().decode(outputs)
+                return places, torch.ones_like(scores)
+
+        register_codec("mine", Mine.of)
+        yield
+        del CODECS["mine"]
+
+    @pytest.mark.parametrize("codec", ["heatmap", "regression", "mine"])
+    def test_a_private_run_scores_and_verifies(self, codec, tmp_path, capsys):
+        arguments = ["train", "--data", "synthetic:ward", "--codec", codec, *PRIVATE, "--batch-size", "5"]
+        assert main([*arguments, "--out", "run"]) == 0
+        run = tmp_path / "run"
+        config = json.loads((run / "config.json").read_text())
+        assert (config["model"]["codec"], config["run"]["model"]["codec"]) == (codec, codec)
+        caveats = json.loads((run / "privacy.json").read_text())["caveats"]
+        assert f"the head is fresh: {codec} in the place of simcc" in caveats
+        assert main(["verify", "run"]) == 0
+        capsys.readouterr()
+        assert main(["evaluate", "run", "--data", "synthetic:ward:test"]) == 0
+        assert "PCKh" in capsys.readouterr().out
+        picture = np.random.default_rng(0).integers(0, 256, (80, 60, 3), np.uint8)
+        write_image(tmp_path / "picture.png", picture)
+        assert main(["predict", "run", "picture.png", "--out", "pose.png"]) == 0
+
+    def test_what_is_not_possible_is_one_line(self, capsys):
+        arguments = ["train", "--data", "synthetic:ward", *PRIVATE, "--batch-size", "5", "--out", "run"]
+        refused(capsys, [*arguments, "--codec", "heat"], "no codec heat", "simcc, heatmap")
+        refused(
+            capsys, [*arguments, "--codec", "heatmap", "--temperature", "2"], "--temperature 2", "heatmap"
         )

@@ -8,7 +8,7 @@ from dpose.errors import DposeError
 from dpose.pose import export as module
 from dpose.pose.export import export_onnx
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.predict import predict_logits
+from dpose.pose.predict import predict_outputs
 
 
 def model_of(norm="batch"):
@@ -42,7 +42,7 @@ class TestExport:
             [module._crop(read_image(p), (64, 64)) for p in sorted(pose_fixtures.rglob("*.jpg"))]
         )
         for batch in (crops[:1], crops[:2], crops):
-            ours = predict_logits(model_of(), torch.from_numpy(batch))
+            ours = predict_outputs(model_of(), torch.from_numpy(batch))
             theirs = session.run(["x_logits", "y_logits"], {"images": batch.astype(np.float32)})
             for a, b in zip(ours, theirs, strict=True):
                 assert np.array_equal(a.argmax(-1).numpy(), b.argmax(-1))

@@ -11,7 +11,7 @@ from dpose.pose.predict import (
     for_prediction,
     predict_frames,
     predict_image,
-    predict_logits,
+    predict_outputs,
     to_supervision,
 )
 from dpose.pose.simcc import decode
@@ -69,8 +69,8 @@ def test_a_picture_of_the_models_size_is_not_moved(red, green, flip_test):
 
 def test_the_flip_test_of_a_model_that_mirrors_perfectly_changes_nothing():
     crops = torch.from_numpy(dots((12, 40), (40, 12))).permute(2, 0, 1)[None]
-    plain = predict_logits(finder(), crops)
-    averaged = predict_logits(finder(), crops, flip_test=True)
+    plain = predict_outputs(finder(), crops)
+    averaged = predict_outputs(finder(), crops, flip_test=True)
     for a, b in zip(plain, averaged, strict=True):
         torch.testing.assert_close(b, a)
 
@@ -81,8 +81,8 @@ def test_the_flip_test_makes_a_model_blind_to_mirroring():
     model = PoseModel(PoseConfig("nano", SIZE, norm="group")).double().eval()
     crops = torch.randint(0, 256, (2, 3, *SIZE), dtype=torch.uint8)
     order = list(MPII.flip_order)
-    x, y = predict_logits(model, crops, flip_test=True)
-    x_mirrored, y_mirrored = predict_logits(model, crops.flip(-1), flip_test=True)
+    x, y = predict_outputs(model, crops, flip_test=True)
+    x_mirrored, y_mirrored = predict_outputs(model, crops.flip(-1), flip_test=True)
     last = x.shape[-1] - 1  # bin 95 lies beyond the last pixel and has no mirror image
     torch.testing.assert_close(x_mirrored[:, order, :last].flip(-1), x[..., :last])
     torch.testing.assert_close(y_mirrored[:, order], y)
@@ -110,19 +110,19 @@ def test_prediction_is_in_evaluation_mode_and_leaves_the_model_as_it_was():
     model = PoseModel(PoseConfig("nano", SIZE)).train()
     before = {name: b.clone() for name, b in model.named_buffers()}
     crops = torch.randint(0, 256, (3, 3, *SIZE), dtype=torch.uint8)
-    together, _ = predict_logits(model, crops)
+    together, _ = predict_outputs(model, crops)
     assert model.training
     assert not together.requires_grad
     assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())
     # BatchNorm in training mode would mix the pictures
-    torch.testing.assert_close(predict_logits(model, crops[:1])[0][0], together[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(predict_outputs(model, crops[:1])[0][0], together[0], rtol=1e-4, atol=1e-5)
 
 
 def test_predict_image_decodes_the_models_logits():
     torch.manual_seed(0)
     model = PoseModel(PoseConfig("nano", SIZE, norm="group"))
     image = np.random.default_rng(0).integers(0, 256, (*SIZE, 3), np.uint8)
-    logits = predict_logits(model, torch.from_numpy(image).permute(2, 0, 1)[None])
+    logits = predict_outputs(model, torch.from_numpy(image).permute(2, 0, 1)[None])
     keypoints, scores = decode(*logits, 2.0, model.config.sigma)
     prediction = predict_image(model, image)
     np.testing.assert_allclose(prediction.keypoints, keypoints[0].numpy(), atol=1e-9)
@@ -154,7 +154,7 @@ def test_a_copy_for_prediction_predicts_the_same(preset):
             torch.nn.init.uniform_(module.running_var, 0.8, 1.2)
     crops = torch.randint(0, 256, (3, 3, 128, 96), dtype=torch.uint8)
     for ours, theirs in zip(
-        predict_logits(for_prediction(model), crops), predict_logits(model, crops), strict=True
+        predict_outputs(for_prediction(model), crops), predict_outputs(model, crops), strict=True
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
     assert model.training

@@ -22,6 +22,7 @@ from dpose.pose.task import PoseTask
 from dpose.privacy.protected import protect
 from dpose.runs.build import (
     build_model,
+    check_settings,
     conditions,
     first_weights,
     only_source,
@@ -254,6 +255,37 @@ class TestFirstWeights:
         assert caveats == ["the logits of the first weights were divided by 2"]
         plain = {**values, "temperature": 1.0}
         assert build_model(config("mpii:/data/mpii", plan=PRIVATE, model=plain))[2] == []
+
+    def test_another_codec_has_a_fresh_head_which_is_told(self, tmp_path):
+        saved = PoseModel(PoseConfig("lite0", (64, 48), norm="folded"))
+        save_model(saved, tmp_path)
+        values = {"preset": "lite0", "init": str(tmp_path), "codec": "heatmap"}
+        made, again = (
+            build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values, seed=3))[0] for _ in range(2)
+        )
+        assert (made.config.codec, made.config.input_size) == ("heatmap", (64, 48))
+        assert torch.equal(made.backbone.conv_stem.weight, saved.backbone.conv_stem.weight)
+        assert torch.equal(made.head.joints.weight, again.head.joints.weight)
+        _, start, caveats = build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
+        assert (start.folder, caveats) == (
+            str(tmp_path),
+            ["the head is fresh: heatmap in the place of simcc"],
+        )
+        fresh = config(
+            "mpii:/data/mpii", model={"preset": "lite0", "strategy": "scratch", "codec": "regression"}
+        )
+        assert build_model(fresh)[0].config.codec == "regression"
+
+    def test_a_temperature_is_for_a_codec_with_logits_that_the_first_weights_have(self, tmp_path):
+        save_model(PoseModel(PoseConfig("lite0", (64, 48), norm="folded", codec="regression")), tmp_path)
+        values = {"preset": "lite0", "init": str(tmp_path), "temperature": 2.0}
+        with pytest.raises(DposeError, match="which regression does not have"):
+            build_model(config("mpii:/data/mpii", plan=PRIVATE, model=values))
+        with pytest.raises(DposeError, match="a fresh head of simcc has none"):
+            build_model(config("mpii:/data/mpii", plan=PRIVATE, model={**values, "codec": "simcc"}))
+        # before a recipe's public stage, too
+        with pytest.raises(DposeError, match="which heatmap does not have"):
+            check_settings(config("mpii:/data/mpii", plan=PRIVATE, model={**values, "codec": "heatmap"}))
 
     def test_a_temperature_without_first_weights_is_refused(self):
         values = {"preset": "lite0", "init": "imagenet", "temperature": 2.0}

@@ -278,7 +278,11 @@ def test_what_first_weights_ask_for_is_there(runs):
     (line,) = [line for line in statement.public if line.startswith("the first weights, ")]
     silent = replace(statement, public=tuple(each for each in statement.public if each != line))
     sealed_again(folder, silent, first_weights="")
+    refused(folder, "the first weights are not those that were sealed")
+    config_of(folder, lambda c: c["run"]["first_weights"].update(sha256=""))
+    sealed_again(folder, silent, first_weights="")
     refused(folder, r"public has no line: the first weights, \.\.\.")
+    config_of(folder, lambda c: c["run"]["first_weights"].update(sha256="ab" * 32))
     sealed_again(folder, silent, first_weights="ab" * 32)
     refused(folder, r"public has no line: the first weights, \.\.\. \(sha256 abababababababab")
 

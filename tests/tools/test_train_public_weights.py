@@ -13,7 +13,7 @@ from dpose.errors import DposeError
 from dpose.pose.backbones import shipped_weights
 from dpose.pose.data import open_data
 from dpose.pose.folder import PREDICTOR, load_model
-from dpose.pose.predict import predict_logits
+from dpose.pose.predict import predict_outputs
 from dpose.pose.weights_file import imagenet_file
 from dpose.privacy.selection import Selection
 from dpose.privacy.statement import PrivacyStatement
@@ -97,7 +97,7 @@ def test_the_command_makes_a_model_folder_that_scores_like_the_run(small, preset
     own, halved = load_model(small / "run"), load_model(small / "out")
     assert (own.config.norm, halved.config.norm) == ("batch", "folded")
     crops = torch.randint(0, 256, (2, 3, *own.config.input_size), dtype=torch.uint8)
-    for a, b in zip(predict_logits(own, crops), predict_logits(halved, crops), strict=True):
+    for a, b in zip(predict_outputs(own, crops), predict_outputs(halved, crops), strict=True):
         assert torch.allclose(a, b, atol=0.05 * float(a.abs().max()))
 
 

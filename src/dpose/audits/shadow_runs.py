@@ -109,7 +109,7 @@ def run_job(job: ShadowJob) -> list[float]:
     units = protect(open_units(config, model.config.input_size), config.plan.relation, threads=1).data
     with planted(job.fault):
         run, scores = shadow_run(
-            PoseTask(model.config.skeleton, model.config.split_ratio),
+            PoseTask(model.config.skeleton, model.codec),
             model,
             units,
             np.array(job.included, np.bool_),

@@ -112,7 +112,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
     rng = AesNoise(key).stream(Purpose.INIT, 0, b"audit").generator()
     model, start, caveats = build_model(config)
     size = model.config.input_size
-    task = PoseTask(model.config.skeleton, model.config.split_ratio)
+    task = PoseTask(model.config.skeleton, model.codec)
     data = only_source(config, "an audit")
     # as the audited run reads them: canaries go among merged units
     real = protect(open_units(config, size), plan.relation, console=console).data
@@ -237,7 +237,7 @@ def _control(
     model, _, _ = build_model(config)
     blank = blank_view(model)
     units = CanaryUnits(ToyUnits(real), replace(canaries, included=coins), blank)
-    return units, PoseTask(model.config.skeleton, model.config.split_ratio), model
+    return units, PoseTask(model.config.skeleton, model.codec), model
 
 
 def _faulty(

@@ -110,6 +110,14 @@ class ModelOptions:
     stride: Annotated[int | None, option("Picture pixels a cell of the backbone's map.", MODEL, min=1)] = (
         unset("the backbone's: 16 where it can be had, of TinyViTs 32")
     )
+    codec: Annotated[
+        str | None,
+        option(
+            "How the head says where joints are: simcc, heatmap, heatmap-deconv or regression. In the place of another "
+            "of the first weights it is fresh.",
+            MODEL,
+        ),
+    ] = unset("the first weights', or the backbone's own: simcc")
     init: Annotated[
         str | None,
         option(
@@ -134,6 +142,14 @@ class ModelOptions:
             MODEL,
         ),
     ] = unset("1, after a recipe's public stage 1.5")
+    init_data: Annotated[
+        str | None,
+        option(
+            "What the first weights have learnt from besides what they say themselves: coco,aic,mpii (all of it), or "
+            "unknown. Private data of such a set are refused.",
+            MODEL,
+        ),
+    ] = unset("as card, config.json and file name say")
     init_licence: Annotated[
         str | None,
         option("Of the first weights. Of those that come with dpose it is known.", ABOUT),

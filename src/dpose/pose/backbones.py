@@ -41,6 +41,9 @@ class Backbone:
         strides: Those that can be asked for, where there is a choice.
         mean: Of the colours red, green, blue, 0 to 1, that pictures are normalised with.
         std: See `mean`.
+        codecs: Those that it can have, its own first (`dpose.pose.codec`); where none is named, every one whose head
+            takes any map of features, and SimCC for its own. Heads of a codec that is named here are given whatever
+            the network and what follows it give.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Backbone:
     strides: tuple[int, ...] = ()
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
+    codecs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.input_size == (0, 0):
@@ -93,12 +97,47 @@ def _build_tiny_vit(*how: Any, **more: Any) -> Built:
     return build_backbone(*how, **more)
 
 
-BACKBONES: dict[str, Backbone] = {preset: _tiny_vit(preset) for preset in ("nano", "5m", "11m", "21m")}
-"""By name; "nano" has 1.2 M parameters and is for a CPU, the others are TinyViT's own."""
+def _blazepose(kind: str) -> Backbone:
+    return Backbone(
+        f"blazepose:{kind}",
+        partial(_build_blazepose, kind),
+        stride=4,
+        input_size=(256, 256),
+        frozen=("stem", "stages.0.", "stages.1.", "stages.2."),
+        mean=(0.0, 0.0, 0.0),
+        std=(1.0, 1.0, 1.0),
+        codecs=("blazepose",),
+    )
+
+
+def _build_blazepose(kind: str, size: tuple[int, int], norm: str, pretrained: bool | Path) -> Any:
+    from torch import nn
+
+    from dpose.pose.blazepose import SIDE, BlazePoseTrunk
+
+    if pretrained:
+        raise DposeError(
+            "has no ImageNet weights", f"preset blazepose:{kind}", f"start with --init blazepose:{kind}"
+        )
+    if size != (SIDE, SIDE):
+        raise DposeError(
+            f"takes pictures of {SIDE}x{SIDE} alone", f"preset blazepose:{kind}", "leave --input-size out"
+        )
+    trunk = BlazePoseTrunk(kind)
+    return trunk, nn.Identity(), trunk.channels
+
+
+BACKBONES: dict[str, Backbone] = {
+    **{preset: _tiny_vit(preset) for preset in ("nano", "5m", "11m", "21m")},
+    **{f"blazepose:{kind}": _blazepose(kind) for kind in ("lite", "full", "heavy")},
+}
+"""By name; "nano" has 1.2 M parameters and is for a CPU, those with a number are TinyViT's own, BlazePose's have a head
+of their own."""
 
 TIMM = "timm:"
 ALIASES = {
     "lite0": "timm:efficientnet_lite0",
+    "blazepose": "blazepose:full",
     **{f"timm:tiny_vit_{preset}_224": preset for preset in ("5m", "11m", "21m")},
 }
 """Other names. `lite0` has 3.4 M parameters and ImageNet weights that need no hub."""
@@ -106,8 +145,8 @@ ALIASES = {
 
 def shipped_weights() -> dict[str, Path]:
     """The public weights that come with dpose: model folders by name."""
-    folders = sorted(files.SHIPPED.glob("*"))
-    return {folder.name: folder for folder in folders if (folder / WEIGHTS).exists()}
+    folders = sorted(path.parent for path in files.SHIPPED.rglob(WEIGHTS))
+    return {":".join(folder.relative_to(files.SHIPPED).parts): folder for folder in folders}
 
 
 def shipped_for(preset: str) -> Path | None:

@@ -11,8 +11,8 @@ import torch
 
 from dpose.errors import DposeError
 from dpose.files import file_digest, file_json, write_atomic
+from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
 from dpose.pose.backbones import WEIGHTS as WEIGHTS
-from dpose.pose.backbones import shipped_weights
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import read_tensors
 
@@ -32,10 +32,16 @@ def find_model(name: str) -> Path:
     if Path(name).exists():
         return Path(name)
     shipped = shipped_weights()
-    if name not in shipped:
-        known = f"give a model folder, or one of: {', '.join(shipped)}" if shipped else "give a model folder"
-        raise DposeError("no such model", name, known)
-    return shipped[name]
+    known = ALIASES.get(name, name)
+    if known not in shipped and known in BACKBONES and known.startswith("blazepose:"):
+        raise DposeError(
+            "does not come with dpose", name, "tools/convert_blazepose.py makes its folder: give that"
+        )
+    folder = shipped.get(known) or shipped.get(name)
+    if folder is None:
+        names = f"give a model folder, or one of: {', '.join(shipped)}" if shipped else "give a model folder"
+        raise DposeError("no such model", name, names)
+    return folder
 
 
 def weights_digest(folder: Path) -> str:

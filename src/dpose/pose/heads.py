@@ -1,16 +1,21 @@
-"""A trained head for another skeleton, whose joints keep their weights, for pictures of another size, or less sure."""
+"""A trained head for another skeleton, whose joints keep their weights, for pictures of another size, or less sure.
+
+Or a fresh one of another codec, for a backbone that keeps its weights.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
 from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpose.errors import DposeError
+from dpose.pose.codec import codec_of
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.skeletons import SKELETONS, joint_map
 
@@ -18,10 +23,11 @@ from dpose.pose.skeletons import SKELETONS, joint_map
 def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | None = None) -> PoseModel:
     """A copy of a model that predicts another skeleton's joints.
 
-    The head's 1x1 convolution has a row of weights and a bias a joint. Joints of one name in both skeletons keep
-    theirs: twelve from COCO to MPII, the limbs. All others are fresh, as in a new model: MPII's upper neck and head
-    top have no COCO joint, and pelvis and thorax are a row of their own, not the middle of others. The layers that turn
-    a joint's map into bins are shared by all joints and stay.
+    The head's last layer that tells joints apart (of SimCC its 1x1 convolution, `Codec.joint_layers`) has rows of
+    weights and biases of each joint. Joints of one name in both skeletons keep theirs: twelve from COCO to MPII, the
+    limbs. All others are fresh, as in a new model: MPII's upper neck and head top have no COCO joint, and pelvis and
+    thorax are rows of their own, not the middle of others. What is shared by all joints, as SimCC's layers from a
+    joint's map to bins, stays.
 
     Args:
         model: Any pose model; not changed.
@@ -32,40 +38,62 @@ def adapt_head(model: PoseModel, skeleton: str, generator: torch.Generator | Non
         The copy, in the same mode and on the same device; every parameter that trained still does.
 
     Raises:
-        DposeError: there is no such skeleton.
+        DposeError: there is no such skeleton, or the head is made for its joints and no others.
     """
     if skeleton not in SKELETONS:
         raise DposeError("there is no such skeleton", skeleton, f"choose from {', '.join(SKELETONS)}")
     adapted = copy.deepcopy(model)
     if skeleton == model.config.skeleton:
         return adapted
-    old = adapted.head.joints
-    new = nn.Conv2d(old.in_channels, len(SKELETONS[skeleton]), 1)
-    reach = (
-        old.in_channels**-0.5
-    )  # torch's own start of a 1x1 convolution: uniform within the root of its inputs
-    with torch.no_grad():
-        for parameter in (new.weight, new.bias):
-            if parameter is not None:
-                parameter.uniform_(-reach, reach, generator=generator)
-        new = new.to(old.weight.device, old.weight.dtype)
-        for source, target in joint_map(model.config.skeleton, skeleton).shared:
-            new.weight[target] = old.weight[source]
-            if new.bias is not None and old.bias is not None:
-                new.bias[target] = old.bias[source]
-    new.train(old.training)
-    new.requires_grad_(old.weight.requires_grad)
-    adapted.head.joints = new
+    codec = model.codec
+    if codec.joint_layers is None:
+        adapted.config = replace(model.config, skeleton=skeleton)
+        codec_of(adapted.config)  # refuses joints that it cannot have
+        return adapted
+    if not codec.joint_layers:
+        raise DposeError(
+            f"has a head for {model.config.skeleton}'s joints alone", f"codec {model.config.codec}"
+        )
+    shared = joint_map(model.config.skeleton, skeleton).shared
+    for name, rows in codec.joint_layers.items():
+        old = adapted.head.get_submodule(name)
+        new = _with_rows(old, rows * len(SKELETONS[skeleton]), codec.fresh, generator)
+        with torch.no_grad():
+            for source, target in shared:
+                mine, theirs = (slice(joint * rows, (joint + 1) * rows) for joint in (target, source))
+                for kind, parameter in new.named_parameters():
+                    parameter[mine] = old.get_parameter(kind)[theirs]
+        adapted.head.set_submodule(name, new)
     adapted.config = replace(adapted.config, skeleton=skeleton)
     return adapted
+
+
+def _with_rows(old: nn.Module, rows: int, fresh: float, generator: torch.Generator | None) -> nn.Module:
+    """A fresh layer like `old` with so many rows: uniform as torch's own start, within `fresh` of its reach."""
+    bias = cast(Any, old).bias is not None
+    if isinstance(old, nn.Conv2d):
+        shape: dict[str, Any] = {"stride": old.stride, "padding": old.padding, "bias": bias}
+        new: nn.Conv2d | nn.Linear = nn.Conv2d(old.in_channels, rows, cast(Any, old.kernel_size), **shape)
+    else:
+        assert isinstance(old, nn.Linear), f"no rule for the rows of {type(old).__name__}"
+        new = nn.Linear(old.in_features, rows, bias=bias)
+    reach = fresh * new.weight[0].numel() ** -0.5  # torch's own reach: the root of a row's inputs
+    with torch.no_grad():
+        for parameter in new.parameters():
+            parameter.uniform_(-reach, reach, generator=generator)
+    new = new.to(old.weight.device, old.weight.dtype)
+    new.train(old.training)
+    new.requires_grad_(old.weight.requires_grad)
+    return new
 
 
 def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseModel:
     """A copy of a model for pictures of another size, or with another stride.
 
-    The backbone keeps its weights. The two layers that turn a joint's map into bins are resampled, linearly over rows,
-    columns and bins, each sum over cells scaled to their new number: what stood at a share of the picture's height and
-    width is found at that share. Features of larger people are others than those it learnt from: train the copy.
+    The backbone keeps its weights. SimCC's two layers that turn a joint's map into bins are resampled, linearly over
+    rows, columns and bins, each sum over cells scaled to their new number: what stood at a share of the picture's
+    height and width is found at that share. Heads without such layers are for any map and stay as they are. Features
+    of larger people are others than those it learnt from: train the copy.
 
     Args:
         model: Any pose model; not changed.
@@ -78,11 +106,9 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
     config = replace(model.config, input_size=input_size, stride=stride, sigma=0.0)
     made = PoseModel(config).to(next(model.parameters()).device).train(model.training)
     wanted, tensors = made.state_dict(), dict(model.state_dict())
-    for name in ("head.x", "head.y"):
-        for part in ("weight", "bias"):
-            tensors[f"{name}.{part}"] = _resampled(
-                tensors[f"{name}.{part}"], model.config, config, len(wanted[f"{name}.{part}"])
-            )
+    for layer in model.codec.bin_layers:
+        for name in (f"head.{layer}.weight", f"head.{layer}.bias"):
+            tensors[name] = _resampled(tensors[name], model.config, config, len(wanted[name]))
     other = [n for n, t in wanted.items() if n not in tensors or tensors[n].shape != t.shape]
     if other:
         raise DposeError(
@@ -92,6 +118,38 @@ def resize(model: PoseModel, input_size: tuple[int, int], stride: int) -> PoseMo
         )
     made.load_state_dict({name: tensors[name] for name in wanted})
     return made
+
+
+def divisible(config: PoseConfig, temperature: float) -> tuple[str, ...]:
+    """The layers of a model's head that `temper` divides.
+
+    Raises:
+        DposeError: there are none.
+    """
+    layers = codec_of(config).bin_layers
+    if not layers:
+        raise DposeError(
+            f"divides logits of bins, which {config.codec} does not have",
+            f"--temperature {temperature:g}",
+            "leave it out",
+        )
+    return layers
+
+
+def change_codec(model: PoseModel, codec: str) -> PoseModel:
+    """A copy of a model with a fresh head of another codec, drawn by torch's generator; the backbone keeps its weights.
+
+    Args:
+        model: Any pose model; not changed.
+        codec: A name in `dpose.pose.codec.CODECS`.
+
+    Raises:
+        DposeError: the backbone cannot have it.
+    """
+    made = PoseModel(replace(model.config, codec=codec, sigma=0.0))
+    kept = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("head.")}
+    made.load_state_dict({**made.state_dict(), **kept})
+    return made.to(next(model.parameters()).device).train(model.training)
 
 
 def temper(model: PoseModel, temperature: float) -> PoseModel:
@@ -110,14 +168,15 @@ def temper(model: PoseModel, temperature: float) -> PoseModel:
         The copy, in the same mode and on the same device. No joint moves: `decode` finds the same places in it.
 
     Raises:
-        DposeError: `temperature` is not a positive number.
+        DposeError: `temperature` is not a positive number, or the model's codec has no logits of bins.
     """
     if not 0 < temperature < math.inf:
         raise DposeError("a temperature is a positive number", str(temperature))
+    layers = divisible(model.config, temperature)
     tempered = copy.deepcopy(model)
     with torch.no_grad():
-        for layer in (tempered.head.x, tempered.head.y):
-            for parameter in layer.parameters(recurse=False):
+        for layer in layers:
+            for parameter in tempered.head.get_submodule(layer).parameters(recurse=False):
                 parameter.div_(temperature)
     return tempered
 

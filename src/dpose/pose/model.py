@@ -1,8 +1,7 @@
-"""The pose model: a backbone and a coordinate classification head, and which of its parameters train.
+"""The pose model: a backbone and a codec's head, and which of its parameters train.
 
-The backbone is TinyViT (Wu et al. 2022) or another, the head that of Li et al. 2022 (SimCC): a 1x1
-convolution to one channel a joint, upsampled, flattened, and one linear layer an axis, shared by the joints,
-to that axis' bins.
+The backbone is TinyViT (Wu et al. 2022) or another (`dpose.pose.backbones`), the head that of a codec
+(`dpose.pose.codec`), of SimCC (Li et al. 2022) unless another is asked for.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.backbones import Backbone, backbone_named
+from dpose.pose.codec import DEFAULT, Codec, Outputs, codec_of, codecs_for
 from dpose.pose.norms import Norm, replace_batch_norms
-from dpose.pose.simcc import bins
 from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
 from dpose.pose.tinyvit import replace_conv_norms
 
@@ -49,10 +47,13 @@ class PoseConfig:
             BatchNorm has been folded into the convolution. "group": GroupNorm, for training privately from
             scratch.
         split_ratio: SimCC bins a pixel, a whole number.
-        sigma: Of the labels' Gaussian, in bins; 0 stands for 6 at 256 rows and split ratio 2, and in
-            proportion to the bins of the y axis otherwise: 3 for nano.
+        sigma: Of the Gaussian that joints are taught and scored with, in the codec's own unit. Of SimCC: bins, and 0
+            stands for 6 at 256 rows and split ratio 2, and in proportion to the bins of the y axis otherwise: 3 for
+            nano. Of the others see `dpose.pose.heatmap` and `dpose.pose.regression`.
         upsample: Factor between the last map and the joints' maps in the head.
         stride: Picture pixels a cell of the backbone's map; 0 stands for the backbone's own.
+        codec: How outputs and places belong together (`dpose.pose.codec`): "simcc", "heatmap", "regression", or one
+            that was registered; "" stands for the backbone's own, which is "simcc" unless it says otherwise.
 
     Raises:
         DposeError: a value is not possible.
@@ -66,9 +67,14 @@ class PoseConfig:
     sigma: float = 0.0
     upsample: int = 2
     stride: int = 0
+    codec: str = ""
 
     def __post_init__(self) -> None:
         backbone = backbone_named(self.preset, self.stride)
+        codecs = codecs_for(backbone)
+        codec = self.codec or codecs[0]
+        if codec not in codecs:
+            raise DposeError(f"has no codec {codec}", self.preset, f"choose from {', '.join(codecs)}")
         _one_of("norm", self.norm, get_args(Norm))
         _one_of("skeleton", self.skeleton, tuple(SKELETONS))
         size = tuple(self.input_size)
@@ -85,12 +91,13 @@ class PoseConfig:
             raise DposeError("must be a whole number, at least 1", f"split_ratio {self.split_ratio}")
         if type(self.upsample) is not int or self.upsample < 1:
             raise DposeError("must be a whole number, at least 1", f"upsample {self.upsample}")
-        sigma = self.sigma or 6.0 * bins(size[0], self.split_ratio) / 512
-        if not 0 < sigma < float("inf"):
-            raise DposeError("must be positive", f"sigma {self.sigma}")
+        object.__setattr__(self, "codec", codec)
         object.__setattr__(self, "stride", backbone.stride)
         object.__setattr__(self, "input_size", size)
         object.__setattr__(self, "split_ratio", float(self.split_ratio))
+        sigma = codec_of(self).sigma
+        if not 0 < sigma < float("inf"):
+            raise DposeError("must be positive", f"sigma {self.sigma}")
         object.__setattr__(self, "sigma", float(sigma))
 
     @property
@@ -104,16 +111,21 @@ class PoseConfig:
         return len(SKELETONS[self.skeleton].joints)
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration, ready for JSON."""
-        return {
+        """The configuration, ready for JSON. SimCC is not named: what was written before there were others is alike."""
+        values = {
             **asdict(self),
             "input_size": list(self.input_size),
             "skeleton": skeleton_to_dict(self.skeleton),
         }
+        if self.codec == DEFAULT:
+            del values["codec"]
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "model") -> PoseConfig:
         """The configuration that `to_dict` gave, or part of one: what is left out has its default.
+
+        A codec that is left out is SimCC, unless the backbone cannot have it.
 
         Args:
             values: As from JSON or YAML.
@@ -135,40 +147,19 @@ class PoseConfig:
         given = dict(values)
         if "input_size" in given:
             given["input_size"] = tuple(given["input_size"])
+        if "codec" not in given:
+            backbone = backbone_named(given.get("preset", cls.preset), given.get("stride", 0))
+            given["codec"] = DEFAULT if DEFAULT in codecs_for(backbone) else ""
         return cls(**given)
 
 
-class SimccHead(nn.Module):
-    """A map of features to the logits of every joint's bins, on two axes."""
-
-    def __init__(
-        self, channels: int, joints: int, map_size: tuple[int, int], upsample: int, counts: tuple[int, int]
-    ):
-        super().__init__()
-        cells = map_size[0] * map_size[1] * upsample**2
-        self.upsample = upsample
-        self.joints = nn.Conv2d(channels, joints, 1)
-        self.x = nn.Linear(cells, counts[0])
-        self.y = nn.Linear(cells, counts[1])
-
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, C, h, w) to x logits (N, J, counts[0]) and y logits (N, J, counts[1])."""
-        maps = self.joints(features)
-        if self.upsample > 1:
-            maps = F.interpolate(
-                maps, scale_factor=float(self.upsample), mode="bilinear", align_corners=False
-            )
-        flat = maps.flatten(2)
-        return self.x(flat), self.y(flat)
-
-
 class PoseModel(nn.Module):
-    """A picture of one person to the logits of each joint's place.
+    """A picture of one person to what its codec reads each joint's place from.
 
     `forward` takes (N, 3, H, W) RGB pictures of 0 to 255, uint8 or float, of exactly the configuration's
-    input size, and gives x logits (N, J, W * k) and y logits (N, J, H * k). The ImageNet normalisation is
-    inside, so training, prediction and export share it. Each row of the output depends on that picture alone,
-    except that BatchNorm (norm "batch") mixes pictures in training mode.
+    input size, and gives the outputs of the codec's head, a tuple: of SimCC x logits (N, J, W * k) and y logits
+    (N, J, H * k). The normalisation of colours is inside, so training, prediction and export share it. Each row of
+    an output depends on that picture alone, except that BatchNorm (norm "batch") mixes pictures in training mode.
 
     Attributes:
         config: What it is.
@@ -191,27 +182,25 @@ class PoseModel(nn.Module):
         self.source: Path | None = None
         backbone = config.backbone
         self.backbone, self.norm, channels = backbone.build(config.input_size, config.norm, pretrained)
-        height, width = config.input_size
-        self.head = SimccHead(
-            channels,
-            config.joints,
-            backbone.map_size(config.input_size),
-            config.upsample,
-            (bins(width, config.split_ratio), bins(height, config.split_ratio)),
-        )
+        self.head = self.codec.head(channels, config.joints, backbone.map_size(config.input_size))
         for name, values in (("mean", backbone.mean), ("std", backbone.std)):
             scaled = torch.tensor(values, dtype=torch.float64).view(3, 1, 1) * 255
             self.register_buffer(name, scaled.float(), persistent=False)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, 3, H, W) of 0 to 255 to x logits (N, J, W * k) and y logits (N, J, H * k)."""
+    @property
+    def codec(self) -> Codec:
+        """What its outputs mean."""
+        return codec_of(self.config)
+
+    def forward(self, images: Tensor) -> Outputs:
+        """(N, 3, H, W) of 0 to 255 to the outputs of the head, (N, ...) each."""
         if images.ndim != 4 or tuple(images.shape[1:]) != (3, *self.config.input_size):
             wanted = ", ".join(map(str, (3, *self.config.input_size)))
             raise DposeError(f"the model takes pictures of shape (N, {wanted})", f"{tuple(images.shape)}")
-        dtype = self.head.joints.weight.dtype
+        dtype = next(self.head.parameters()).dtype
         pictures = (images.to(dtype) - self.mean.to(dtype)) / self.std.to(dtype)
         features = self.norm(cast(Any, self.backbone).forward_features(pictures))
-        return cast(tuple[Tensor, Tensor], self.head(features))
+        return cast(Outputs, self.head(features))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, device: str = "cpu") -> PoseModel:

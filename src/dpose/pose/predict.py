@@ -13,9 +13,10 @@ from torch import Tensor
 
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_skeleton
+from dpose.pose.blazepose import fold_scales
+from dpose.pose.codec import Outputs, codec_of
 from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame, zoom_of
 from dpose.pose.model import PoseModel, fold_batchnorm
-from dpose.pose.simcc import decode, mirror_x
 from dpose.pose.skeletons import SKELETONS, Skeleton
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Pose:
 
     Attributes:
         keypoints: (J, 2) float64, x and y in pixels of the picture; pixel centres are whole numbers.
-        scores: (J,) float64 in [0, 1] (`dpose.pose.simcc.decode`).
+        scores: (J,) float64 in [0, 1] (the codec's, `dpose.pose.codec.Codec.decode`).
     """
 
     keypoints: NDArray[np.float64]
@@ -123,8 +124,10 @@ def predict_frames(
 
 
 def for_prediction(model: PoseModel) -> PoseModel:
-    """A copy that predicts the same, up to rounding, faster: BatchNorm folded, in the layout that convolutions like."""
-    return fold_batchnorm(model).eval().requires_grad_(False).to(memory_format=torch.channels_last)
+    """A copy that predicts the same, up to rounding, faster: norms and scales folded, in a fast memory layout."""
+    folded = fold_batchnorm(model)
+    fold_scales(folded)
+    return folded.eval().requires_grad_(False).to(memory_format=torch.channels_last)
 
 
 def to_supervision(people: Sequence[Pose]) -> KeyPoints:
@@ -154,8 +157,8 @@ def _predict(
     model: PoseModel, crops: NDArray[np.uint8], matrices: Sequence[Matrix], flip_test: bool
 ) -> list[Pose]:
     inputs = torch.from_numpy(crops).permute(0, 3, 1, 2)  # channels last in memory, as they come
-    x_logits, y_logits = predict_logits(model, inputs.to(model.mean.device), flip_test=flip_test)
-    keypoints, scores = decode(x_logits, y_logits, model.config.split_ratio, model.config.sigma)
+    outputs = predict_outputs(model, inputs.to(model.mean.device), flip_test=flip_test)
+    keypoints, scores = codec_of(model.config).decode(outputs)
     return [
         Pose(transform_points(invert(m), k), s)
         for m, k, s in zip(
@@ -164,30 +167,26 @@ def _predict(
     ]
 
 
-def predict_logits(model: PoseModel, crops: Tensor, *, flip_test: bool = False) -> tuple[Tensor, Tensor]:
-    """The model's logits in evaluation mode, without gradients; its mode is left as it was.
+def predict_outputs(model: PoseModel, crops: Tensor, *, flip_test: bool = False) -> Outputs:
+    """The model's outputs in evaluation mode, without gradients; its mode is left as it was.
 
     Args:
         model: Any pose model.
         crops: (N, 3, H, W) of 0 to 255, uint8 or float, on the model's device.
-        flip_test: Average the logits with those of the mirrored crops, put back by
-            `dpose.pose.simcc.mirror_x`.
+        flip_test: Average them with those of the mirrored crops, as the codec does.
 
     Returns:
-        x logits (N, J, W * k) and y logits (N, J, H * k).
+        What the model's codec decodes, (N, ...) each.
     """
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            x_logits, y_logits = model(crops)
+            outputs: Outputs = model(crops)
             if not flip_test:
-                return x_logits, y_logits
+                return outputs
             partner = torch.tensor(SKELETONS[model.config.skeleton].flip_order, device=crops.device)
-            x_mirrored, y_mirrored = model(crops.flip(-1))
-            x_turned, has_counterpart = mirror_x(x_mirrored, partner, model.config.split_ratio)
-            x_mean = torch.where(has_counterpart, (x_logits + x_turned) / 2, x_logits)
-            return x_mean, (y_logits + y_mirrored[:, partner]) / 2
+            return codec_of(model.config).mirror(outputs, model(crops.flip(-1)), partner)
     finally:
         model.train(training)
 

@@ -1,4 +1,4 @@
-"""SimCC: a joint's place as two classifications, one over the bins of each axis.
+"""SimCC: a joint's place as two classifications, one over the bins of each axis; and the codec of it.
 
 Pixel x of an axis of W pixels is bin x * k of its W * k bins, with k the split ratio (Li et al. 2022, "SimCC:
 a Simple Coordinate Classification Perspective for Human Pose Estimation", section 3). Pixel centres are whole
@@ -10,9 +10,16 @@ view from itself alone: all of it may run under `vmap(grad(...))`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from dpose.pose.codec import Outputs
+    from dpose.pose.model import PoseConfig
 
 REACH = 3.0
 """How many sigmas of the smoothing Gaussian count as "at" a bin, in labels and in scores."""
@@ -137,6 +144,90 @@ def mirror_x(x_logits: Tensor, partner: Tensor, split_ratio: float) -> tuple[Ten
 def bins(extent: int, split_ratio: float) -> int:
     """The number of bins of an axis of `extent` pixels."""
     return round(extent * split_ratio)
+
+
+class SimccHead(nn.Module):
+    """A map of features to the logits of every joint's bins, on two axes."""
+
+    def __init__(
+        self, channels: int, joints: int, map_size: tuple[int, int], upsample: int, counts: tuple[int, int]
+    ):
+        super().__init__()
+        cells = map_size[0] * map_size[1] * upsample**2
+        self.upsample = upsample
+        self.joints = nn.Conv2d(channels, joints, 1)
+        self.x = nn.Linear(cells, counts[0])
+        self.y = nn.Linear(cells, counts[1])
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, C, h, w) to x logits (N, J, counts[0]) and y logits (N, J, counts[1])."""
+        maps = self.joints(features)
+        if self.upsample > 1:
+            maps = F.interpolate(
+                maps, scale_factor=float(self.upsample), mode="bilinear", align_corners=False
+            )
+        flat = maps.flatten(2)
+        return self.x(flat), self.y(flat)
+
+
+@dataclass(frozen=True)
+class SimccCodec:
+    """SimCC (`dpose.pose.codec.Codec`): outputs are x logits (N, J, W * k) and y logits (N, J, H * k).
+
+    Attributes:
+        input_size: (H, W) in pixels.
+        split_ratio: Bins a pixel, k, a whole number.
+        sigma: Of the labels' Gaussian, bins.
+        upsample: Factor between the map of features and the joints' maps.
+    """
+
+    input_size: tuple[int, int]
+    split_ratio: float
+    sigma: float
+    upsample: int
+
+    export_names: ClassVar[tuple[str, ...]] = ("x_logits", "y_logits")
+    joint_layers: ClassVar[dict[str, int]] = {"joints": 1}
+    bin_layers: ClassVar[tuple[str, ...]] = ("x", "y")
+    fresh: ClassVar[float] = 1.0
+
+    @classmethod
+    def of(cls, config: PoseConfig) -> SimccCodec:
+        """A configuration's; its sigma 0 stands for 6 of 512 bins of the y axis."""
+        sigma = config.sigma or 6.0 * bins(config.input_size[0], config.split_ratio) / 512
+        return cls(config.input_size, config.split_ratio, sigma, config.upsample)
+
+    def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
+        """A 1x1 convolution to one map a joint, upsampled, and one linear layer an axis, shared by the joints."""
+        height, width = self.input_size
+        counts = bins(width, self.split_ratio), bins(height, self.split_ratio)
+        return SimccHead(channels, joints, map_size, self.upsample, counts)
+
+    def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
+        """`simcc_loss`."""
+        x_logits, y_logits = outputs
+        return simcc_loss(x_logits, y_logits, keypoints, visible, self.split_ratio, self.sigma)
+
+    def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        """The function `decode`: within 1 / (2 k) pixels of what was encoded."""
+        x_logits, y_logits = outputs
+        return decode(x_logits, y_logits, self.split_ratio, self.sigma)
+
+    def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
+        """The mean of the logits, those of the mirrored crops turned by `mirror_x`."""
+        (x_logits, y_logits), (x_mirrored, y_mirrored) = outputs, mirrored
+        x_turned, has_counterpart = mirror_x(x_mirrored, partner, self.split_ratio)
+        x_mean = torch.where(has_counterpart, (x_logits + x_turned) / 2, x_logits)
+        return x_mean, (y_logits + y_mirrored[:, partner]) / 2
+
+    def chance(self) -> float:
+        """The share of the shorter axis' bins that lie within 3 sigma of one."""
+        return 2 * REACH * self.sigma / bins(min(self.input_size), self.split_ratio)
+
+    def explain(self) -> str:
+        """Both formulas."""
+        k = f"{self.split_ratio:g}"
+        return f"x = argmax(x_logits) / {k}, y = argmax(y_logits) / {k}"
 
 
 def _divergence(labels: Tensor, logits: Tensor) -> Tensor:

@@ -10,16 +10,16 @@ from torch import Tensor
 from torch.func import functional_call
 
 from dpose.errors import DposeError
+from dpose.pose.codec import Codec, Outputs, codec_of
 from dpose.pose.metrics import PCKh
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.oks import OKS
-from dpose.pose.simcc import simcc_loss
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
 from dpose.units import Precision, Result, UnitBatch, View, pad_views
 
 
 class PoseTask:
-    """2D human pose by coordinate classification (`dpose.units.Task`).
+    """2D human pose (`dpose.units.Task`).
 
     A view is a crop of one person, at the model's input size. Its target holds "keypoints" (J, 2), pixels of
     the crop, x then y; "visible" (J,), learnt from where > 0; and, for the metric, "labelled" (J,), scored
@@ -27,7 +27,7 @@ class PoseTask:
 
     Args:
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
-        split_ratio: SimCC bins a pixel, the model's.
+        codec: The model's (`PoseModel.codec`); SimCC of two bins a pixel where None.
         labels: The skeleton of what the metric compares with, where it is another than the model's.
         precision: "bf16" runs the model in bfloat16 (autocast) when the loss is computed; weights, loss and gradients
             stay float32.
@@ -41,7 +41,7 @@ class PoseTask:
     def __init__(
         self,
         skeleton: str = "mpii",
-        split_ratio: float = 2.0,
+        codec: Codec | None = None,
         labels: str | None = None,
         precision: Precision = "float32",
     ) -> None:
@@ -49,7 +49,7 @@ class PoseTask:
             if name not in SKELETONS:
                 raise DposeError("there is no such skeleton", name, f"choose from {', '.join(SKELETONS)}")
         self.skeleton = skeleton
-        self.split_ratio = split_ratio
+        self.codec = codec or codec_of(PoseConfig())
         self.labels = labels or skeleton
         self.precision = precision
 
@@ -60,7 +60,7 @@ class PoseTask:
             config: A `PoseConfig`, or the mapping that its `to_dict` gives.
 
         Raises:
-            DposeError: the configuration is not possible, or is for another skeleton or split ratio.
+            DposeError: the configuration is not possible, or is for another skeleton or codec.
         """
         built = config if isinstance(config, PoseConfig) else PoseConfig.from_dict(config)
         self._check(built)
@@ -73,7 +73,7 @@ class PoseTask:
         inputs: Tensor,
         targets: Mapping[str, Tensor],
     ) -> Tensor:
-        """The SimCC loss of each of V views, (V,), at `params` (`dpose.pose.simcc.simcc_loss`).
+        """The model's codec's loss of each of V views, (V,), at `params`.
 
         Args:
             model: A `PoseModel` for this task's skeleton.
@@ -89,18 +89,11 @@ class PoseTask:
         self._check(model.config)
         if self.precision == "bf16":
             with torch.autocast(inputs.device.type, torch.bfloat16):
-                logits = functional_call(model, dict(params), (inputs,))
-            x_logits, y_logits = (axis.float() for axis in logits)
+                outputs = functional_call(model, dict(params), (inputs,))
+            outputs = tuple(output.float() for output in outputs)
         else:
-            x_logits, y_logits = functional_call(model, dict(params), (inputs,))
-        return simcc_loss(
-            x_logits,
-            y_logits,
-            targets["keypoints"],
-            targets["visible"],
-            model.config.split_ratio,
-            model.config.sigma,
-        )
+            outputs = functional_call(model, dict(params), (inputs,))
+        return model.codec.loss(outputs, targets["keypoints"], targets["visible"])
 
     def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
         """Stack units into a batch, padded with views of weight 0."""
@@ -108,42 +101,41 @@ class PoseTask:
 
     def metric(self) -> PoseMetric:
         """A fresh metric: OKS where the labels' skeleton has sigmas (COCO's), else PCKh on MPII's joints."""
-        return PoseMetric(self.split_ratio, self.skeleton, self.labels)
+        return PoseMetric(self.codec, self.skeleton, self.labels)
 
     def _check(self, config: PoseConfig) -> None:
         if config.skeleton != self.skeleton:
             raise DposeError(f"the model is for {config.skeleton}", f"skeleton {self.skeleton}")
-        if config.split_ratio != self.split_ratio:
-            raise DposeError(
-                f"the model has {config.split_ratio} bins a pixel", f"split_ratio {self.split_ratio}"
-            )
+        found, wanted = codec_of(config).explain(), self.codec.explain()
+        if found != wanted:
+            raise DposeError(f"the model's joints are found by {found}", f"a task of {wanted}")
 
 
 class PoseMetric:
-    """OKS or PCKh of the decoded logits (`dpose.units.Metric`), on the joints that model and labels share.
+    """OKS or PCKh of the decoded outputs (`dpose.units.Metric`), on the joints that model and labels share.
 
     Args:
-        split_ratio: SimCC bins a pixel, the model's.
+        codec: The model's.
         skeleton: The model's.
         labels: The labels'. COCO's are scored by OKS, any other by PCKh, brought to MPII's joints.
     """
 
-    def __init__(self, split_ratio: float, skeleton: str = "mpii", labels: str = "mpii") -> None:
+    def __init__(self, codec: Codec, skeleton: str = "mpii", labels: str = "mpii") -> None:
         scored = SKELETONS[labels] if SKELETONS[labels].sigmas else MPII
-        self._split_ratio = split_ratio
+        self._codec = codec
         self._predicted, self._labelled = joint_map(skeleton, scored), joint_map(labels, scored)
         self._metric: PCKh | OKS = OKS(scored.sigmas) if scored.sigmas else PCKh()
 
-    def update(self, outputs: tuple[Tensor, Tensor], targets: Mapping[str, Tensor]) -> None:
+    def update(self, outputs: Outputs, targets: Mapping[str, Tensor]) -> None:
         """Add N views.
 
         Args:
-            outputs: The model's x logits (N, J, W * k) and y logits (N, J, H * k).
+            outputs: The model's.
             targets: "keypoints" (N, K, 2), "labelled" (N, K), and "head_length" (N,) for PCKh or "area" (N,) for OKS.
                 "labelled" and not "visible": a joint that the crop has lost is not learnt from, but it is scored.
                 Joints that the model does not have are not scored.
         """
-        predicted = torch.stack([o.argmax(dim=-1) / self._split_ratio for o in outputs], dim=-1)
+        predicted, _ = self._codec.decode(outputs)
         labelled = self._labelled.values(targets["labelled"].cpu().numpy())
         labelled[:, list(self._predicted.missing)] = 0
         self._metric.update(

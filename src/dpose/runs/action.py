@@ -28,6 +28,7 @@ from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, on_device
 from dpose.training.first_weights import FirstWeights
+from dpose.training.trained_on import TrainedOn
 from dpose.training.validation import Validation, metric_of_views
 from dpose.units import Result, Unit, UnitDataset
 
@@ -97,6 +98,7 @@ def scored(
         unit=UNIT,
         public=spec.public,
         same=any(spec.same_units(own) for own in _trained_on(folder)),
+        names=spec.set_names,
         score=score,
         report=tuple(videos.notes),
         task=ActionTask(videos.actions),
@@ -164,6 +166,8 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
     choice = config.model
     if choice.temperature is not None:
         raise DposeError("is for poses", f"--temperature {choice.temperature:g}", "leave it out")
+    if choice.codec is not None:
+        raise DposeError("is for poses", f"--codec {choice.codec}", "leave it out")
     strategy = choice.strategy or ("full" if choice.init else "scratch")
     if (choice.init is None) != (strategy == "scratch"):
         raise DposeError(
@@ -177,10 +181,11 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
             model = load_action_model(path)
             if model.config.classes != actions:
                 raise DposeError("knows other actions than the data have", str(path))
-            start = FirstWeights.of(path)
+            start = FirstWeights.of(path, said=choice.init_data)
         else:
             load_pretrained(model, path)
-            start = FirstWeights.of(path, NOBODY_IN_KINETICS)
+            learnt = TrainedOn(("kinetics",), known=True)
+            start = FirstWeights.of(path, NOBODY_IN_KINETICS, learnt=learnt, said=choice.init_data)
     apply_action_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
     return cast(ActionModel, on_device(model)), start
 

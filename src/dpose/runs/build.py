@@ -22,7 +22,7 @@ from dpose.pose.data import (
     open_several,
 )
 from dpose.pose.folder import find_model, load_model
-from dpose.pose.heads import adapt_head, resize, temper
+from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.skeletons import SKELETONS
@@ -33,10 +33,12 @@ from dpose.runs.config import RunConfig
 from dpose.runs.recipes import RECIPES
 from dpose.runs.specs import any_spec
 from dpose.training.first_weights import LICENCE, FirstWeights
+from dpose.training.trained_on import TrainedOn, check_unseen, said_by_user, trained_on
 from dpose.units import Precision
 
 IMAGENET = "imagenet"
 """What `--init` calls the weights of a backbone that has learnt from ImageNet."""
+FROM_IMAGENET = TrainedOn(("imagenet",), known=True)
 NOBODY_IN_IMAGENET = (
     "the photographs of ImageNet, which the backbone's first weights learnt from, show none of the units"
 )
@@ -150,7 +152,7 @@ def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
     """The model that a run makes where no model folder describes one.
 
     Raises:
-        DposeError: there is no such backbone, or not with this input size or stride.
+        DposeError: there is no such backbone, or not with this input size, stride or codec.
     """
     choice = config.model
     return PoseConfig(
@@ -159,6 +161,7 @@ def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
         norm=norm,
         skeleton=_skeleton(config),
         stride=choice.stride or 0,
+        codec=choice.codec or "",
     )
 
 
@@ -167,12 +170,16 @@ def check_settings(config: RunConfig) -> None:
 
     Raises:
         DposeError: data that are scored or public are the private ones; a method lacks the public data that it is
-            fitted on; or pose data have no such unit.
+            fitted on; pose data have no such unit; a temperature is for a codec without logits; or the first weights
+            have learnt from such data.
     """
+    if config.model.codec and config.model.temperature not in (None, 1.0):
+        divisible(described_model(config), config.model.temperature)
     watched(config)
     _public_spec(config)
     config.plan.check_public(config.data.public)
     _unit(config)
+    check_seen(config)
 
 
 def check_start(config: RunConfig) -> tuple[Path | None, Strategy]:
@@ -201,10 +208,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     pretrained = backbone_file(config) or choice.init == IMAGENET
     caveats = []
     if first is None:
-        if config.seed is None:
-            torch.seed()
-        else:
-            torch.manual_seed(config.seed)
+        _seed(config)
         described = described_model(config, "group" if private and not pretrained else "batch")
         model = PoseModel(described, pretrained=pretrained)
         start = _start(config)
@@ -213,11 +217,23 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
         own = model.config.input_size, model.config.stride
         asked = choice.input_size or own[0], choice.stride or own[1]
         if asked != own:
+            how = "the head was resampled" if model.codec.bin_layers else "the model was taken"
             caveats.append(
-                f"the head was resampled from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
+                f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
             )
             model = resize(model, *asked)
-        start = FirstWeights.of(first)
+        start = FirstWeights.of(first, said=choice.init_data)
+        before = model.config.codec
+        if choice.codec not in (None, before):
+            if choice.temperature not in (None, 1.0):
+                raise DposeError(
+                    f"is for the first weights' logits, and a fresh head of {choice.codec} has none of them",
+                    f"--temperature {choice.temperature:g}",
+                    "leave it or --codec out",
+                )
+            _seed(config)
+            model = change_codec(model, choice.codec)
+            caveats.append(f"the head is fresh: {choice.codec} in the place of {before}")
         if choice.temperature not in (None, 1.0):
             caveats.append(f"the logits of the first weights were divided by {choice.temperature:g}")
             model = temper(model, choice.temperature)
@@ -233,21 +249,54 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
     return model.to(device).to(memory_format=torch.channels_last), start, caveats
 
 
+def _seed(config: RunConfig) -> None:
+    """What fresh weights are drawn from."""
+    if config.seed is None:
+        torch.seed()
+    else:
+        torch.manual_seed(config.seed)
+
+
 def _size(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
 def _start(config: RunConfig) -> FirstWeights:
     """Where the weights of a model that no folder holds are from."""
-    file = backbone_file(config)
+    file, said = backbone_file(config), config.model.init_data
     if file:
-        return FirstWeights.of(file)
+        return FirstWeights.of(file, said=said)
     if config.model.init != IMAGENET:
         return FirstWeights.drawn()
     shipped = imagenet_file(timm_name(config.model.preset))
     if shipped:
-        return FirstWeights.of(shipped, NOBODY_IN_IMAGENET)
-    return FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET)
+        return FirstWeights.of(shipped, NOBODY_IN_IMAGENET, learnt=FROM_IMAGENET, said=said)
+    learnt = FROM_IMAGENET if said is None else FROM_IMAGENET + said_by_user(said)
+    return FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET, learnt)
+
+
+def check_seen(config: RunConfig) -> None:
+    """Refuse first weights that have learnt from the sets that a run protects, before any data are opened.
+
+    Raises:
+        DposeError: they have, as far as names tell; or there are none.
+    """
+    choice = config.model
+    if not config.plan.kind.private:
+        return
+    place = backbone_file(config) or first_weights(config)
+    if place is not None:
+        learnt = trained_on(place, choice.init_data)
+    elif choice.init == IMAGENET:
+        learnt = FROM_IMAGENET + said_by_user(choice.init_data or "imagenet")
+    else:
+        if choice.init_data is not None:
+            raise DposeError(
+                "there are no first weights to say that of", f"--init-data {choice.init_data}", "give --init"
+            )
+        return
+    for spec in sources(config):
+        check_unseen(learnt, spec.set_names, choice.init or str(place), config.plan.unit or "image")
 
 
 def conditions(config: RunConfig) -> list[str]:

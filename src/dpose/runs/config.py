@@ -18,6 +18,7 @@ from dpose.runs.tasks import DEFAULT_TASK, TaskEntry, task_entry
 from dpose.training.canaries import FEWEST, check_plantable
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
+from dpose.training.trained_on import said_by_user
 from dpose.units import MAX_VIEWS, Precision
 
 
@@ -73,8 +74,13 @@ class ModelChoice(BaseModel):
             first weights, else scratch.
         input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
         stride: Picture pixels a cell of the backbone's map; the preset's own by default.
+        codec: How the head says where joints are (`dpose.pose.codec`): "simcc", "heatmap", "heatmap-deconv",
+            "regression", or one that was registered. By default that of the model that `init` names, else the preset's
+            own. A model of another codec keeps its backbone and gets a fresh head.
         temperature: What the logits of first weights for poses are divided by before the first step (`temper` in
             `dpose.pose.heads`); None for 1, as they are.
+        init_data: Data sets that these first weights have learnt from, names with commas between them, or "unknown";
+            added to what they say themselves (`dpose.training.trained_on`). Private data of such a set are refused.
         init_licence: Under which these first weights may be used, for the statement; of those that come with dpose it
             is known.
     """
@@ -86,8 +92,17 @@ class ModelChoice(BaseModel):
     strategy: Literal["light", "finetune", "full", "scratch"] | None = None
     input_size: tuple[int, int] | None = None
     stride: int | None = Field(default=None, ge=1)
+    codec: str | None = None
     temperature: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    init_data: str | None = None
     init_licence: str | None = None
+
+    @field_validator("init_data")
+    @classmethod
+    def _names(cls, value: str | None) -> str | None:
+        if value is not None:
+            said_by_user(value)
+        return value
 
     @field_validator("input_size", mode="before")
     @classmethod

@@ -24,6 +24,7 @@ from dpose.runs.reporting import make_report, show_report
 from dpose.runs.scored import reserve_score
 from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of
 from dpose.training.folder import read_statement, reseal
+from dpose.training.trained_on import seen_line, trained_on
 from dpose.units import Result
 
 
@@ -74,9 +75,12 @@ def evaluate_run(
     )
     with committing(reserved):
         show_report(scored.report, console)
+        seen = seen_line(trained_on(folder), scored.names)
+        if seen:
+            console.print(seen, highlight=False, soft_wrap=True)
         result, count = scored.score(on_device(model))
         others = {name: scored.score(on_device(entry.load(path)))[0] for name, path in beside}
-        record_score(folder, scored.name, scored.public, count, result, others, statement, console)
+        record_score(folder, scored.name, scored.public, count, result, others, statement, console, seen=seen)
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return [result, *others.values()]
@@ -93,6 +97,7 @@ def record_score(
     console: Console,
     *,
     privacy: PrivacyStatement | None = None,
+    seen: str = "",
 ) -> None:
     """Write a score to `evaluations/`; one on private data is listed in ledger, statement and card first.
 
@@ -107,6 +112,7 @@ def record_score(
         console: Where it is said if the score cannot be kept.
         privacy: Of a score with noise, its own statement: such a score never takes the place of an earlier one,
             and ledger and statement list it by its file's digest.
+        seen: That the weights have seen the set that is scored, in a sentence; "" where they have not.
 
     Raises:
         DposeError: the score must be recorded and cannot be.
@@ -124,6 +130,7 @@ def record_score(
         "result": found,
         "beside": [{"name": other, "result": values.to_dict()} for other, values in beside.items()],
         **({} if privacy is None else {"privacy": privacy.to_dict()}),
+        **({"seen": seen} if seen else {}),
     }
     parts = [
         name,

@@ -44,6 +44,7 @@ from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import DEFAULT_TASK, ScoredData, on_device, task_entry, task_of
 from dpose.runs.unit_scores import counts_of, unit_joints, unit_scores
 from dpose.training.folder import read_statement
+from dpose.training.trained_on import seen_line, trained_on
 from dpose.units import Result, Task, Unit
 
 INTERVAL = f"the {CONFIDENCE:.0%} interval is for the noise; it does not cover which people were scored"
@@ -190,7 +191,12 @@ def evaluate_noised(
         ratio = ratio_of(asked.query, sums, event, divided)
         result = _result(named, asked, ratio, protected.unit)
         privacy = score_statement(asked, event, protected, units, result.metric, seeded=source.seeded)
-        record_score(folder, scored.name, False, units, result, {}, statement, console, privacy=privacy)
+        seen = seen_line(trained_on(folder), scored.names.declared)
+        if seen:
+            console.print(seen, highlight=False, soft_wrap=True)
+        record_score(
+            folder, scored.name, False, units, result, {}, statement, console, privacy=privacy, seen=seen
+        )
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return result

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from dpose.errors import DposeError
+from dpose.pose.codec import codec_of
 from dpose.pose.data import Augment, ConcatUnits, DataSpec, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.model import PoseConfig, PoseModel
@@ -68,7 +69,7 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
         _refuse_shared(data, console)
     return PreparedRun(
         config=config,
-        task=PoseTask(model.config.skeleton, model.config.split_ratio, precision=precision(config)),
+        task=PoseTask(model.config.skeleton, model.codec, precision=precision(config)),
         model=model,
         units=data,
         data_name=" and ".join(map(shown_spec, sources(config))),
@@ -100,7 +101,7 @@ def scored(
     size = model.config.input_size
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=limit)
     coco = spec.dataset.oks
-    task = PoseTask(model.config.skeleton, model.config.split_ratio, labels=units.skeleton.name)
+    task = PoseTask(model.config.skeleton, model.codec, labels=units.skeleton.name)
     if detections is not None and not coco:
         raise DposeError("takes no detections: its people have boxes of their own", spec.name)
 
@@ -108,7 +109,7 @@ def scored(
         assert isinstance(scored, PoseModel)
         if coco:
             return score_boxes(scored, spec, detections=detections, limit=limit, console=console)
-        task = PoseTask(scored.config.skeleton, scored.config.split_ratio, labels=units.skeleton.name)
+        task = PoseTask(scored.config.skeleton, scored.codec, labels=units.skeleton.name)
         return metric_of_views(task, scored, units, console=console), len(units)
 
     return ScoredData(
@@ -117,6 +118,7 @@ def scored(
         unit="image",
         public=spec.public,
         same=any(spec.same_units(own) for own in _trained_on(folder)),
+        names=spec.set_names,
         score=score,
         report=() if coco else tuple(units.report),
         task=task,
@@ -183,7 +185,7 @@ def _watch(config: RunConfig, model: PoseConfig) -> Validation | None:
         return None
     size = model.input_size
     units = open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none(), limit=WATCHED)
-    task = PoseTask(model.skeleton, model.split_ratio, labels=units.skeleton.name)
+    task = PoseTask(model.skeleton, codec_of(model), labels=units.skeleton.name)
     return Validation(units, f"{shown_spec(spec)}, {len(units):,} units", spec.public, task)
 
 
@@ -191,7 +193,7 @@ def canary_views(model: torch.nn.Module, rng: np.random.Generator, count: int) -
     """Rendered people, who are nobody, with joints drawn at random: the task and at most `count` views."""
     assert isinstance(model, PoseModel)
     config = model.config
-    task = PoseTask(config.skeleton, config.split_ratio)
+    task = PoseTask(config.skeleton, model.codec)
     if not count:
         return task, []
     size = config.input_size

@@ -21,7 +21,6 @@ from dpose.pose.model import PoseModel
 from dpose.pose.model_people import ModelPeople
 from dpose.pose.people import PeopleFinder
 from dpose.pose.predict import for_prediction
-from dpose.pose.simcc import REACH, bins
 from dpose.runs.tasks import on_device
 
 
@@ -57,10 +56,8 @@ def model_predictor(run: Path, *, flip_test: bool) -> Predictor:
         DposeError: the folder holds none that can be read.
     """
     model = load_model(run)
-    config = model.config
-    chance = 2 * REACH * config.sigma / bins(min(config.input_size), config.split_ratio)
     ready = cast(PoseModel, on_device(for_prediction(model)))
-    return Predictor(ModelPeople(ready, flip_test=flip_test), config.preset, chance)
+    return Predictor(ModelPeople(ready, flip_test=flip_test), model.config.preset, model.codec.chance())
 
 
 def joint_table(document: Mapping[str, Any], chance: float | None = None) -> RenderableType | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dpose.files import check_free
+from dpose.pose.codec import codec_of
 from dpose.pose.data import DataSpec
 from dpose.privacy.protected import protect
 from dpose.runs.build import (
@@ -70,7 +71,9 @@ def public_stage(config: RunConfig, out: Path, console: Console, command: str) -
         if run.interrupted:
             return run
     recipe = RECIPES[config.recipe or ""]
-    first = {"init": str(folder), "temperature": config.model.temperature or recipe.temperature}
+    # a recipe's temperature is for logits of bins, where there are any
+    temperature = recipe.temperature if codec_of(described_model(config)).bin_layers else None
+    first = {"init": str(folder), "temperature": config.model.temperature or temperature}
     return config.model_copy(
         update={
             "model": config.model.model_copy(update=first),
@@ -88,6 +91,7 @@ def _stage(config: RunConfig, spec: DataSpec) -> RunConfig:
             "preset": config.model.preset,
             "input_size": config.model.input_size,
             "stride": config.model.stride,
+            "codec": config.model.codec,
         },
         "seed": config.seed,
     }

@@ -20,6 +20,7 @@ from rich.console import Console, RenderableType
 
 from dpose.errors import DposeError
 from dpose.files import file_json
+from dpose.known_sets import NO_NAMES, SetNames
 from dpose.training.first_weights import FirstWeights
 from dpose.training.statement import StatementFacts
 from dpose.training.validation import Validation
@@ -74,6 +75,7 @@ class ScoredData:
         score: A model's result on them, and the number of units that were scored.
         report: What the data say of themselves.
         task: Scores a unit by itself, for scores with noise; None where there is no such score.
+        names: Which public sets they are.
     """
 
     units: UnitDataset
@@ -84,6 +86,7 @@ class ScoredData:
     score: Callable[[torch.nn.Module], tuple[Result, int]]
     report: tuple[str, ...] = ()
     task: Task | None = None
+    names: SetNames = NO_NAMES
 
 
 class OpenScored(Protocol):

@@ -40,6 +40,7 @@ from dpose.files import (
     private_folder,
     write_private,
 )
+from dpose.known_sets import names_of
 from dpose.privacy.keys import Kept, forget_key, keep_key, kept_key, state_folder
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -75,7 +76,7 @@ from dpose.training.kept import keep_places, run_name
 from dpose.training.loop import TrainingDivergedError
 from dpose.training.options import RunOptions, TuningTrial
 from dpose.training.statement import StatementFacts, run_statement
-from dpose.training.trainer import describe_run, train
+from dpose.training.trainer import describe_run, learnt_by, train
 
 SCHEMA = 1
 CHOOSING = "choosing: how many trials there are, and how far it is, stay secret"
@@ -421,6 +422,7 @@ def _write_default(
     """A run of no trial: the first weights, which say nothing of the data, under the same statement."""
     found, bound, run = problem.found, problem.bounds[0], problem.runs[0]
     model = copy.deepcopy(found.model).eval()
+    used = found.public if run.plan.fits_public else None
     config = describe_run(
         state.id,
         found.task,
@@ -430,6 +432,8 @@ def _write_default(
         state.views_at_once or 1,
         None,
         {**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
+        known,
+        learnt_by(known, run.plan, names_of(found.units), used, seeded=False),
     )
     statement = run_statement(
         bound,

@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from dpose.errors import DposeError
+from dpose.known_sets import names_of
 from dpose.privacy.accounting import Event
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.odometer import (
@@ -188,7 +189,7 @@ def origin_of_tuning(problem: TuningProblem, entry: Charge, state_dir: Path | No
     found = problem.found
     first = first_of(found.start, found.model)
     again = learnt_again(found.units, 2, Console(quiet=True), partial(learnt_from, state_dir=state_dir))
-    known = inherited(first, entry, problem.config.plan, charges(state_dir), again)
+    known = inherited(first, entry, problem.config.plan, charges(state_dir), again, names_of(found.units))
     if known.events or known.beyond:
         raise DposeError(
             "a choice among trials has no price where the first weights learnt from the same units",

@@ -34,6 +34,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.runs.config import RunConfig
 from dpose.runs.tasks import task_entry
 from dpose.runs.tune import DEFAULTED
+from dpose.runs.verify_first import check_first, check_licence, check_own, given_of_first
 from dpose.training.first_weights import NAMED, VIEW_READ, Inherited, from_shipped, short_digest
 from dpose.training.folder import model_card
 from dpose.training.plan import BoundPlan, TrainingPlan
@@ -223,9 +224,13 @@ def check_follows(
     if plan_digest(run["plan"], **run["bound"]) != statement.plan_sha256:
         raise DposeError("holds another plan than statement and ledger name", str(path), "do not rely on it")
     _check_reserved(bound, run_id, entries, folder / "ledger.jsonl")
+    first = check_first(content, bound.plan.unit or "unit", seal.first_weights, path)
+    if config:
+        check_own(content, config, path)
     if config and "audit" not in run:  # an audit counts canaries of its own among the units
         _check_chosen(config, bound, statement.sections.canaries, where)
-    expected = _expected(statement, bound, config, seed is not None, entries)
+    given = given_of_first(first, statement.unit)
+    expected = _expected(statement, bound, config, seed is not None, entries, given)
     tuning = statement.tuning.to_dict() if statement.tuning else None
     if run.get("tuning") != tuning:
         raise DposeError("tuning is not what the configuration says", where, "do not rely on it")
@@ -246,6 +251,7 @@ def check_follows(
         lines = [i.what for i in statement.sections.inputs] if name == "inputs" else getattr(statement, name)
         if not any(line.startswith(start) and line.endswith(end) for line in lines):
             raise DposeError(f"{name} has no line: {start}...{end}", where, "do not rely on it")
+    check_licence(first, statement, where)
     _check_log(folder / "log.jsonl", bound, entries)
     _check_watched(folder, statement)
     return content
@@ -320,11 +326,13 @@ def _expected(
     config: RunConfig | None,
     seeded: bool,
     entries: Sequence[Entry],
+    first: Sequence[str],
 ) -> PrivacyStatement:
     """The statement that plan, configuration and ledger give, with what only the seal binds as it stands there."""
     said, plan = statement.sections, bound.plan
     view = VIEW_READ.format(unit=plan.unit)
     start = Inherited(
+        conditions=tuple(first),
         events=tuple(event for event in statement.events[1:] if isinstance(event, Event)),
         beyond=any(line.startswith(view) for line in statement.public),
     )
@@ -367,7 +375,7 @@ def _needed(
     entries: Sequence[Entry],
 ) -> Iterator[tuple[str, str, str]]:
     """Lines that must be there though not all of their words follow: the field, how one begins and how it ends."""
-    kind, known = bound.plan.kind, from_shipped(seal.first_weights)
+    kind, known = bound.plan.kind, from_shipped(seal.first_weights, bound.plan.unit or "unit")
     facts = bound.event is not None or kind.public_views
     if kind.public_views:
         yield "conditional_on", VIEWS_SHOWN + (bound.plan.public_view.describe(size) if size else ""), ""
@@ -380,8 +388,6 @@ def _needed(
         yield "public", NAMED, short_digest(seal.first_weights)
     elif facts and config and config.model.strategy not in (None, "scratch"):
         yield "public", NAMED, ""
-    for line in known.conditions if known else ():
-        yield "conditional_on", line, ""
     if bound.event is None:
         return
     taken = max((e.first_step + e.steps for e in entries if e.type is EntryType.COMMIT), default=0)

@@ -16,12 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from dpose import files
 from dpose.errors import DposeError
 from dpose.files import file_digest
+from dpose.known_sets import NO_NAMES, SetNames, shared
 from dpose.privacy.accounting import Event, Relation
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.neighbours import BEYOND
@@ -31,10 +33,23 @@ from dpose.privacy.sections import UNSTATED, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.folder import read_statement, weights_file
 from dpose.training.plan import TrainingPlan
+from dpose.training.trained_on import (
+    NOT_SAID,
+    NOTHING,
+    TrainedOn,
+    check_unseen,
+    conditions_of,
+    declared,
+    named_line,
+    said_by_user,
+    trained_on,
+)
 
 WEIGHTS = "model.safetensors"
 LICENCE = "Apache-2.0"
 """Of dpose, and of the weights that come with it."""
+FIRST = "first_weights"
+"""In the settings of a run's `config.json`: what is known of its first weights (`Inherited.to_dict`)."""
 BEHIND = "behind the first weights, as their statement says: "
 NAMED = "the first weights, "
 """Beginning of the public fact that names a run's first weights."""
@@ -57,6 +72,7 @@ class FirstWeights:
         told: Whether anyone has said where they are from. Weights of which nothing was said are looked up by their
             content alone.
         stated: The licence that they may be used under, where somebody said it.
+        learnt: What they have learnt from, by the names of public sets.
     """
 
     digest: str = ""
@@ -67,40 +83,60 @@ class FirstWeights:
     folder: str = ""
     told: bool = True
     stated: str = ""
+    learnt: TrainedOn = NOT_SAID
 
     @classmethod
     def drawn(cls) -> FirstWeights:
         """Weights drawn at random: they have learnt from nobody."""
-        return cls()
+        return cls(learnt=NOTHING)
 
     @classmethod
-    def of(cls, path: str | Path, given: str = "") -> FirstWeights:
+    def of(
+        cls,
+        path: str | Path,
+        given: str = "",
+        *,
+        learnt: TrainedOn | None = None,
+        said: str | None = None,
+        called: str = "",
+    ) -> FirstWeights:
         """Those in a model folder, or in a file of weights.
 
         Args:
             path: The folder or the file.
             given: What is taken as given of them in particular.
+            learnt: What they have learnt from, where whoever builds the model knows it; else what they say themselves.
+            said: What the user says of that (`--init-data`).
+            called: What they are called besides, such as their name on a hub.
 
         Raises:
-            DposeError: there are none that can be read, or their statement is none.
+            DposeError: there are none that can be read, or their statement or what they say of their data is none.
         """
         place = Path(path)
+        found = (
+            trained_on(place, said, called)
+            if learnt is None
+            else learnt + said_by_user(said)
+            if said is not None
+            else learnt
+        )
         file = place / WEIGHTS if place.is_dir() else place
         try:
             digest = file_digest(file)
         except OSError as error:
             raise DposeError("there are no weights to start from", str(file)) from error
         if not place.is_dir():
-            return cls(digest, place.name, given=given)
+            return cls(digest, place.name, given=given, learnt=found)
         run_id = ""
         with contextlib.suppress(DposeError):  # a folder of a model alone, or a ledger that `verify` refuses
             run_id = read_ledger(place / "ledger.jsonl")[0].run_id
-        return cls(digest, place.name, read_statement(place), given, run_id, str(place.resolve()))
+        folder = str(place.resolve())
+        return cls(digest, place.name, read_statement(place), given, run_id, folder, learnt=found)
 
     @classmethod
-    def fetched(cls, name: str, given: str) -> FirstWeights:
-        """Weights from elsewhere that lie in no file here: what a guarantee takes as given of them."""
-        return cls(name=name, given=given)
+    def fetched(cls, name: str, given: str, learnt: TrainedOn = NOT_SAID) -> FirstWeights:
+        """Weights from elsewhere that lie in no file here: what is taken as given of them, and their data."""
+        return cls(name=name, given=given, learnt=learnt)
 
     @classmethod
     def within(cls, model: torch.nn.Module) -> FirstWeights:
@@ -109,9 +145,10 @@ class FirstWeights:
 
     @property
     def licence(self) -> str:
-        """Of weights that come with dpose, its own; of others as stated, for it is not known."""
-        own = self.folder and files.SHIPPED.resolve() in Path(self.folder).parents
-        return LICENCE if own else self.stated or UNSTATED
+        """Of weights that come with dpose, as they say, or its own; of others as stated, or as they say."""
+        if (known := _shipped(files.SHIPPED).get(self.digest)) is not None:
+            return known.learnt.licence or LICENCE
+        return self.stated or self.learnt.licence or UNSTATED
 
     @property
     def behind(self) -> tuple[PublicInput, ...]:
@@ -140,6 +177,8 @@ class Inherited:
         events: Of the runs that the weights come from and that read some of the same units: they count, too.
         beyond: Whether those protect only what units hold beyond their public views.
         whole: Whether some of the units' pictures themselves were read, and not their public views alone.
+        learnt: What they have learnt from, by the names of public sets.
+        charged: Whether the account knows the run that released them: it then knows by content whom that learnt from.
     """
 
     digest: str = ""
@@ -149,6 +188,17 @@ class Inherited:
     events: tuple[Event, ...] = ()
     beyond: bool = False
     whole: bool = False
+    learnt: TrainedOn = NOT_SAID
+    charged: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `config.json` says of them, from which `dpose verify` makes the statement's lines again."""
+        return {
+            "sha256": self.digest,
+            "trained_on": {**self.learnt.to_dict(), "how": self.learnt.how},
+            "charged": self.charged,
+            "conditional_on": list(self.conditions),
+        }
 
 
 def short_digest(digest: str) -> str:
@@ -156,21 +206,34 @@ def short_digest(digest: str) -> str:
     return f" (sha256 {digest[:16]}...)" if digest else ""
 
 
-def from_shipped(digest: str) -> Inherited | None:
+@dataclass(frozen=True)
+class _Shipped:
+    """Weights that come with dpose: their name, what their statement takes as given, what they say of their data."""
+
+    name: str
+    given: tuple[str, ...]
+    learnt: TrainedOn
+
+
+def from_shipped(digest: str, unit: str = "unit") -> Inherited | None:
     """What weights that come with dpose mean for a run; None for other weights.
 
     Args:
         digest: SHA-256 of the file of weights.
+        unit: What the run protects.
     """
     found = _shipped(files.SHIPPED).get(digest)
     if found is None:
         return None
-    name, began_with = found
-    began = "; what they began with is taken as given" if began_with else ""
-    learnt = f"they learnt from rendered people, who are nobody{began}"
-    return Inherited(
-        digest, (f"{NAMED}{name}{short_digest(digest)}, which come with dpose: {learnt}",), began_with
-    )
+    given = found.given
+    if found.learnt.known:
+        began = "; what they began with is taken as given" if given else ""
+        learnt = f"they learnt from rendered people, who are nobody{began}"
+    else:
+        learnt = found.learnt.note or "what they learnt from is not known"
+        given = (*given, *conditions_of(found.learnt, unit, f"the first weights{short_digest(digest)}"))
+    fact = f"{NAMED}{found.name}{short_digest(digest)}, which come with dpose: {learnt}"
+    return Inherited(digest, (fact,), given, learnt=found.learnt)
 
 
 def first_of(start: FirstWeights | str | Path | None, model: torch.nn.Module) -> FirstWeights:
@@ -195,6 +258,7 @@ def inherited(
     plan: TrainingPlan,
     entries: Sequence[Charge],
     again: Callable[[Sequence[Charge]], Sequence[Charge]] | None = None,
+    names: SetNames = NO_NAMES,
 ) -> Inherited:
     """What `first` means for the run that `entry` will charge.
 
@@ -209,21 +273,25 @@ def inherited(
         plan: The run's.
         entries: Of the account.
         again: Of runs, those that learnt from near copies or people of the run's units (`guards.learnt_again`).
+        names: Which public sets the run's units are.
 
     Raises:
-        DposeError: the weights learnt from some of the run's units without a guarantee, or with one that cannot be
-            composed with the run's.
+        DposeError: the weights learnt from some of the run's units, or from a public set that they may be of, without a
+            guarantee, or with one that cannot be composed with the run's.
     """
     if not first.name:
-        return Inherited()
-    if known := from_shipped(first.digest):
+        return Inherited(learnt=first.learnt)
+    if plan.kind.private:
+        check_unseen(first.learnt, names, first.name, entry.unit)
+    if known := from_shipped(first.digest, entry.unit):
         return known
     shipped = _shipped(files.SHIPPED)
     runs, unknown = _origin(first, [e for e in entries if e.id != entry.id and e.what != EVALUATION])
     near = again(runs) if again else []  # of several processes all must ask, whatever account they have
     if not first.told and not runs:
         return Inherited(
-            conditions=(f"the {entry.unit}s had no influence on the weights that training began with",)
+            conditions=(f"the {entry.unit}s had no influence on the weights that training began with",),
+            learnt=first.learnt,
         )
     read = touching(runs, entry.marks)
     exact = {run.id for run in read}
@@ -238,8 +306,11 @@ def inherited(
         facts.append(f"{VIEW_READ.format(unit=entry.unit)}{views}, and its labels")
     earlier = first.statement
     # weights that come with dpose end a chain, too: of them only what their own statement takes as given is unknown
-    given = {_given(first, digest, entry.unit) for digest in unknown if digest not in shipped}
-    given |= {condition for digest in unknown if digest in shipped for condition in shipped[digest][1]}
+    given = {
+        each for digest in unknown if digest not in shipped for each in _given(first, digest, entry.unit)
+    }
+    of_shipped = [known for digest in unknown if (known := from_shipped(digest, entry.unit))]
+    given |= {condition for known in of_shipped for condition in known.conditions}
     return Inherited(
         digest=first.digest,
         facts=tuple(facts),
@@ -247,7 +318,10 @@ def inherited(
         caveats=_told(first, bool(runs)),
         events=_events_of(read) if plan.kind.private else (),
         beyond=bool(beyond),
-        whole=any(run.events or not run.beyond for run in read),
+        whole=any(run.events or not run.beyond for run in read)
+        or shared(first.learnt.datasets, names.sets) is not None,
+        learnt=first.learnt,
+        charged=bool(runs),
     )
 
 
@@ -325,17 +399,23 @@ def _overlap(read: Sequence[Charge], unit: str) -> str:
     return f"that the first weights learnt from some of the {unit}s, without a guarantee"
 
 
-def _given(first: FirstWeights, digest: str, unit: str) -> str:
-    if digest == first.digest and first.given:
-        return first.given
+def _given(first: FirstWeights, digest: str, unit: str) -> tuple[str, ...]:
+    """What is taken as given of weights whose origin the account does not know."""
+    own = digest == first.digest
+    told = f"the first weights{first.short}"
+    if own and first.given:
+        return (first.given, *(conditions_of(first.learnt, unit, told) if first.learnt.how else ()))
+    if own and first.statement is None:
+        return conditions_of(first.learnt, unit, told)
     if digest == UNKNOWN:
         which = "that the first weights' own training began with"
     elif digest == first.digest:
         which = f"that the first weights{first.short}"
     else:
         which = f"that weights they come from (sha256 {digest[:16]}...)"
-    covered = ", beyond what their own statement covers" if first.statement and digest == first.digest else ""
-    return f"none of these {unit}s were among those {which} learnt from{covered}"
+    covered = ", beyond what their own statement covers" if first.statement and own else ""
+    named = [named_line(first.learnt, unit, told)] if own and first.learnt.people else []
+    return (*named, f"none of these {unit}s were among those {which} learnt from{covered}")
 
 
 def _told(first: FirstWeights, known: bool) -> tuple[str, ...]:
@@ -356,11 +436,14 @@ def _told(first: FirstWeights, known: bool) -> tuple[str, ...]:
 
 
 @cache
-def _shipped(folder: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Weights that come with dpose, by their digest: the name, and what their statement takes as given."""
+def _shipped(folder: Path) -> dict[str, _Shipped]:
+    """Weights that come with dpose, by their digest: those with a statement, and those that say their data."""
     found = {}
-    for file in sorted(folder.glob(f"*/{WEIGHTS}")):
-        statement = read_statement(file.parent)
-        if statement is not None:
-            found[file_digest(file)] = (file.parent.name, statement.conditional_on)
+    for file in sorted(folder.glob("*/*.safetensors")):
+        statement, learnt = read_statement(file.parent), declared(file.parent)
+        if learnt is None and (statement is None or file.name != WEIGHTS):
+            continue
+        name = file.parent.name if file.name == WEIGHTS else f"{file.parent.name}/{file.stem}"
+        given = statement.conditional_on if statement else ()
+        found[file_digest(file)] = _Shipped(name, given, learnt or NOTHING)
     return found

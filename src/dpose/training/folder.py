@@ -21,6 +21,7 @@ from dpose.privacy.ledger import Ledger
 from dpose.privacy.rounding import upper
 from dpose.privacy.seal import Seal, check_sealed, run_digests
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.training.trained_on import ENTRY, TrainedOn, card_lines
 
 
 def read_statement(folder: Path) -> PrivacyStatement | None:
@@ -205,10 +206,20 @@ def model_card(statement: PrivacyStatement, config: Mapping[str, Any]) -> str:
         f"## What is guaranteed\n\n{statement.paragraph()}\n\n"
         "The same in machine-readable form: `privacy.json`. `dpose verify FOLDER` recomputes epsilon from the "
         "recorded events.\n\n"
+        f"{_learnt_section(config)}"
         "## How it was made\n\n"
         f"```json\n{settings}\n```\n\n"
         "## Software\n\n" + "\n".join(f"* {k} {v}" for k, v in statement.software.items()) + "\n"
     )
+
+
+def _learnt_section(config: Mapping[str, Any]) -> str:
+    """What the model learnt from, as its configuration says; "" where that says nothing."""
+    entry = config.get(ENTRY)
+    if entry is None:
+        return ""
+    lines = card_lines(TrainedOn.from_dict(entry, "config.json"))
+    return "## What it learnt from\n\n" + "\n".join(f"* {line}" for line in lines) + "\n\n" if lines else ""
 
 
 def updates_of(path: Path, key_id: str) -> dict[int, str]:

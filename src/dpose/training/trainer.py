@@ -25,6 +25,7 @@ from rich.console import Console
 
 from dpose.errors import DposeError
 from dpose.files import check_free, explain_os_error, locked_folder, make_folder
+from dpose.known_sets import SetNames, names_of
 from dpose.privacy.noise import AesNoise, Key
 from dpose.privacy.odometer import charge_account, charges, check_budgets, commit, note_weights
 from dpose.privacy.protected import DATA, Protected, protect, unit_of
@@ -35,7 +36,7 @@ from dpose.training.apart import check_units_apart
 from dpose.training.arithmetic import exact_arithmetic
 from dpose.training.charging import run_charge, tell_composed, watch_charge
 from dpose.training.distributed import ProcessGroup, process_group
-from dpose.training.first_weights import digest_of_weights, first_of, inherited
+from dpose.training.first_weights import FIRST, Inherited, digest_of_weights, first_of, inherited
 from dpose.training.folder import write_run_folder
 from dpose.training.gradient import RunInputs, open_parts
 from dpose.training.gradients import trainable_params
@@ -60,6 +61,7 @@ from dpose.training.reproducibility import (
 )
 from dpose.training.session import TrainingSession
 from dpose.training.statement import StatementFacts, run_statement
+from dpose.training.trained_on import ENTRY, TrainedOn, learnt_by_run
 from dpose.units import Task, UnitBatch, UnitDataset, most_views
 
 
@@ -166,7 +168,8 @@ def train(
         entry = replace(entry, id=trial.charge.id)
     first = first_of(options.start, model)
     again = options.learnt_from and learnt_again(own.data, threads, console, options.learnt_from, place)
-    known = inherited(first, entry, plan, account, again)
+    names = names_of(own.source)
+    known = inherited(first, entry, plan, account, again, names)
     entry = replace(entry, start=known.digest)
     if known.digest and not known.events:
         inputs_read.append(PublicInput("the first weights", known.digest, first.licence))
@@ -191,7 +194,10 @@ def train(
         if kind.private:
             held.enter_context(exact_arithmetic(inputs.device))
         fitted, repeats = _fitted(inputs, options.views_at_once or session.micro_batch, console)
-        config = describe_run(entry.id, task, model, bound, optimizer, fitted, seed, options.settings)
+        learnt = learnt_by(known, plan, names, used, seeded=seed is not None)
+        config = describe_run(
+            entry.id, task, model, bound, optimizer, fitted, seed, options.settings, known, learnt
+        )
         around = environment(inputs.device, fitted, place.count, *code)
         around |= settings_in_force(config, (task, own.source, used))
         check_alike(around, place)
@@ -301,15 +307,19 @@ def describe_run(
     views_at_once: int,
     seed: int | None,
     settings: Mapping[str, Any],
+    known: Inherited,
+    learnt: TrainedOn,
 ) -> dict[str, Any]:
-    """What `config.json` of a run says: its name, task and model, and all settings."""
+    """What `config.json` of a run says: its name, task and model, what it has learnt from, and all settings."""
     described = getattr(model, "config", None)
     return {
         "task": task.name,
         "run_id": run_id,
         "model": described.to_dict() if described else {},
+        ENTRY: learnt.to_dict(),
         "run": {
             **settings,
+            FIRST: known.to_dict(),
             "plan": bound.plan.to_dict(),
             "bound": bound.constants(),
             "optimizer": asdict(optimizer),
@@ -317,6 +327,15 @@ def describe_run(
             "views_at_once": views_at_once,
         },
     }
+
+
+def learnt_by(
+    known: Inherited, plan: TrainingPlan, names: SetNames, used: UnitDataset | None, *, seeded: bool
+) -> TrainedOn:
+    """What the released weights have learnt from: the first weights' data, the run's, and what it is fitted on."""
+    guaranteed = plan.kind.reads_private_data and not (seeded and plan.kind.private)
+    fitted_on = SetNames(whole=True) if used is None else names_of(used)
+    return learnt_by_run(known.learnt, names, guaranteed=guaranteed, fitted_on=fitted_on)
 
 
 def _public_units(plan: TrainingPlan, public: UnitDataset | None) -> UnitDataset | None:

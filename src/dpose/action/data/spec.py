@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -87,6 +87,7 @@ def open_videos(
         DposeError: an unknown name, a missing root, or videos that cannot be read.
     """
     asked = (ActionSpec.parse(spec) if isinstance(spec, str) else spec).located(purpose)
-    videos = asked.dataset.open(asked.place, asked.split, **dict(asked.options))
+    opened = asked.dataset.open(asked.place, asked.split, **dict(asked.options))
+    videos = replace(opened, set_names=asked.set_names)
     selection = as_selection(limit)
     return videos if selection is None else videos.limit(selection)

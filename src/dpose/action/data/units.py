@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpose.action.data.sources import VideoSource
 from dpose.action.model import ActionConfig
 from dpose.errors import DposeError
+from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.privacy.selection import Selection
 from dpose.units import MAX_VIEWS, Unit, View
@@ -53,6 +54,7 @@ class VideoSet:
         attributes: The attributes' names.
         notes: What was read and what was left out.
         selection: How the videos were selected; None where all are there.
+        set_names: Which public set they are.
     """
 
     videos: tuple[Video, ...]
@@ -60,6 +62,7 @@ class VideoSet:
     attributes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     selection: Selection | None = None
+    set_names: SetNames = NO_NAMES
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -118,7 +121,7 @@ class VideoUnits:
             labels,
         )
         self.report = list(videos.notes)
-        self.selection = videos.selection
+        self.selection, self.set_names = videos.selection, videos.set_names
 
     @property
     def most_views(self) -> int:

@@ -20,7 +20,7 @@ from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.metrics import SCORED, PCKh, PCKhResult
 from dpose.pose.model import PoseModel
-from dpose.pose.predict import predict_logits
+from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map
 from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
@@ -198,8 +198,7 @@ def people(model: PoseModel, units: UnitDataset) -> People:
     for start in range(0, len(views), AT_ONCE):
         crops = np.stack([view.image for view in views[start : start + AT_ONCE]])
         shown = torch.from_numpy(crops).permute(0, 3, 1, 2).to(next(model.parameters()).device)
-        logits = predict_logits(model, shown)
-        points = torch.stack([axis.argmax(-1) / model.config.split_ratio for axis in logits], -1)
+        points, _ = model.codec.decode(predict_outputs(model, shown))
         guesses.append(points.double().cpu().numpy())
     known = joint_map(SKELETONS[model.config.skeleton], MPII)
     labelled = np.stack([view.target["labelled"] for view in views]) > 0

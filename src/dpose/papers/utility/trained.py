@@ -59,7 +59,7 @@ def score(settings: Values, units: UnitDataset, tested: UnitDataset, seed: int) 
         units = ReleasedCrops(units, config, seed)
     model = public_model()
     apply_strategy(model, how["strategy"])
-    task = PoseTask(model.config.skeleton, model.config.split_ratio)
+    task = PoseTask(model.config.skeleton, model.codec)
     with tempfile.TemporaryDirectory(prefix="dpose-utility-") as place:
         # nobody keeps the run, and what is learnt of private units is in the experiment's own charge
         run = train(

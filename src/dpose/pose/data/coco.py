@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,10 @@ ANNOTATIONS: Mapping[str, tuple[str, ...]] = {
     for split in ("train", "val")
 }
 
+NAMES_READ = 1000
+"""At most so many names of pictures are looked at to tell whether they are COCO's."""
+_FILE_NAME = re.compile(rb'"file_name"\s*:\s*"([^"]*)"')
+_COCO_NUMBER = re.compile(rb"(^|[/_])0{3}\d{9}\.jpg$")
 CATEGORIES_BYTES = 2**20
 """At most so much of a file is taken for its list of categories."""
 
@@ -105,6 +110,38 @@ def coco_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
             continue
         return category_of({"categories": listed}, path)[1]
     return COCO
+
+
+def coco_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]:
+    """Whether data in COCO's format are COCO itself: what its label file says, and what its pictures are called.
+
+    COCO's own files say "COCO 2017 Dataset" and name cocodataset.org under `info`. COCO's pictures are called by
+    numbers of twelve digits and have an address at cocodataset.org; of the names the first `NAMES_READ` are looked at.
+
+    Returns:
+        "coco" by `info`, with the split where the file has its usual name, or ""; and "coco" or "" by its pictures.
+
+    Raises:
+        DposeError: there is no such file, or it cannot be read.
+    """
+    path, note = coco_annotations(root, split, annotations)
+    try:
+        raw = file_bytes(path)
+    except OSError as error:
+        raise DposeError(f"cannot be read ({error.strerror})", str(path)) from error
+    own = f"coco:{split}" if not (annotations or note) else "coco"
+    about = re.search(rb'"info"\s*:\s*\{[^{}]*\}', raw)
+    said = (
+        about is not None and re.search(rb"COCO 20\d\d Dataset|cocodataset\.org", about.group()) is not None
+    )
+    names = [found.group(1) for found in islice(_FILE_NAME.finditer(raw), NAMES_READ)]
+    like = numbered_as_coco(names) or re.search(rb"//images\.cocodataset\.org/", raw) is not None
+    return own if said else "", "coco" if like else ""
+
+
+def numbered_as_coco(names: Sequence[bytes]) -> bool:
+    """Whether most of some pictures' names are COCO's numbers of twelve digits."""
+    return 2 * sum(_COCO_NUMBER.search(name) is not None for name in names) > len(names)
 
 
 def coco_annotations(root: Path, split: str, annotations: str = "") -> tuple[Path, str]:

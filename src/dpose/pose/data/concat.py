@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.known_sets import SetNames
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.units import PoseUnits, UnitKind
 from dpose.pose.skeletons import Skeleton
@@ -65,6 +68,11 @@ class ConcatUnits:
     def unit(self) -> UnitKind:
         """What a unit is."""
         return self._parts[0].unit
+
+    @property
+    def set_names(self) -> SetNames:
+        """Which public sets the parts are."""
+        return reduce(add, (part.set_names for part in self._parts))
 
     @property
     def augment(self) -> Augment:

@@ -66,6 +66,7 @@ def _labelled(
     *,
     oks: bool,
     own_skeleton: Callable[..., Skeleton] | None = None,
+    holds: Callable[..., tuple[str, str]] | None = None,
 ) -> PoseDataset:
     """Photographs of several people with a label file a split, which `,annotations=FILE` replaces."""
     return PoseDataset(
@@ -80,12 +81,18 @@ def _labelled(
         label_file=label_file,
         labels=labels,
         oks=oks,
+        holds=holds,
     )
 
 
 SOURCES: dict[str, PoseDataset] = {
     "coco": _labelled(
-        coco.open_coco, coco.coco_annotations, coco.read_coco, oks=True, own_skeleton=coco.coco_skeleton
+        coco.open_coco,
+        coco.coco_annotations,
+        coco.read_coco,
+        oks=True,
+        own_skeleton=coco.coco_skeleton,
+        holds=coco.coco_holds,
     ),
     "humanart": _labelled(
         humanart.open_humanart, humanart.humanart_annotations, humanart.read_humanart, oks=True
@@ -125,6 +132,7 @@ SOURCES: dict[str, PoseDataset] = {
         several=True,
         labels=yolo.read_yolo,
         oks=True,
+        holds=yolo.yolo_holds,
     ),
 }
 """Every kind of pose data by name."""
@@ -166,6 +174,16 @@ class DataSpec(Spec):
         """
         mine, its = (spec.label_file if isinstance(spec, DataSpec) else None for spec in (self, other))
         return super().same_units(other) or (mine is not None and mine == its)
+
+    @property
+    def named_split(self) -> str:
+        """None where one label file of another name serves for all splits."""
+        find = self.dataset.label_file
+        try:
+            note = find(self.place, self.split, **dict(self.options))[1] if find else ""
+        except DposeError:
+            note = ""
+        return "" if note else self.split
 
     @property
     def label_file(self) -> Path | None:
@@ -212,6 +230,7 @@ def open_data(
     units = asked.dataset.open(
         asked.place, asked.split, input_size=input_size, augment=augment, unit=unit, **dict(asked.options)
     )
+    units.set_names = asked.set_names
     selection = as_selection(limit)
     if selection is not None:
         units = units.limit(selection)

@@ -38,6 +38,7 @@ class SubjectUnits:
             groups.setdefault(names[0], []).append(index)
         self._images = images
         self.selection: Selection | None = None
+        self.set_names = images.set_names
         self._names = list(groups)
         self._groups = list(groups.values())
         self.report = (*images.report, f"{len(self):,} people")
@@ -92,6 +93,7 @@ class SubjectUnits:
             return self
         other = object.__new__(SubjectUnits)
         other._images = self._images
+        other.set_names = self.set_names
         other._names = [self._names[i] for i in chosen]
         other._groups = [self._groups[i] for i in chosen]
         other.selection = selection

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.files import file_digest
+from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
@@ -172,6 +173,7 @@ class PoseUnits:
         self._map: JointMap | None = None
         self._cache = _Cache(cache_bytes)
         self.selection: Selection | None = None
+        self.set_names: SetNames = NO_NAMES
         self._units: list[tuple[int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
             people = tuple(range(picture.count))

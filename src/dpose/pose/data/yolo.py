@@ -30,10 +30,11 @@ import yaml
 
 from dpose.errors import DposeError
 from dpose.files import file_text, file_yaml, write_atomic
+from dpose.known_sets import sets_in
 from dpose.media.images import IMAGE_SUFFIXES, shown_size
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.cache import picture_cache
-from dpose.pose.data.coco import units_of
+from dpose.pose.data.coco import NAMES_READ, numbered_as_coco, units_of
 from dpose.pose.data.coco_labels import CocoImage, CocoPerson, CocoSet
 from dpose.pose.data.problems import Problems
 from dpose.pose.data.units import PoseUnits, UnitKind
@@ -77,6 +78,20 @@ def yolo_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
         DposeError: there is no such file, or it describes no joints.
     """
     return _described(*_settings(root, annotations))[0]
+
+
+def yolo_holds(root: Path, split: str, annotations: str = "") -> tuple[str, str]:
+    """Which public set data in this format are: as `path` or `download` of `data.yaml` say, and as its pictures' names.
+
+    Raises:
+        DposeError: there is no such file, or it is none.
+    """
+    settings, path = _settings(root, annotations)
+    told = [Path(str(settings.get(name) or "")).stem for name in ("path", "download")]
+    # a folder may be called "coco" for its format
+    said = next((key for text in told if text != "coco" for key in sets_in(text)), "")
+    names = [file.name.encode() for file in _pictures(settings, split, path)[:NAMES_READ]]
+    return said, "coco" if numbered_as_coco(names) else ""
 
 
 def read_yolo(root: Path, split: str, annotations: str = "", pictures: bool = True) -> CocoSet:

@@ -186,6 +186,7 @@ def _evaluation(path: Path, log: _Log) -> Evaluation | None:
         beside=tuple((other, result) for other, result in named if result is not None),
         interval=_interval(mapping(values.get("result")).get("interval")),
         privacy=_price(values.get("privacy"), path),
+        seen=text(values.get("seen")),
     )
 
 

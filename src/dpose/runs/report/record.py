@@ -99,6 +99,7 @@ class Evaluation:
         beside: Other models' scores on the same data, by name.
         interval: In percent, for the noise of a noised score; None for others.
         privacy: What a noised score costs those data; None for a score without noise.
+        seen: That the weights have seen the set, in a sentence; "" where nothing says so.
     """
 
     data: str
@@ -110,6 +111,7 @@ class Evaluation:
     beside: tuple[tuple[str, Score], ...] = ()
     interval: tuple[float, float] | None = None
     privacy: PrivacyStatement | None = None
+    seen: str = ""
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,8 @@ def _evaluation_table(run: RunRecord, evaluation: Evaluation) -> Group:
     head = (_heading(evaluation.score), *(name[:1].upper() + name[1:] for name, _ in models))
     table = Table(_what(evaluation.score), head, _weighted(rows, evaluation.score))
     said = (Text((note,), "note"),) if note else ()
+    if evaluation.seen:
+        said = (*said, Text((evaluation.seen,), "note"))
     if evaluation.privacy is not None:
         said = (*said, Text(_price_of(evaluation, evaluation.privacy), "note"))
     return Group((source, table, *said), "wide" if len(models) > 2 else "", "Evaluation")

@@ -1,0 +1,154 @@
+"""BlazePose's outputs and joints: coordinates of 39 points, moved by heat maps, mixed into the joints of a skeleton.
+
+A skeleton's joints are points of BlazePose, or weighted sums of them where it has no such point: the pelvis is the
+middle of the hips, the top of the head lies beyond the ears (`dpose.pose.skeletons.joint_map`). So one head serves
+every skeleton of which each joint can be had so, and training for another one starts with all it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dpose.errors import DposeError
+from dpose.pose.blazepose import POINTS, SIDE, STRIDE, BlazePoseHead, refined
+from dpose.pose.skeletons import BLAZEPOSE, SKELETONS, JointMap, joint_map
+
+if TYPE_CHECKING:
+    from dpose.pose.codec import Outputs
+    from dpose.pose.model import PoseConfig
+
+HEAT_SIGMA = 1.6
+"""Cells: of the Gaussian that a heat map shows, as the published networks' do on photographs."""
+HEAT_SHARE = 0.002
+"""What a nat of a heat map's cross-entropy counts beside a share of the picture's side that a joint is away."""
+BEND = 0.02
+"""Shares of the picture's side: below, the loss of a distance is quadratic (Huber)."""
+
+
+@dataclass(frozen=True)
+class BlazePoseCodec:
+    """BlazePose's outputs and a skeleton's joints (`dpose.pose.codec.Codec`).
+
+    The loss of a joint is Huber's of its distance, in shares of the picture's side, plus the cross-entropy of its heat
+    map where the joint is a point of its own and lies in the picture.
+
+    Attributes:
+        skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
+        joint_layers: None: the outputs are the same for every skeleton.
+    """
+
+    skeleton: str = "blazepose"
+    export_names: tuple[str, ...] = ("coordinates", "heat_maps", "presence")
+    sigma: float = HEAT_SIGMA * STRIDE
+    joint_layers: Mapping[str, int] | None = None
+    fresh: float = 1.0
+    bin_layers: tuple[str, ...] = ()
+    _map: JointMap = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        way = joint_map(BLAZEPOSE, self.skeleton, predicted=True)
+        if way.missing:
+            names = [SKELETONS[self.skeleton].joints[joint] for joint in way.missing]
+            raise DposeError(
+                f"BlazePose has no point for {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}",
+                f"skeleton {self.skeleton}",
+                "train another backbone for these joints",
+            )
+        object.__setattr__(self, "_map", way)
+
+    @classmethod
+    def of(cls, config: PoseConfig) -> BlazePoseCodec:
+        """The codec of a configuration."""
+        return cls(config.skeleton)
+
+    def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
+        """See `Codec`; `channels` are the trunk's two numbers."""
+        return BlazePoseHead(channels)  # type: ignore[arg-type]
+
+    def points(self, outputs: Outputs) -> Tensor:
+        """(N, 39, 2) pixels: the coordinates, moved to where the heat maps say."""
+        coordinates, heat, _ = outputs
+        return refined(coordinates[..., :2], heat)
+
+    def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        """See `Codec`; a joint's score is the probability that its point can be seen, or the least of its points."""
+        places = self._matrix(outputs[0]) @ self.points(outputs)
+        return places, self._scores(torch.sigmoid(outputs[0][..., 3]))
+
+    def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
+        """See `Codec`."""
+        coordinates, heat, _ = outputs
+        seen = visible > 0
+        wanted = torch.where(
+            seen[..., None], keypoints.to(coordinates), torch.zeros_like(coordinates[..., :1, :2])
+        )
+        apart = (self._matrix(coordinates) @ coordinates[..., :2] - wanted) / SIDE
+        far = F.huber_loss(apart, torch.zeros_like(apart), reduction="none", delta=BEND).sum(-1) / BEND
+        sources, targets = (list(side) for side in zip(*self._map.shared, strict=True))
+        surprise, inside = heat_loss(heat[..., sources, :, :], wanted[..., targets, :])
+        maps = torch.zeros_like(far).index_copy(
+            -1, torch.tensor(targets, device=far.device), surprise * inside
+        )
+        return ((far + HEAT_SHARE * maps) * seen).sum(-1) / seen.shape[-1]
+
+    def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
+        """See `Codec`; the partners are those of the 39 points, whatever skeleton they are mixed into."""
+        order = torch.tensor([*BLAZEPOSE.flip_order, *range(len(BLAZEPOSE), POINTS)], device=partner.device)
+        coordinates, heat, presence = mirrored
+        turned = coordinates[:, order].clone()
+        turned[..., 0] = SIDE - 1 - turned[..., 0]
+        back = heat[:, order].flip(-1)
+        return (outputs[0] + turned) / 2, (outputs[1] + back) / 2, (outputs[2] + presence) / 2
+
+    def chance(self) -> float:
+        """See `Codec`."""
+        return 0.5
+
+    def explain(self) -> str:
+        """See `Codec`."""
+        return (
+            "point p: coordinates[p, 0:2], moved to the mean of the cells of heat_maps[p] within 3 cells of it, "
+            f"weighted by their sigmoids, times {STRIDE}, where one of these reaches 0.5; "
+            f"score sigmoid(coordinates[p, 3]); {self.skeleton}: weighted sums of points"
+        )
+
+    def _matrix(self, like: Tensor) -> Tensor:
+        """(J, 39): joints as weighted sums of points."""
+        matrix = torch.as_tensor(self._map.matrix(), dtype=like.dtype, device=like.device)
+        return F.pad(matrix, (0, POINTS - len(BLAZEPOSE)))
+
+    def _scores(self, points: Tensor) -> Tensor:
+        """(N, J) from (N, 39)."""
+        parents: dict[int, tuple[int, ...]] = {t: (s,) for s, t in self._map.shared}
+        parents.update((t, tuple(s for s, _ in sources)) for t, sources in self._map.derived)
+        return torch.stack([points[..., list(parents[t])].amin(-1) for t in range(len(parents))], -1)
+
+
+def heat_loss(heat: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    """The cross-entropy of heat maps and a Gaussian about each place, above its least value, and whether it is inside.
+
+    Args:
+        heat: (..., J, h, w) logits, `STRIDE` pixels a cell.
+        places: (..., J, 2) pixels of the crop, finite.
+
+    Returns:
+        (..., J) nats, the sum over cells, >= 0; and (..., J) bool, false where the place is outside of the map.
+    """
+    rows, columns = heat.shape[-2:]
+    cell = places / STRIDE
+    inside = ((cell > -1) & (cell < torch.tensor([columns, rows], device=cell.device))).all(-1)
+    x, y = (torch.arange(n, dtype=heat.dtype, device=heat.device) for n in (columns, rows))
+    near = cell.clamp(-2.0, float(max(rows, columns)) + 1)
+    distance = (y - near[..., 1, None]).square()[..., :, None] + (x - near[..., 0, None]).square()[
+        ..., None, :
+    ]
+    wanted = torch.exp(-distance / (2 * HEAT_SIGMA**2))
+    surprise = F.binary_cross_entropy_with_logits(heat, wanted, reduction="none")
+    least = torch.special.entr(wanted) + torch.special.entr(1 - wanted)
+    return (surprise - least).sum((-2, -1)), inside

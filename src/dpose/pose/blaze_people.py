@@ -1,0 +1,335 @@
+"""People in a picture by BlazePose: its detector over a pyramid of tiles, its landmark network on each person found.
+
+The detector was made for one or two people who fill a picture. People of any size are found by showing it overlapping
+square tiles, too. What looks like a person and is none is told by reading it twice, each time from where the reading
+before says that the person is: people are read alike, texture is not. What is found twice is told by the joints: boxes
+of people who embrace overlap as much as boxes of one person.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpose.errors import DposeError
+from dpose.files import SHIPPED
+from dpose.pose.blaze_codec import BlazePoseCodec
+from dpose.pose.blazepose import DETECTOR_SIDE, SIDE, BlazePoseDetector, fold_scales
+from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame
+from dpose.pose.data.detections import Box
+from dpose.pose.folder import find_model, load_model
+from dpose.pose.model import PoseModel
+from dpose.pose.people import Person
+from dpose.pose.predict import Pose, for_prediction
+from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
+from dpose.pose.weights_file import read_tensors
+
+CENTRE, TOP = 33, 34
+"""The points that a landmark network gives besides the joints: the middle of the hips, and a point above the head on
+the circle about it that holds the whole body."""
+ROOM = 1.25
+"""How much larger than that circle the crop is."""
+DETECTOR = SHIPPED / "blazepose" / "detector.safetensors"
+AT_ONCE = 16
+"""Crops in one forward pass."""
+
+_BODY = np.array([0, *range(11, 17), *range(23, 29)])
+"""Nose, shoulders, elbows, wrists, hips, knees, ankles."""
+_MIRRORED = np.array(BLAZEPOSE.flip_order)[_BODY]
+_LIMBS = np.array(
+    [
+        *((11, 13), (13, 15), (12, 14), (14, 16), (23, 25), (25, 27), (24, 26), (26, 28), (27, 31), (28, 32)),
+        *((11, 12), (11, 23), (12, 24), (23, 24), (11, 24), (12, 23), (0, 11), (0, 12)),
+    ]
+)
+"""Pairs of points that body lies between."""
+_SEEN = 0.3
+"""Points with a lower score say nothing about whether two people are one."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How people are looked for.
+
+    Attributes:
+        least: Detections with a lower score are left out.
+        support: So is what all detections that agree make less of, added up.
+        present: People with a lower score are left out (`Person.score`): the probability that somebody is in the crop,
+            times how well two readings agree.
+        tiles: Sides of the pyramid's tiles as shares of the picture's shorter side.
+        step: From one tile to the next, as a share of the side at most.
+    """
+
+    least: float = 0.4
+    support: float = 3.0
+    present: float = 0.5
+    tiles: tuple[float, ...] = (1.0, 0.66, 0.45, 0.3)
+    step: float = 0.4
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A person and BlazePose's points of them: (39, 2) pixels of the picture, and (39,) whether they can be seen."""
+
+    person: Person
+    points: NDArray[np.float64]
+    seen: NDArray[np.float64]
+
+
+class BlazePeople:
+    """Finds people by BlazePose (`dpose.pose.people.PeopleFinder`).
+
+    Attributes:
+        skeleton: The model's.
+
+    Args:
+        model: A pose model with BlazePose's codec: the published one, or one that was trained from it.
+        settings: How people are looked for.
+
+    Raises:
+        DposeError: the model has another codec.
+    """
+
+    def __init__(self, model: PoseModel, settings: Settings = Settings()) -> None:
+        codec = model.codec
+        if not isinstance(codec, BlazePoseCodec):
+            raise DposeError("does not say where in a picture people are", f"codec {model.config.codec}")
+        self._codec, self._model, self.settings = codec, for_prediction(model), settings
+        self._detector, self._anchors = load_detector(), BlazePoseDetector.anchors()
+        self.skeleton = SKELETONS[model.config.skeleton]
+
+    @classmethod
+    def load(cls, name: str = "blazepose") -> BlazePeople:
+        """The finder with the model of that name or folder (`dpose.pose.folder.find_model`)."""
+        return cls(load_model(find_model(name)))
+
+    def __call__(
+        self,
+        image: NDArray[np.uint8],
+        boxes: Sequence[Box] | None = None,
+        before: Sequence[Person] = (),
+    ) -> list[Person]:
+        """See `PeopleFinder`. In a box the detector is asked, and the upright box is read where it finds nobody."""
+        if boxes is not None:
+            return [
+                reading.person for reading in self._read(image, [self.turned(image, box) for box in boxes])
+            ]
+        whole = _whole(image)
+        found = self._detections(image, [whole, *_tiles(image.shape[:2], self.settings)])
+        regions = [r for r in _merged(found) if r.score >= self.settings.support]
+        return self._people(image, [*(person.following for person in before), *regions])
+
+    def one(self, image: NDArray[np.uint8]) -> Person:
+        """The person that a picture is of: the surest detection of the whole picture, also turned by right angles.
+
+        Acrobats stand on their heads, and the detector knows few who do. Where it finds nobody, the whole picture is
+        read as it is.
+        """
+        whole = _whole(image)
+        found = self._detections(image, [whole] * 4, (0.0, 90.0, 180.0, 270.0))
+        (first,) = self._read(image, [found[0] if found else _square(whole, 0.0)])
+        (again,) = self._read(image, [first.person.following])
+        if first.person.score < self.settings.present:
+            return first.person
+        return replace(again.person, score=again.person.score * _agreement(first, again))
+
+    def turned(self, image: NDArray[np.uint8], box: Box) -> Box:
+        """The square region of the person in a box, as the detector finds it there; else about the box, upright.
+
+        It depends on the picture and this box alone.
+
+        Args:
+            image: uint8, (H, W, 3) RGB.
+            box: Around one person.
+        """
+        around = _square(box.corners, box.score, ROOM)
+        low, high = box.corners[:2], box.corners[2:]
+        inside = [r for r in self._detections(image, [around.corners]) if _within(r, low, high)]
+        return replace(inside[0], score=box.score) if inside else around
+
+    def _people(self, image: NDArray[np.uint8], regions: Sequence[Box]) -> list[Person]:
+        """Those whom two readings of a region agree on, each once, surest first."""
+        first = self._read(image, regions)
+        second = self._read(image, [reading.person.following for reading in first])
+        found = []
+        for reading, again in zip(first, second, strict=True):
+            score = again.person.score * _agreement(reading, again)
+            if score >= self.settings.present:
+                found.append(replace(again, person=replace(again.person, score=score)))
+        kept: list[_Reading] = []
+        for reading in sorted(found, key=lambda r: -r.person.score):
+            if not any(_same_person(reading, other) for other in kept):
+                kept.append(reading)
+        return [reading.person for reading in kept]
+
+    @torch.inference_mode()
+    def _detections(
+        self, image: NDArray[np.uint8], tiles: Sequence[NDArray[np.float64]], turns: Sequence[float] = ()
+    ) -> list[Box]:
+        """The regions of the people that the detector finds in square tiles, each turned by so much, surest first."""
+        regions: list[Box] = []
+        size = (DETECTOR_SIDE, DETECTOR_SIDE)
+        turned = [
+            crop_transform(tile, size, padding=1.0, rotation=turn)
+            for tile, turn in zip(tiles, turns or [0.0] * len(tiles), strict=True)
+        ]
+        for start in range(0, len(tiles), AT_ONCE):
+            matrices = turned[start : start + AT_ONCE]
+            crops = np.stack([warp(image, matrix, size) for matrix in matrices])
+            places, logits = self._detector(_tensor(crops) / 127.5 - 1)
+            scores = torch.sigmoid(logits)
+            for matrix, place, score in zip(matrices, places, scores, strict=True):
+                back = invert(matrix)
+                for number in torch.nonzero(score >= self.settings.least)[:, 0].tolist():
+                    points = place[number, 4:8].view(2, 2) + self._anchors[number]
+                    # the network counts from the crop's edge, and whole numbers are pixel centres here
+                    centre, top = transform_points(back, points.double().numpy() - 0.5)
+                    regions.append(region_of(centre, top, float(score[number])))
+        return sorted(regions, key=lambda region: -region.score)
+
+    @torch.inference_mode()
+    def _read(self, image: NDArray[np.uint8], regions: Sequence[Box]) -> list[_Reading]:
+        """The people in square regions, one each."""
+        readings: list[_Reading] = []
+        for start in range(0, len(regions), AT_ONCE):
+            part = regions[start : start + AT_ONCE]
+            matrices: list[Matrix] = [
+                crop_transform(r.corners, (SIDE, SIDE), padding=1.0, rotation=r.turn) for r in part
+            ]
+            crops = np.stack([warp(image, matrix, (SIDE, SIDE)) for matrix in matrices])
+            outputs = self._model(_tensor(crops))
+            points, (joints, scores) = self._codec.points(outputs), self._codec.decode(outputs)
+            seen, there = torch.sigmoid(outputs[0][..., 3]), torch.sigmoid(outputs[2]).tolist()
+            arrays = (each.double().numpy() for each in (points, seen, joints, scores))
+            for region, matrix, sure, place, visible, joint, score in zip(
+                part, matrices, there, *arrays, strict=True
+            ):
+                back = invert(matrix)
+                places = transform_points(back, place)
+                following = region_of(places[CENTRE], places[TOP], sure)
+                person = Person(Pose(transform_points(back, joint), score), sure, region, following)
+                readings.append(_Reading(person, places, visible))
+        return readings
+
+
+def load_detector() -> BlazePoseDetector:
+    """The detector of people that comes with dpose, for prediction."""
+    detector = BlazePoseDetector()
+    detector.load_state_dict(read_tensors(DETECTOR))
+    fold_scales(detector)
+    return detector.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+
+
+def region_of(centre: NDArray[np.float64], top: NDArray[np.float64], score: float) -> Box:
+    """The square about a person's circle, and the turn that brings the person upright.
+
+    Args:
+        centre: (2,), the middle of the hips, picture pixels.
+        top: (2,), the point of the circle above the head.
+        score: In [0, 1].
+    """
+    across = top - centre
+    half = max(float(np.hypot(*across)) * ROOM, 1.0)
+    turn = 90.0 - math.degrees(math.atan2(-across[1], across[0]))
+    return Box(np.concatenate([centre - half, centre + half]), score, turn)
+
+
+def _tensor(crops: NDArray[np.uint8]) -> Tensor:
+    return torch.from_numpy(crops).permute(0, 3, 1, 2).float()  # channels last in memory, as they come
+
+
+def _whole(image: NDArray[np.uint8]) -> NDArray[np.float64]:
+    return whole_frame((image.shape[0], image.shape[1])).astype(np.float64)
+
+
+def _square(corners: NDArray[np.float64], score: float, room: float = 1.0) -> Box:
+    """The square about a box, larger by `room`."""
+    middle, half = (corners[:2] + corners[2:]) / 2, float((corners[2:] - corners[:2]).max()) / 2 * room
+    return Box(np.concatenate([middle - half, middle + half]), score)
+
+
+def _middle(region: Box) -> NDArray[np.float64]:
+    return (region.corners[:2] + region.corners[2:]) / 2
+
+
+def _side(region: Box) -> float:
+    return float(region.corners[2] - region.corners[0])
+
+
+def _within(region: Box, low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
+    middle = _middle(region)
+    return bool(np.all(middle >= low) and np.all(middle <= high))
+
+
+def _tiles(size: tuple[int, ...], settings: Settings) -> Iterator[NDArray[np.float64]]:
+    """Square tiles of a picture (H, W), overlapping, from large to small."""
+    height, width = size
+    for share in settings.tiles:
+        side = min(height, width) * share
+        counts = [1 + math.ceil((extent - side) / (side * settings.step)) for extent in (width, height)]
+        if counts == [1, 1] or side < 1:
+            continue  # the whole picture, or nothing
+        xs, ys = (
+            np.linspace(0, extent - side, count)
+            for extent, count in zip((width, height), counts, strict=True)
+        )
+        for y in ys:
+            for x in xs:
+                yield np.array([x, y, x + side, y + side]) - 0.5
+
+
+def _merged(regions: Sequence[Box]) -> list[Box]:
+    """One region for all that agree, most agreed on first: their mean by score; its score is the sum of theirs."""
+    left, merged = sorted(regions, key=lambda r: -r.score), []
+    while left:
+        same = [r for r in left if _same_region(r, left[0])]
+        left = [r for r in left if not _same_region(r, same[0])]
+        weights = np.array([r.score for r in same])
+        corners = np.average([r.corners for r in same], axis=0, weights=weights)
+        turns = np.exp(1j * np.radians([r.turn for r in same])) @ weights
+        merged.append(Box(corners, float(weights.sum()), float(np.degrees(np.angle(turns)))))
+    return sorted(merged, key=lambda r: -r.score)
+
+
+def _same_region(a: Box, b: Box) -> bool:
+    """Whether two regions lie on one another and are of about the same size."""
+    larger, smaller = max(_side(a), _side(b)), min(_side(a), _side(b))
+    return float(np.hypot(*(_middle(a) - _middle(b)))) < 0.25 * larger and larger < 2 * smaller
+
+
+def _extent(points: NDArray[np.float64]) -> float:
+    """The diagonal of the box about some points."""
+    return max(float(np.hypot(*np.ptp(points, axis=0))), 1e-9)
+
+
+def _agreement(reading: _Reading, again: _Reading) -> float:
+    """How well two readings of one person agree, in [0, 1]: 0 where the middle joint moves by a tenth of the body."""
+    places = again.points[_BODY]
+    apart = np.linalg.norm(reading.points[_BODY] - places, axis=-1)
+    return float(max(0.0, 1 - np.median(apart) / (0.1 * _extent(places))))
+
+
+def _same_person(reading: _Reading, other: _Reading) -> bool:
+    """Whether somebody's joints are those of a surer one: as they are, left for right, or along the other's limbs."""
+    seen = reading.seen[_BODY] >= _SEEN
+    if not seen.any():
+        return True
+    places, size = reading.points[_BODY], _extent(other.points[_BODY])
+    for order in (_BODY, _MIRRORED):
+        apart = np.linalg.norm(places - other.points[order], axis=-1)
+        if (apart[seen] < 0.12 * size).mean() >= 0.5:
+            return True
+    if _extent(places) > 0.75 * size:
+        return False
+    starts, ends = other.points[_LIMBS[:, 0]], other.points[_LIMBS[:, 1]]
+    along = ends - starts
+    share = ((places[:, None] - starts) * along).sum(-1) / np.maximum((along**2).sum(-1), 1e-9)
+    nearest = starts + np.clip(share, 0, 1)[..., None] * along
+    apart = np.linalg.norm(places[:, None] - nearest, axis=-1).min(-1)
+    return bool((apart[seen] < 0.06 * size).mean() >= 0.8)

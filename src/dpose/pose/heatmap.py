@@ -1,0 +1,213 @@
+"""Heat maps: a joint's place as the peak of a map of its own; and the codecs of them.
+
+The labels are those of Xiao et al. 2018 ("Simple baselines for human pose estimation and tracking"), a Gaussian at
+the joint, with its centre where the joint is and not in the middle of the nearest cell (Zhang et al. 2020,
+"Distribution-aware coordinate representation for human pose estimation", section 3.2), and the places are found as
+there.
+
+With r pixels to a cell, cell c covers the pixels from c * r - 1/2 to (c + 1) * r - 1/2: its middle is pixel
+c * r + (r - 1) / 2. Nothing here has control flow that depends on data, or mixes views.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from dpose.pose.codec import Outputs
+    from dpose.pose.model import PoseConfig
+
+FILTERS = 256
+"""Of a transposed convolution, at most; Xiao et al. 2018, section 2."""
+
+FLOOR = 1e-3
+"""Where the logarithm of a map begins: below it there is noise, whose logarithm would outweigh the peak's."""
+
+
+def inside(keypoints: Tensor, visible: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Places that may be computed with, and which joints are learnt from: the visible ones inside the picture.
+
+    Args:
+        keypoints: (..., J, 2) pixels. Of all other joints they are not read: they may be NaN.
+        visible: (..., J); a joint counts where this is > 0.
+        size: (H, W) of the picture, pixels.
+
+    Returns:
+        Places (..., J, 2), those that do not count the picture's first pixel, and weights (..., J) of 0 or 1, in the
+        dtype of `keypoints`.
+    """
+    height, width = size
+    x, y = keypoints[..., 0], keypoints[..., 1]
+    counts = (visible > 0) & (x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5)
+    places = torch.where(counts[..., None], keypoints, torch.zeros_like(keypoints))
+    return places, counts.to(keypoints.dtype)
+
+
+def gaussians(cells: Tensor, shape: tuple[int, int], sigma: float) -> Tensor:
+    """Maps (..., h, w) of a Gaussian of `sigma` cells and height 1 around each of `cells` (..., 2), column then row."""
+    axes = []
+    for centre, count in ((cells[..., 0], shape[1]), (cells[..., 1], shape[0])):
+        axis = torch.arange(count, dtype=cells.dtype, device=cells.device)
+        axes.append(torch.exp(-0.5 * ((axis - centre[..., None]) / sigma).square()))
+    columns, rows = axes
+    return rows[..., :, None] * columns[..., None, :]
+
+
+def peaks(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """Where each map is largest, between the cells, and how large.
+
+    The largest cell, moved to the top of the parabola that the logarithms of it and its eight neighbours make (Zhang et
+    al. 2020, equation 9; without their smoothing of the map), by half a cell an axis at the most: exact for a Gaussian.
+    At the border the nine cells are those whose middle is one cell further in. Where there is no top, or the map has
+    fewer than three cells on an axis, the largest cell itself.
+
+    Args:
+        maps: (N, J, h, w).
+
+    Returns:
+        Cells (N, J, 2), column then row, and values (N, J).
+    """
+    height, width = maps.shape[-2:]
+    value, index = maps.flatten(2).max(dim=-1)
+    best = torch.stack([index % width, index // width], dim=-1)
+    if min(height, width) < 3:
+        return best.to(maps.dtype), value
+    middle = torch.minimum(best.clamp(min=1), best.new_tensor([width - 2, height - 2]))
+    around = torch.arange(-1, 2, device=maps.device)
+    steps = (around[:, None] * width + around).flatten()
+    nine = (middle[..., 1] * width + middle[..., 0])[..., None] + steps
+    a, b, c, d, e, f, g, h, i = maps.flatten(2).gather(-1, nine).clamp(min=FLOOR).log().unbind(-1)
+    x, y = (f - d) / 2, (h - b) / 2
+    xx, yy, xy = f - 2 * e + d, h - 2 * e + b, (i - g - c + a) / 4
+    determinant = xx * yy - xy.square()
+    top = (xx < 0) & (determinant > 0)
+    safe = torch.where(top, determinant, torch.ones_like(determinant))
+    shift = torch.stack([xy * y - yy * x, xy * x - xx * y], dim=-1) / safe[..., None]
+    moved = (middle + shift - best).clamp(-0.5, 0.5)
+    return best + torch.where(top[..., None], moved, torch.zeros_like(moved)), value
+
+
+class HeatmapHead(nn.Module):
+    """A map of features to one map a joint: transposed convolutions if any, then one 1x1 convolution.
+
+    The convolution gives `upsample` x `upsample` cells of a joint's map for each cell of the features.
+    """
+
+    def __init__(self, channels: int, joints: int, deconvolutions: int, upsample: int, fresh: float):
+        super().__init__()
+        self.upsample = upsample
+        layers: list[nn.Module] = []
+        filters = min(channels, FILTERS)
+        for _ in range(deconvolutions):
+            layers += [nn.ConvTranspose2d(channels, filters, 4, stride=2, padding=1), nn.ReLU()]
+            channels = filters
+        self.deconvolutions = nn.Sequential(*layers)
+        self.joints = nn.Conv2d(channels, joints * upsample**2, 1)
+        with torch.no_grad():
+            for parameter in self.joints.parameters():
+                parameter.mul_(fresh)
+
+    def forward(self, features: Tensor) -> tuple[Tensor]:
+        """(N, C, h, w) to maps (N, J, h', w')."""
+        maps: Tensor = self.joints(self.deconvolutions(features))
+        return (F.pixel_shuffle(maps, self.upsample) if self.upsample > 1 else maps,)
+
+
+@dataclass(frozen=True)
+class HeatmapCodec:
+    """Heat maps (`dpose.pose.codec.Codec`): the output is maps (N, J, h, w).
+
+    Attributes:
+        input_size: (H, W) in pixels.
+        ratio: Pixels to a cell of a joint's map, r.
+        sigma: Of the labels' Gaussian, cells.
+        upsample: Cells of a joint's map to one of the features, on an axis.
+        transposed: Whether the head gets there by transposed convolutions, each of which doubles the map, as in Xiao et
+            al. 2018 (without BatchNorm), and not by its 1x1 convolution.
+    """
+
+    input_size: tuple[int, int]
+    ratio: float
+    sigma: float
+    upsample: int
+    transposed: bool = False
+
+    export_names: ClassVar[tuple[str, ...]] = ("maps",)
+    bin_layers: ClassVar[tuple[str, ...]] = ()
+    fresh: ClassVar[float] = 0.02
+    """So that maps begin near 0, which they are in most places: Xiao et al. 2018 start from 0.001."""
+
+    @classmethod
+    def of(cls, config: PoseConfig, *, transposed: bool = False) -> HeatmapCodec:
+        """A configuration's; its sigma 0 stands for 2 of 64 rows as in Xiao et al. 2018, but at least for one cell.
+
+        Raises:
+            DposeError: its upsample is no power of two, which transposed convolutions need.
+        """
+        upsample = config.upsample
+        if transposed and upsample & (upsample - 1):
+            raise DposeError(
+                "must be a power of two: each transposed convolution doubles", f"upsample {upsample}"
+            )
+        ratio = config.stride / upsample
+        sigma = config.sigma or max(1.0, config.input_size[0] / ratio / 32)
+        return cls(config.input_size, ratio, sigma, upsample, transposed)
+
+    @property
+    def joint_layers(self) -> dict[str, int]:
+        """The last convolution."""
+        return {"joints": 1 if self.transposed else self.upsample**2}
+
+    def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
+        """For any size of the map."""
+        doublings, rest = (self.upsample.bit_length() - 1, 1) if self.transposed else (0, self.upsample)
+        return HeatmapHead(channels, joints, doublings, rest, self.fresh)
+
+    def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
+        """The squared error of Xiao et al. 2018, summed over the cells of a joint's map.
+
+        Divided by pi sigma^2, which is the sum for a map of zeros: the loss is near 1 where nothing is known, whatever
+        the size of the map. A joint outside the picture has weight 0.
+        """
+        (maps,) = outputs
+        places, weight = inside(keypoints.to(maps.dtype), visible, self.input_size)
+        cells = (places + 0.5) / self.ratio - 0.5
+        wanted = gaussians(cells, (maps.shape[-2], maps.shape[-1]), self.sigma)
+        joints = (maps - wanted).square().sum(dim=(-2, -1)) / (math.pi * self.sigma**2)
+        return (joints * weight).sum(dim=-1) / weight.shape[-1]
+
+    def decode(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        """`peaks`, in pixels: exact, up to rounding, for the labels of a sigma of at least one cell.
+
+        The score is the largest cell's value, kept in [0, 1]: in labels of sigma 1 it is 0.78 where the joint is at the
+        corner of four cells, and 1 where it is in a cell's middle.
+        """
+        (maps,) = outputs
+        cells, values = peaks(maps)
+        return (cells + 0.5) * self.ratio - 0.5, values.clamp(0.0, 1.0)
+
+    def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
+        """The mean of the maps, those of the mirrored crops turned round."""
+        (maps,), (turned,) = outputs, mirrored
+        return ((maps + turned[:, partner].flip(-1)) / 2,)
+
+    def chance(self) -> float:
+        """The mean of a label over the map: what is least wrong for joints that may be anywhere."""
+        height, width = self.input_size
+        return min(1.0, 2 * math.pi * (self.sigma * self.ratio) ** 2 / (height * width))
+
+    def explain(self) -> str:
+        """The formula for the largest cell, without what `peaks` adds within it."""
+        r, middle = f"{self.ratio:g}", f"{(self.ratio - 1) / 2:g}"
+        return (
+            f"column, row = argmax(maps[joint]), moved by up to half a cell to the top of the parabola through the "
+            f"logarithms of the nine cells around it; x = {r} * column + {middle}, y = {r} * row + {middle}"
+        )
