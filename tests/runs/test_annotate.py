@@ -19,7 +19,8 @@ from dpose.pose.export import OnnxModel
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import for_prediction
 from dpose.pose.skeletons import COCO, skeleton_of
-from dpose.runs.annotate import GAIT, Look, annotate, find_files, names_several
+from dpose.runs.annotate import annotate, find_files, names_several
+from dpose.runs.drawn_people import GAIT, Look
 from quick import quick  # noqa: F401
 from videos import info_for
 from walkers import FIGURE, Walkers
@@ -219,8 +220,8 @@ class TestPeople:
         assert (one["score"], one["num_keypoints"]) == (0.8, 17)
         assert one["keypoints"][:2] == [40, 22]  # the nose
         assert two["keypoints"][-3:-1] == [106, 62]  # the right ankle
-        # around all joints that were found, inside the picture
-        assert one["bbox"] == [30, 21, 20, 39]
+        # around all joints that were found, which reach from (30, 21) to (50, 60), and a little more
+        assert one["bbox"] == pytest.approx([28.4, 17.88, 23.2, 45.24])
         assert "track_id" not in one
 
     def test_derived_points_are_marked_and_missing_ones_are_nowhere(self, grey, tmp_path):
@@ -372,7 +373,7 @@ class TestTracks:
 class TestLooks:
     def test_a_blank_canvas_has_the_skeletons_alone_and_warns(self, tmp_path):
         write_image(tmp_path / "a.png", picture(0, (80, 160)))
-        done = run(Walkers([(40, 40)]), [tmp_path / "a.png"], tmp_path / "o.png", look=Look(canvas="blank"))
+        done = run(Walkers([(40, 40)]), [tmp_path / "a.png"], tmp_path / "o.png", look=Look(blank=True))
         drawn = read_image(tmp_path / "o.png")
         assert (drawn[:, 80:] == drawn[0, 0]).all()
         assert (drawn[15:65, 25:55] != drawn[0, 0]).any()
@@ -386,7 +387,7 @@ class TestLooks:
                 Walkers([(40, 40)]),
                 [tmp_path / f"{seed}.png"],
                 tmp_path / f"o{seed}.png",
-                look=Look(canvas="blank"),
+                look=Look(blank=True),
             )
         assert (tmp_path / "o0.png").read_bytes() == (tmp_path / "o1.png").read_bytes()
 

@@ -80,7 +80,8 @@ def predict(
     if len(given) > 1:
         raise DposeError(f"{given[0]} and {given[1]} both say where people are", fix="give one of them")
     _check(canvas, skeleton, detector, detector_kind, hide_faces)
-    from dpose.runs.annotate import Look, annotate, find_files, names_several
+    from dpose.runs.annotate import annotate, find_files, names_several
+    from dpose.runs.drawn_people import Look
     from dpose.runs.predict import joint_table
 
     run, sources = _split(sources)
@@ -96,7 +97,7 @@ def predict(
         results=json,
         yolo=yolo,
         label_studio=label_studio,
-        look=Look(threshold, canvas, hide_faces),
+        look=Look(threshold, canvas == "blank", hide_faces),
         smooth=smooth,
         called=chosen.called,
         console=console,

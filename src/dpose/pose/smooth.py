@@ -11,7 +11,7 @@ from dpose.pose.predict import Pose
 
 LEAST_CUTOFF = 1.0
 """Hertz: how slow a joint at rest is let move (the paper's fcmin)."""
-BETA = 10.0
+BETA = 20.0
 """By how many hertz the cutoff rises for a speed of one person's size a second."""
 SPEED_CUTOFF = 1.0
 """Hertz, of the speed's own filter (the paper's dcutoff)."""

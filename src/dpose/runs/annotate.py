@@ -3,114 +3,28 @@
 from __future__ import annotations
 
 import glob
-import itertools
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
 from dpose.files import write_atomic
-from dpose.media.drawing import draw_number, draw_skeleton
-from dpose.media.images import IMAGE_SUFFIXES, read_image, write_image
-from dpose.media.video import VIDEO_SUFFIXES, VideoReader
-from dpose.media.video_writer import WRITABLE, video_file
+from dpose.media.images import IMAGE_SUFFIXES
+from dpose.media.video import VIDEO_SUFFIXES
+from dpose.media.video_writer import WRITABLE
 from dpose.pose.boxes import Boxes, whole_picture
-from dpose.pose.data.detections import Box
-from dpose.pose.data.problems import count_problems
 from dpose.pose.data.yolo import write_yolo
-from dpose.pose.head_places import has_head, hide_faces
-from dpose.pose.model_people import FramesFinder
-from dpose.pose.people import PeopleFinder, Person
-from dpose.pose.predict import Pose
-from dpose.pose.skeletons import JointMap, Skeleton
-from dpose.pose.smooth import Smoother
-from dpose.pose.tracks import Tracker
-from dpose.runs.found_people import Document, Found, joints_asked, mapped, person_box
+from dpose.pose.head_places import has_head
+from dpose.pose.people import PeopleFinder
+from dpose.runs.drawn_people import Annotated, DrawnPeople, Look
+from dpose.runs.found_people import joints_asked
 from dpose.runs.label_studio import label_studio_tasks
 
 ANIMATED = (*VIDEO_SUFFIXES, ".gif")
 """What is drawn frame by frame."""
-FRAMES, MOST_BYTES = 16, 256 << 20
-"""Frames of a video that are predicted at once, and the memory that they may take."""
-LEAST_SIDE = 24
-"""Pixels; nothing is looked for in smaller pictures."""
-BLANK, GROUND = "blank", 255
-"""The canvas without the picture, and its grey value."""
-CANVASES = ("picture", BLANK)
-GAIT = "Skeletons alone: a way of walking can identify a person, and nothing is guaranteed"
-
-
-@dataclass(frozen=True)
-class Look:
-    """How what was found is drawn.
-
-    Attributes:
-        threshold: Joints with a lower score are not drawn.
-        canvas: "picture", or "blank" for the skeletons alone.
-        hide_faces: Whether the face of everybody who was found is filled (`dpose.pose.head_places`).
-    """
-
-    threshold: float = 0.0
-    canvas: str = "picture"
-    hide_faces: bool = False
-
-
-@dataclass
-class Annotated:
-    """What was made of some files.
-
-    Attributes:
-        pictures: Pictures drawn.
-        videos: Videos drawn.
-        frames: Frames in them.
-        people: People found, over all pictures; in a video everybody who has a number is one.
-        faces: Faces hidden, over all pictures and frames.
-        problems: A line for every file that was skipped or is not whole.
-        look: How they were drawn.
-        document: The COCO-style JSON.
-    """
-
-    pictures: int = 0
-    videos: int = 0
-    frames: int = 0
-    people: int = 0
-    faces: int = 0
-    problems: list[str] = field(default_factory=list)
-    look: Look = field(default_factory=Look)
-    document: dict[str, Any] = field(default_factory=dict)
-
-    def lines(self) -> list[str]:
-        """What to tell at the end."""
-        made = [_many(self.pictures, "picture")] if self.pictures else []
-        made += [f"{_many(self.videos, 'video')} of {_many(self.frames, 'frame')}"] if self.videos else []
-        people = "1 person" if self.people == 1 else f"{self.people:,} people"
-        several = self.pictures + self.videos > 1
-        drawn = " and ".join(made)
-        told = [f"{drawn} drawn, {people}"]
-        if not self.people:
-            told = [f"Nobody was found: {drawn} {'are' if several else 'is'} written undrawn"]
-        if self.look.hide_faces:
-            told.append(
-                f"{_many(self.faces, 'face')} hidden in {people}; people who were not found keep their faces, and "
-                "bodies, clothes and places are always shown: nothing is guaranteed"
-            )
-        if self.look.canvas == BLANK:
-            told.append(GAIT)
-        if self.problems:
-            told += [*self.problems, count_problems(len(self.problems))]
-        return told
-
-
-def _many(count: int, of: str) -> str:
-    return f"{count:,} {of}{'' if count == 1 else 's'}"
 
 
 def find_files(sources: Sequence[str]) -> list[tuple[Path, Path]]:
@@ -187,7 +101,7 @@ def annotate(
     look = look or Look()
     if look.hide_faces and not has_head(finder.skeleton):
         raise DposeError("the model finds no joint of a head", "--hide-faces")
-    work = _Work(finder, joints_asked(finder.skeleton, skeleton), boxes, look, smooth)
+    work = DrawnPeople(finder, joints_asked(finder.skeleton, skeleton), boxes, look, smooth)
     done = work.done
     targets = _targets(files, out)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -237,161 +151,6 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
             target = folder / f"{Path(name).stem}-{count}{Path(name).suffix}"
         targets.append(target)
     return targets
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """A picture, or a frame of a video with its number and time."""
-
-    number: int
-    image: NDArray[np.uint8]
-    facts: dict[str, Any]
-    time: Fraction = Fraction(0)
-
-
-class _Film:
-    """What is kept from one frame of a video to the next."""
-
-    def __init__(self, skeleton: Skeleton, smooth: bool) -> None:
-        self.tracker = Tracker(skeleton)
-        self.smoother = Smoother() if smooth else None
-        self.before: list[Person] = []
-        self.frames = 0
-        self.numbers: set[int] = set()
-
-
-class _Work:
-    """Finds, draws and collects, picture by picture."""
-
-    def __init__(self, finder: PeopleFinder, way: JointMap, boxes: Boxes, look: Look, smooth: bool) -> None:
-        self.finder, self.way, self.boxes, self.look, self.smooth = finder, way, boxes, look, smooth
-        self._document = Document(way)
-        self.done = Annotated(look=look, document=self._document.values)
-
-    def picture(self, path: Path, target: Path) -> None:
-        image = read_image(path)
-        _check_size(path, image.shape[1], image.shape[0])
-        frame = _Frame(-1, image, {})
-        where, (people,) = self._found(path, [frame], None)
-        write_image(target, self._drawn(path, frame, where[0], people, None))
-        self.done.pictures += 1
-        self.done.people += len(people)
-
-    def video(self, path: Path, target: Path, shown: Callable[[int, int], None]) -> None:
-        reader = VideoReader(path)
-        info = reader.info
-        _check_size(path, info.width, info.height)
-        at_once = max(1, min(FRAMES, MOST_BYTES // (3 * info.width * info.height)))
-        numbered = enumerate(reader)
-        film = _Film(self.finder.skeleton, self.smooth)
-        film.frames = info.frames
-        with video_file(target, info, pad=True) as writer:
-            while frames := [
-                _Frame(number, image, {"frame": number, "time": float(time)}, time)
-                for number, (image, time) in itertools.islice(numbered, at_once)
-            ]:
-                where, found = self._found(path, frames, film)
-                for frame, boxes, people in zip(frames, where, found, strict=True):
-                    drawn = self._drawn(path, frame, boxes, people, film)
-                    writer.add(drawn, round(frame.time / info.time_base))
-                shown(frames[-1].number + 1, info.frames)
-        self.done.videos += 1
-        self.done.frames += reader.read
-        self.done.people += len(film.numbers)
-        if not reader.whole:
-            of = f" of {info.frames:,}" if info.frames else ""
-            self.done.problems.append(f"not whole: {path}: {reader.read:,}{of} frames could be read")
-
-    def _found(
-        self, path: Path, frames: Sequence[_Frame], film: _Film | None
-    ) -> tuple[list[Sequence[Box] | None], list[list[Person]]]:
-        """Where people were looked for in each frame, and who was found."""
-        where = [self.boxes(path.name, frame.number, frame.image) for frame in frames]
-        if isinstance(self.finder, FramesFinder):
-            images = [frame.image for frame in frames]
-            return where, self.finder.frames(images, where, film.frames if film else 0)
-        found = []
-        for frame, boxes in zip(frames, where, strict=True):
-            before = film.before if film and boxes is None else []
-            people = self.finder(frame.image, boxes, before)
-            if film:
-                film.before = people
-            found.append(people)
-        return where, found
-
-    def _drawn(
-        self,
-        path: Path,
-        frame: _Frame,
-        where: Sequence[Box] | None,
-        people: Sequence[Person],
-        film: _Film | None,
-    ) -> NDArray[np.uint8]:
-        """The frame with its people drawn, who are collected."""
-        size = cast(tuple[int, int], frame.image.shape[:2])
-        tracks: Sequence[int | None] = [None] * len(people)
-        poses = [person.pose for person in people]
-        if film:
-            numbers = film.tracker(people)
-            film.numbers.update(numbers)
-            tracks = numbers
-            if film.smoother:
-                smooth, time = film.smoother, float(frame.time)
-                poses = [smooth(n, pose, time) for n, pose in zip(numbers, poses, strict=True)]
-        given: Sequence[Box | None] = [None] * len(people) if where is None else where
-        found = [
-            Found(mapped(pose, self.way), person.score, person_box(pose, size, box, person.region), track)
-            for person, pose, box, track in zip(people, poses, given, tracks, strict=True)
-        ]
-        self._document.add(path, size, frame.facts, found)
-        image = frame.image
-        if self.look.canvas == BLANK:
-            image = np.full_like(image, GROUND)
-        elif self.look.hide_faces:
-            # both as found and as smoothed: a filter lags behind a quick head
-            image, hidden = hide_faces(image, poses, self.finder.skeleton)
-            if self.smooth:
-                image, _ = hide_faces(image, [person.pose for person in people], self.finder.skeleton)
-            self.done.faces += hidden
-        for person in found:
-            image = self._skeleton(image, person.pose)
-        for person in found:
-            if person.track is not None:
-                image = draw_number(image, _above(person), person.track)
-        return image
-
-    def _skeleton(self, image: NDArray[np.uint8], pose: Pose) -> NDArray[np.uint8]:
-        skeleton, places = self.way.target, pose.keypoints[np.isfinite(pose.keypoints).all(axis=1)]
-        size = float(np.hypot(*np.ptp(places, axis=0))) if len(places) else 0.0
-        # lines as thick as suits the picture would cover people who are small in it
-        thickness = max(1, round(min(min(image.shape[:2]) / 110, size / 40)))
-        return draw_skeleton(
-            image,
-            pose.keypoints,
-            pose.scores,
-            skeleton.edges,
-            skeleton.colours,
-            thickness,
-            self.look.threshold,
-        )
-
-
-def _above(person: Found) -> tuple[float, float]:
-    """Where a person's number is written: above the highest joint, or the box."""
-    points = person.pose.keypoints[np.isfinite(person.pose.keypoints).all(axis=1)]
-    if not len(points):
-        return float(person.box[0]), float(person.box[1])
-    x, y = points[points[:, 1].argmin()]
-    return float(x), float(y) - 0.06 * float(np.ptp(points[:, 1]))
-
-
-def _check_size(path: Path, width: int, height: int) -> None:
-    if min(width, height) < LEAST_SIDE:
-        raise DposeError(
-            f"{width} x {height} pixels are too few to tell joints in",
-            str(path),
-            f"give at least {LEAST_SIDE} a side",
-        )
 
 
 def names_several(sources: Sequence[str]) -> bool:
