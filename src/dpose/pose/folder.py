@@ -19,7 +19,7 @@ from dpose.pose.weights_file import read_tensors
 CONFIG = "config.json"
 
 PREDICTOR = "blazepose:full"
-"""The weights that come with dpose and predict where no model is named: the best of those there are (docs/results.md)."""
+"""The weights that come with dpose and predict where no model is named: the best of those there are."""
 
 
 def find_model(name: str) -> Path:
