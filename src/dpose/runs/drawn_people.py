@@ -119,7 +119,7 @@ class _Film:
     def __init__(self, skeleton: Skeleton, smooth: bool) -> None:
         self.tracker = Tracker(skeleton)
         self.smoother = Smoother() if smooth else None
-        self.before: list[Person] = []
+        self.before: list[Person] | None = None
         self.frames = 0
         self.numbers: set[int] = set()
 
@@ -203,7 +203,7 @@ class DrawnPeople:
             return where, self.finder.frames(images, where, film.frames if film else 0)
         found = []
         for frame, boxes in zip(frames, where, strict=True):
-            before = film.before if film and boxes is None else []
+            before = film.before if film and boxes is None else None
             people = self.finder(frame.image, boxes, before)
             if film:
                 film.before = people
