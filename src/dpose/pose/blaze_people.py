@@ -31,6 +31,8 @@ from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
 CENTRE, TOP = 33, 34
 """The points that a landmark network gives besides the joints: the middle of the hips, and a point above the head on
 the circle about it that holds the whole body."""
+SMALLEST = 32
+"""Pixels of a tile's side: people in smaller ones cannot be read."""
 AT_ONCE = 16
 """Crops in one forward pass."""
 
@@ -206,8 +208,8 @@ def _tiles(size: tuple[int, ...], settings: Settings) -> Iterator[NDArray[np.flo
     for share in settings.tiles:
         side = min(height, width) * share
         counts = [1 + math.ceil((extent - side) / (side * settings.step)) for extent in (width, height)]
-        if counts == [1, 1] or side < 1:
-            continue  # the whole picture, or nothing
+        if counts == [1, 1] or side < SMALLEST:
+            continue  # the whole picture, or nothing that could be read
         xs, ys = (
             np.linspace(0, extent - side, count)
             for extent, count in zip((width, height), counts, strict=True)
@@ -242,8 +244,9 @@ def _extent(points: NDArray[np.float64]) -> float:
 
 
 def _agreed(reading: _Reading, again: _Reading) -> _Reading:
-    """The second reading of a person, its score times how well the two agree: 0 where the median joint of the body has
-    moved by a tenth of it.
+    """The second reading of a person, its score times how well the two agree.
+
+    They do not agree at all where the median joint of the body has moved by a tenth of the body's extent.
     """
     places = again.points[_BODY]
     apart = np.linalg.norm(reading.points[_BODY] - places, axis=-1)
