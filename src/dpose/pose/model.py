@@ -21,7 +21,6 @@ from dpose.pose.backbones import Backbone, backbone_named
 from dpose.pose.codec import DEFAULT, Codec, Outputs, codec_of, codecs_for
 from dpose.pose.norms import Norm, replace_batch_norms
 from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
-from dpose.pose.tinyvit import replace_conv_norms
 
 Strategy = Literal["light", "finetune", "full", "scratch"]
 
@@ -235,6 +234,8 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
     """
     copied = copy.deepcopy(model)
     if model.config.norm == "batch":
+        from dpose.pose.tinyvit import replace_conv_norms  # timm takes a second to import, and few models need it here
+
         replace_conv_norms(copied, "folded")
         network = cast(Any, copied.backbone)
         example = copied.mean.new_zeros((1, 3, *model.config.input_size))
