@@ -36,13 +36,14 @@ def plan(method="dp-sgd", **values):
 def run(dots, tmp_path):
     """Trains one after another; `start` names the run before."""
 
-    def go(name, method="dp-sgd", start=None, data=None, seed=None, explicit=True, **values):
+    def go(name, method="dp-sgd", start=None, data=None, seed=None, explicit=True, file=False, **values):
         model = dots.task.build_model()
         if start:
             from safetensors.torch import load_file
 
             model.load_state_dict(load_file(tmp_path / start / "model.safetensors"))
         said = FirstWeights.drawn() if start is None else tmp_path / start
+        said = said / "model.safetensors" if file else said
         return train(
             dots.task, model, private=dots.data(40) if data is None else data, plan=plan(method, **values),
             out=tmp_path / name, seed=seed, console=QUIET, start=said if explicit else None, views_at_once=16,
@@ -231,6 +232,9 @@ def test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_
     after = run("after", start="shipped/private").statement
     assert after.conditional_on == given
     assert verify_run(tmp_path / "after").statement == after
+    # of a file alone there is no statement, and the account tells the chain
+    alone = run("alone", start="shipped/private", file=True).statement
+    assert set(alone.conditional_on) == set(given)
 
 
 def test_weights_that_come_without_a_statement_are_weights_from_elsewhere(run, dots, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HEAT_SIGMA = 1.6
 """Cells: of the Gaussian that a heat map shows, as the published networks' do on photographs."""
-HEAT_SHARE = 0.002
+HEAT_SHARE = 0.0005
 """What a nat of a heat map's cross-entropy counts beside a share of the picture's side that a joint is away."""
 BEND = 0.02
 """Shares of the picture's side: below, the loss of a distance is quadratic (Huber)."""

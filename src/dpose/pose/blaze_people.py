@@ -31,6 +31,8 @@ from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
 CENTRE, TOP = 33, 34
 """The points that a landmark network gives besides the joints: the middle of the hips, and a point above the head on
 the circle about it that holds the whole body."""
+SMALLEST = 32
+"""Pixels of a tile's side: people in smaller ones cannot be read."""
 AT_ONCE = 16
 """Crops in one forward pass."""
 
@@ -67,10 +69,9 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """A person and BlazePose's points of them: (39, 2) pixels of the picture, and (39,) whether they can be seen."""
+class _Reading(Person):
+    """A person with BlazePose's points of them: (39, 2) pixels of the picture, and (39,) whether they can be seen."""
 
-    person: Person
     points: NDArray[np.float64]
     seen: NDArray[np.float64]
 
@@ -95,6 +96,7 @@ class BlazePeople:
             raise DposeError("does not say where in a picture people are", f"codec {model.config.codec}")
         self._codec, self._model, self.settings = codec, for_prediction(model), settings
         self._detector = shipped_detector()
+        self._frame = 0  # of videos: which tile comes next
         self.skeleton = SKELETONS[model.config.skeleton]
 
     @classmethod
@@ -106,18 +108,21 @@ class BlazePeople:
         self,
         image: NDArray[np.uint8],
         boxes: Sequence[Box] | None = None,
-        before: Sequence[Person] = (),
+        before: Sequence[Person] | None = None,
     ) -> list[Person]:
-        """See `PeopleFinder`. In a box the detector is asked, and the upright box is read where it finds nobody."""
+        """See `PeopleFinder`.
+
+        In a box the detector is asked, and the upright box is read where it finds nobody. In a video each frame is
+        looked at whole and in one tile of the pyramid, the next one at every frame: a picture's pyramid takes a second.
+        """
         if boxes is not None:
-            return [
-                reading.person
-                for reading in self._read(image, [self._detector.turned(image, box) for box in boxes])
-            ]
-        whole = _whole(image)
-        found = self._detector.found(image, [whole, *_tiles(image.shape[:2], self.settings)])
-        regions = [r for r in _merged(found) if r.score >= self.settings.support]
-        return self._people(image, [*(person.following for person in before), *regions])
+            return list(self._read(image, [self._detector.turned(image, box) for box in boxes]))
+        tiles = list(_tiles(image.shape[:2], self.settings))
+        if before is None:
+            return self._new(image, [_whole(image), *tiles], [])
+        tile = [tiles[self._frame % len(tiles)]] if tiles else []
+        self._frame += 1
+        return self._new(image, [_whole(image), *tile], self._followed(image, before))
 
     def one(self, image: NDArray[np.uint8]) -> Person:
         """The person that a picture is of: the surest detection of the whole picture, also turned by right angles.
@@ -128,25 +133,41 @@ class BlazePeople:
         whole = _whole(image)
         found = self._detector.found(image, [whole] * 4, (0.0, *TURNS))
         (first,) = self._read(image, [found[0] if found else square(whole, 0.0)])
-        (again,) = self._read(image, [first.person.following])
-        if first.person.score < self.settings.present:
-            return first.person
-        return replace(again.person, score=again.person.score * _agreement(first, again))
+        (again,) = self._read(image, [first.following])
+        return _agreed(first, again) if first.score >= self.settings.present else first
 
-    def _people(self, image: NDArray[np.uint8], regions: Sequence[Box]) -> list[Person]:
-        """Those whom two readings of a region agree on, each once, surest first."""
+    def _followed(self, image: NDArray[np.uint8], before: Sequence[Person]) -> list[_Reading]:
+        """The people of the frame before who are still there.
+
+        They are read from where they were, and once more where that is far from how they were read before: somebody has
+        moved, or nobody was there.
+        """
+        kept = []
+        for person, reading in zip(before, self._read(image, [p.following for p in before]), strict=True):
+            agreed = _agreed(person, reading) if isinstance(person, _Reading) else reading
+            if agreed.score < self.settings.present:
+                agreed = _agreed(reading, *self._read(image, [reading.following]))
+            if agreed.score >= self.settings.present:
+                kept.append(agreed)
+        return kept
+
+    def _new(
+        self, image: NDArray[np.uint8], tiles: Sequence[NDArray[np.float64]], known: list[_Reading]
+    ) -> list[Person]:
+        """Those who are known, and those whom two readings of a region agree on, each once, surest first."""
+        found = self._detector.found(image, tiles)
+        regions = [r for r in _merged(found) if r.score >= self.settings.support]
+        regions = [r for r in regions if not any(_same_region(r, person.following) for person in known)]
         first = self._read(image, regions)
-        second = self._read(image, [reading.person.following for reading in first])
-        found = []
-        for reading, again in zip(first, second, strict=True):
-            score = again.person.score * _agreement(reading, again)
-            if score >= self.settings.present:
-                found.append(replace(again, person=replace(again.person, score=score)))
+        second = self._read(image, [reading.following for reading in first])
+        people = known + [_agreed(reading, again) for reading, again in zip(first, second, strict=True)]
         kept: list[_Reading] = []
-        for reading in sorted(found, key=lambda r: -r.person.score):
-            if not any(_same_person(reading, other) for other in kept):
-                kept.append(reading)
-        return [reading.person for reading in kept]
+        for person in sorted(people, key=lambda p: -p.score):
+            if person.score >= self.settings.present and not any(
+                _same_person(person, other) for other in kept
+            ):
+                kept.append(person)
+        return list(kept)
 
     @torch.inference_mode()
     def _read(self, image: NDArray[np.uint8], regions: Sequence[Box]) -> list[_Reading]:
@@ -168,8 +189,8 @@ class BlazePeople:
                 back = invert(matrix)
                 places = transform_points(back, place)
                 following = region_of(places[CENTRE], places[TOP], sure)
-                person = Person(Pose(transform_points(back, joint), score), sure, region, following)
-                readings.append(_Reading(person, places, visible))
+                pose = Pose(transform_points(back, joint), score)
+                readings.append(_Reading(pose, sure, region, following, places, visible))
         return readings
 
 
@@ -187,8 +208,8 @@ def _tiles(size: tuple[int, ...], settings: Settings) -> Iterator[NDArray[np.flo
     for share in settings.tiles:
         side = min(height, width) * share
         counts = [1 + math.ceil((extent - side) / (side * settings.step)) for extent in (width, height)]
-        if counts == [1, 1] or side < 1:
-            continue  # the whole picture, or nothing
+        if counts == [1, 1] or side < SMALLEST:
+            continue  # the whole picture, or nothing that could be read
         xs, ys = (
             np.linspace(0, extent - side, count)
             for extent, count in zip((width, height), counts, strict=True)
@@ -222,19 +243,23 @@ def _extent(points: NDArray[np.float64]) -> float:
     return max(float(np.hypot(*np.ptp(points, axis=0))), 1e-9)
 
 
-def _agreement(reading: _Reading, again: _Reading) -> float:
-    """How well two readings of one person agree, in [0, 1]: 0 where the middle joint moves by a tenth of the body."""
+def _agreed(reading: _Reading, again: _Reading) -> _Reading:
+    """The second reading of a person, its score times how well the two agree.
+
+    They do not agree at all where the median joint of the body has moved by a tenth of the body's extent.
+    """
     places = again.points[_BODY]
     apart = np.linalg.norm(reading.points[_BODY] - places, axis=-1)
-    return float(max(0.0, 1 - np.median(apart) / (0.1 * _extent(places))))
+    alike = max(0.0, 1 - float(np.median(apart)) / (0.1 * _extent(places)))
+    return replace(again, score=again.score * alike)
 
 
-def _same_person(reading: _Reading, other: _Reading) -> bool:
+def _same_person(person: _Reading, other: _Reading) -> bool:
     """Whether somebody's joints are those of a surer one: as they are, left for right, or along the other's limbs."""
-    seen = reading.seen[_BODY] >= _SEEN
+    seen = person.seen[_BODY] >= _SEEN
     if not seen.any():
         return True
-    places, size = reading.points[_BODY], _extent(other.points[_BODY])
+    places, size = person.points[_BODY], _extent(other.points[_BODY])
     for order in (_BODY, _MIRRORED):
         apart = np.linalg.norm(places - other.points[order], axis=-1)
         if (apart[seen] < 0.12 * size).mean() >= 0.5:

@@ -64,7 +64,7 @@ class ModelPeople:
         self,
         image: NDArray[np.uint8],
         boxes: Sequence[Box] | None = None,
-        before: Sequence[Person] = (),
+        before: Sequence[Person] | None = None,
     ) -> list[Person]:
         """The people of a picture (`dpose.pose.people.PeopleFinder`); the frame before makes no difference."""
         return self.frames([image], [boxes])[0]

@@ -40,7 +40,7 @@ class PeopleFinder(Protocol):
         self,
         image: NDArray[np.uint8],
         boxes: Sequence[Box] | None = None,
-        before: Sequence[Person] = (),
+        before: Sequence[Person] | None = None,
     ) -> list[Person]:
         """The people of a picture, surest first.
 
@@ -48,5 +48,6 @@ class PeopleFinder(Protocol):
             image: uint8, (H, W, 3) RGB.
             boxes: One person is looked for in each of them, and a person is given for each, in their order; everywhere
                 where None.
-            before: The people of the video's frame before: they are looked for where they were, too.
+            before: Those who are followed in the video, as they were last found, a few frames ago at most: they are
+                looked for where they were. None for a picture, and for the first frame.
         """

@@ -59,16 +59,18 @@ class Tracker:
         self._missed, self._least = missed, least
         self._tracks: list[_Track] = []
         self._next = 1
+        self._begun = False
 
     @property
-    def followed(self) -> list[Person]:
-        """Who is to be looked for in the next frame: everybody who is followed, as last found."""
-        return [track.person for track in self._tracks]
+    def followed(self) -> list[Person] | None:
+        """Who is to be looked for in the next frame: everybody who is followed, as last found; None for the first."""
+        return [track.person for track in self._tracks] if self._begun else None
 
     def __call__(self, people: Sequence[Person]) -> list[int]:
         """The numbers of the people of the next frame, in their order."""
         from scipy.optimize import linear_sum_assignment
 
+        self._begun = True
         alike = np.array([[self._likeness(track, person) for person in people] for track in self._tracks])
         chosen: dict[int, _Track] = {}
         if alike.size:

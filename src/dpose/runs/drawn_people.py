@@ -208,7 +208,7 @@ class DrawnPeople:
             at_once = self.finder.frames(images, where, film.frames if film else 0)
         seen = []
         for n, (frame, boxes) in enumerate(zip(frames, where, strict=True)):
-            followed = film.tracker.followed if film and boxes is None else ()
+            followed = film.tracker.followed if film and boxes is None else None
             people = self.finder(frame.image, boxes, followed) if at_once is None else at_once[n]
             tracks: Sequence[int | None] = film.tracker(people) if film else [None] * len(people)
             seen.append(_Seen(frame, boxes, people, tracks))
