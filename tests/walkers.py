@@ -31,10 +31,10 @@ class Walkers:
         self._places, self._score = places, score
         self.asked = []
 
-    def __call__(self, image, boxes=None, before=()):
+    def __call__(self, image, boxes=None, before=None):
         """The people of the next picture."""
         places = self._places(len(self.asked)) if callable(self._places) else self._places
-        self.asked.append((boxes, list(before)))
+        self.asked.append((boxes, before))
         if boxes is not None:
             places = [(box.corners[:2] + box.corners[2:]) / 2 for box in boxes]
         return [self._person(np.asarray(place, np.float64)) for place in places]

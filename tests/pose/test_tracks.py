@@ -86,3 +86,24 @@ def test_falloffs_where_nobody_measured_them():
     assert found["nose"] == 0.026
     assert found["l_heel"] == SIGMA
     assert len(sigmas_of(MPII)) == 16
+
+
+def posed(points):
+    box = Box(np.array([0.0, 0, 1, 1]), 0.9)
+    return Person(Pose(np.asarray(points, np.float64), np.full(17, 0.9)), 0.9, box, box)
+
+
+def test_one_who_turns_about_is_told_by_the_box_and_one_who_bends_by_the_joints():
+    # all joints change places: the box is the same
+    assert numbers([[posed(BODY)], [posed(BODY[::-1])]]) == [[1], [1]]
+    # a wrist flung out makes the box four times as wide, and all other joints are where they were
+    flung = BODY.copy()
+    flung[9] += [400, -300]
+    assert numbers([[posed(BODY)], [posed(flung)]]) == [[1], [1]]
+
+
+def test_a_gap_is_crossed_at_the_speed_of_before():
+    # after a gap of five frames the speed is that of one frame, and not six times it
+    walk = [[person(9.0 * k)] for k in range(6)]
+    again, last = [person(9.0 * 11)], [person(9.0 * 17)]
+    assert numbers([*walk, *([[]] * 5), again, *([[]] * 5), last])[-1] == [1]

@@ -48,6 +48,6 @@ class PeopleFinder(Protocol):
             image: uint8, (H, W, 3) RGB.
             boxes: One person is looked for in each of them, and a person is given for each, in their order; everywhere
                 where None.
-            before: The people of the video's frame before, who are looked for where they were; None for a picture, and
-                for the first frame.
+            before: Those who are followed in the video, as they were last found, a few frames ago at most: they are
+                looked for where they were. None for a picture, and for the first frame.
         """
