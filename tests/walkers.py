@@ -3,7 +3,7 @@
 import numpy as np
 
 from dpose.pose.data.detections import Box
-from dpose.pose.people import Person
+from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import BLAZEPOSE
 
@@ -42,4 +42,4 @@ class Walkers:
     def _person(self, middle):
         region = Box(np.concatenate([middle - 25, middle + 25]), self._score, 30.0)
         scores = np.linspace(0.5, 1.0, len(BLAZEPOSE))
-        return Person(Pose(FIGURE + middle, scores), self._score, region, region)
+        return FoundPerson(Pose(FIGURE + middle, scores), self._score, region, region)

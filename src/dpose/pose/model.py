@@ -234,7 +234,9 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
     """
     copied = copy.deepcopy(model)
     if model.config.norm == "batch":
-        from dpose.pose.tinyvit import replace_conv_norms  # timm takes a second to import, and few models need it here
+        from dpose.pose.tinyvit import (
+            replace_conv_norms,
+        )  # timm takes a second to import, and few models need it here
 
         replace_conv_norms(copied, "folded")
         network = cast(Any, copied.backbone)

@@ -15,7 +15,7 @@ from dpose.pose.skeletons import Skeleton
 
 
 @dataclass(frozen=True)
-class Person:
+class FoundPerson:
     """One person in a picture.
 
     Attributes:
@@ -40,8 +40,8 @@ class PeopleFinder(Protocol):
         self,
         image: NDArray[np.uint8],
         boxes: Sequence[Box] | None = None,
-        before: Sequence[Person] | None = None,
-    ) -> list[Person]:
+        before: Sequence[FoundPerson] | None = None,
+    ) -> list[FoundPerson]:
         """The people of a picture, surest first.
 
         Args:

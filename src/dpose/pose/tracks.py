@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.pose.oks import joint_similarity
-from dpose.pose.people import Person
+from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, Skeleton
 
@@ -30,7 +30,7 @@ class _Track:
     """A person who is followed."""
 
     number: int
-    person: Person
+    person: FoundPerson
     step: NDArray[np.float64]
     missed: int = 0
 
@@ -62,11 +62,11 @@ class Tracker:
         self._begun = False
 
     @property
-    def followed(self) -> list[Person] | None:
+    def followed(self) -> list[FoundPerson] | None:
         """Who is to be looked for in the next frame: everybody who is followed, as last found; None for the first."""
         return [track.person for track in self._tracks] if self._begun else None
 
-    def __call__(self, people: Sequence[Person]) -> list[int]:
+    def __call__(self, people: Sequence[FoundPerson]) -> list[int]:
         """The numbers of the people of the next frame, in their order."""
         from scipy.optimize import linear_sum_assignment
 
@@ -94,7 +94,7 @@ class Tracker:
         self._tracks = [track for track in self._tracks if track.missed <= self._missed]
         return numbers
 
-    def _likeness(self, track: _Track, person: Person) -> float:
+    def _likeness(self, track: _Track, person: FoundPerson) -> float:
         points, expected = person.pose.keypoints, track.expected()
         ours, theirs = _told(track.person.pose), _told(person.pose)
         one, two = _around(expected[ours]), _around(points[theirs])
@@ -119,7 +119,7 @@ def sigmas_of(skeleton: Skeleton) -> NDArray[np.float64]:
     return np.array([known.get(joint, SIGMA) for joint in skeleton.joints])
 
 
-def _follow(track: _Track, person: Person) -> None:
+def _follow(track: _Track, person: FoundPerson) -> None:
     """The track goes on with a person, `missed` frames after the last."""
     before, now = track.person.pose, person.pose
     both = _told(before) & _told(now)

@@ -22,7 +22,7 @@ from dpose.pose.data.detections import Box
 from dpose.pose.data.problems import count_problems
 from dpose.pose.head_places import hide_faces
 from dpose.pose.model_people import FramesFinder
-from dpose.pose.people import PeopleFinder, Person
+from dpose.pose.people import FoundPerson, PeopleFinder
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import JointMap, Skeleton
 from dpose.pose.smooth import Smoother
@@ -119,7 +119,7 @@ class _Seen:
 
     frame: _Frame
     where: Sequence[Box] | None
-    people: Sequence[Person]
+    people: Sequence[FoundPerson]
     tracks: Sequence[int | None]
 
 
