@@ -33,6 +33,11 @@ LARGEST_MAPPING = 10_000
 """Keys of the largest mapping in YAML."""
 
 
+def is_shipped(folder: Path) -> bool:
+    """Whether a folder lies among the weights that come with dpose, where nothing is to be written."""
+    return folder.resolve().is_relative_to(SHIPPED.resolve())
+
+
 def is_full(error: OSError) -> bool:
     """Whether `error` says that the disk is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

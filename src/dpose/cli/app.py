@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from dpose.cli import account, attack, audit, clips, data, release, scene, statement
 from dpose.cli.data import Annotations, with_annotations
@@ -77,8 +78,17 @@ app.command(
 @unfolded
 def evaluate(
     data: Annotated[str, typer.Option(help="NAME[:ROOT][:SPLIT]; the split defaults to validation.")],
-    run: Annotated[Path | None, typer.Argument(help="A run or model folder.")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A run or model folder, or the name of a model that comes with dpose. Default: that of predict."
+        ),
+    ] = None,
     annotations: Annotations = None,
+    whole_pictures: Annotated[
+        bool,
+        typer.Option("--whole-pictures", help="Look for people in whole pictures; use no boxes."),
+    ] = False,
     detections: Annotated[
         str | None,
         typer.Option(
@@ -90,6 +100,9 @@ def evaluate(
         typer.Option(help="Score this file instead of a model: COCO results JSON, or MPII's .mat or JSON."),
     ] = None,
     limit: Limit = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A JSON file to write the score to, besides evaluations/ of the run.")
+    ] = None,
     groups: Annotated[
         bool,
         typer.Option(
@@ -105,48 +118,82 @@ def evaluate(
 ) -> None:
     """Score a model: PCKh, OKS AP on COCO and Human-Art, top-1 of actions.
 
-    Its statement lists scores on held-out private data, and the account has them: as scores without noise, which a
-    budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all their
-    joints.
+    Where none is named, the model that dpose predict takes. People are scored in the labels' boxes; with
+    --whole-pictures they have to be found first, and whoever is not found counts as missed.
+
+    The model's statement lists scores on held-out private data, and the account has them: as scores without noise,
+    which a budget refuses. With --epsilon the score has noise and a price: the mean over units, or with --pooled all
+    their joints.
     """
     console = plain_console()
     spec = with_annotations(data, annotations)
-    if (run is None) == (predictions is None):
-        raise DposeError("give a run folder, or --predictions FILE", fix="see dpose evaluate --help")
+    if run is not None and predictions is not None:
+        raise DposeError("a model is scored, or a file", "--predictions", "give one of them")
     with_noise = noised.epsilon is not None
+    if whole_pictures and (predictions or detections or with_noise or groups):
+        raise DposeError(
+            "a score of whole pictures uses no boxes, is without noise and of everybody",
+            "--whole-pictures",
+            "leave out the other option",
+        )
+    if out is not None and (predictions or (groups and not with_noise)):
+        raise DposeError("holds a score of a model", f"--out {out}", "leave it out")
     if groups or before:
-        if run is None or not groups or detections is not None or (with_noise and before):
+        if predictions is not None or not groups or detections is not None or (with_noise and before):
             raise DposeError(
                 "groups are of a model's own scores, with noise of one model by itself", "--groups"
             )
-    elif with_noise and (run is None or detections is not None):
+    elif with_noise and (predictions is not None or detections is not None):
         raise DposeError(
             "noise goes on scores of a model, of each unit by itself",
             "--epsilon",
             "leave out the other file",
         )
     asked = noised.asked()
-    if run is not None and groups:
+    if predictions is not None:
+        from dpose.runs.scoring import score_file
+
+        console.print(score_file(predictions, spec, console))
+        return
+    model = _model(run, console)
+    if groups:
         from dpose.runs.group_scores import evaluate_groups, group_table
         from dpose.runs.noised_groups import evaluate_groups_noised
 
         if asked is not None:
-            console.print(evaluate_groups_noised(run, spec, asked, limit=limit, console=console))
+            console.print(evaluate_groups_noised(model, spec, asked, limit=limit, out=out, console=console))
             return
-        console.print(group_table(evaluate_groups(run, spec, before, limit=limit, console=console)))
+        console.print(group_table(evaluate_groups(model, spec, before, limit=limit, console=console)))
         return
-    if run is not None and asked is not None:
+    if asked is not None:
         from dpose.runs.noised_score import evaluate_noised
 
-        console.print(evaluate_noised(run, spec, asked, limit=limit, console=console), highlight=False)
+        console.print(
+            evaluate_noised(model, spec, asked, limit=limit, out=out, console=console), highlight=False
+        )
         return
     from dpose.runs.evaluate import evaluate_run
-    from dpose.runs.scoring import score_file
 
-    if predictions is not None:
-        console.print(score_file(predictions, spec, console))
-    elif run is not None:
-        console.print(evaluate_run(run, spec, limit=limit, detections=detections, console=console)[0])
+    found = evaluate_run(
+        model,
+        spec,
+        limit=limit,
+        detections=detections,
+        whole_pictures=whole_pictures,
+        out=out,
+        console=console,
+    )
+    console.print(found[0])
+
+
+def _model(run: Path | None, console: Console) -> Path:
+    """The model folder that is scored: of a path, of a name that comes with dpose, or what `dpose predict` takes."""
+    from dpose.pose.folder import PREDICTOR, find_model
+
+    if run is not None:
+        return find_model(str(run))
+    console.print(f"Model: {PREDICTOR}, which comes with dpose", highlight=False)
+    return find_model(PREDICTOR)
 
 
 @app.command(epilog="Example: dpose compare runs/a runs/b --out comparison.png")

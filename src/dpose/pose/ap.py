@@ -36,6 +36,7 @@ class APResult:
         people: How many people there are to find: no crowds, a labelled joint.
         predictions: How many people were predicted.
         left_out: Joints that the model does not predict and that were not scored.
+        whole_pictures: Whether people were looked for in whole pictures, and no boxes were used.
     """
 
     scores: Mapping[str, float]
@@ -45,6 +46,7 @@ class APResult:
     people: int
     predictions: int
     left_out: tuple[str, ...] = ()
+    whole_pictures: bool = False
 
     def columns(self) -> dict[str, float]:
         """The ten numbers by name."""
@@ -66,6 +68,7 @@ class APResult:
             "people": self.people,
             "predictions": self.predictions,
             "joints_left_out": list(self.left_out),
+            **({"whole_pictures": True} if self.whole_pictures else {}),
         }
 
     def __str__(self) -> str:
@@ -103,6 +106,8 @@ class APResult:
         if self.left_out:
             note += f"; not scored, since the model has no such joints: {', '.join(self.left_out)}. "
             note += "Not comparable with published AP"
+        if self.whole_pictures:
+            note += ". Whole pictures, no boxes used"
         return note
 
 

@@ -94,7 +94,8 @@ class BlazePeople:
         codec = model.codec
         if not isinstance(codec, BlazePoseCodec):
             raise DposeError("does not say where in a picture people are", f"codec {model.config.codec}")
-        self._codec, self._model, self.settings = codec, for_prediction(model), settings
+        # a copy, where the detector is
+        self._codec, self._model, self.settings = codec, for_prediction(model).to("cpu"), settings
         self._detector = shipped_detector()
         self._frame = 0  # of videos: which tile comes next
         self.skeleton = SKELETONS[model.config.skeleton]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult, KeypointAP
+from dpose.pose.blaze_codec import BlazePoseCodec
+from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.data.detections import Box
 from dpose.pose.data.matlab import read_mat
@@ -19,8 +22,9 @@ from dpose.pose.data.problems import Problems, numbers, read_json
 from dpose.pose.metrics import PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import oks_nms, person_score
+from dpose.pose.people import PeopleFinder
 from dpose.pose.predict import crop_area, predict_people
-from dpose.pose.skeletons import COCO, MPII, joint_map
+from dpose.pose.skeletons import COCO, MPII, JointMap, Skeleton, joint_map
 
 
 def label_boxes(labels: CocoSet) -> dict[int, list[Box]]:
@@ -41,33 +45,30 @@ def keypoint_ap(
 ) -> APResult:
     """AP and AR of a model on labels in COCO's format: each box's person predicted, scored, near doubles removed.
 
-    A model of another skeleton is scored on the joints it shares with the labels' (`KeypointAP.predicted`).
+    A model of another skeleton is scored on the joints it shares with the labels' (`KeypointAP.predicted`). BlazePose's
+    detector says where in a box the person is and how turned, as it does when such a model is trained.
 
     Args:
         model: On its device.
         labels: What is true.
         boxes: Where to look, by picture id: a detector's, or `label_boxes`.
-        flip_test: Average with the mirrored crop.
+        flip_test: Average with the mirrored crop; of BlazePose there is no such average.
         advance: Called after every picture.
 
     Raises:
         DposeError: a picture is damaged or of another size than its labels say, or model and labels share no joint.
     """
-    way = joint_map(model.config.skeleton, labels.skeleton)
-    there = [t not in way.missing for t in range(len(labels.skeleton))]
-    if not any(there):
-        raise DposeError("the model has none of the labels' joints", labels.name)
-    groups: dict[str, list[int]] = {}
-    for image in labels.images:
-        if image.group:
-            groups.setdefault(image.group, []).append(image.id)
-    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())), there, labels.skeleton)
+    way, there, metric = _compared(model.config.skeleton, labels)
     sigmas = [s for s, t in zip(labels.skeleton.sigmas, there, strict=True) if t]
+    finder = BlazePeople(model) if isinstance(model.codec, BlazePoseCodec) else None
     for image in labels.images:
         found = list(boxes.get(image.id, ()))
         if found:
-            people = predict_people(
-                model, labels.read(image), [b.corners for b in found], flip_test=flip_test
+            picture = labels.read(image)
+            people = (
+                [person.pose for person in finder(picture, found)]
+                if finder
+                else predict_people(model, picture, [b.corners for b in found], flip_test=flip_test)
             )
             points = way.points(np.stack([p.keypoints for p in people]))
             sure = way.values(np.stack([p.scores for p in people]))
@@ -77,6 +78,55 @@ def keypoint_ap(
             metric.update(image.id, points[kept], sure[kept], scores[kept])
         advance()
     return metric.compute()
+
+
+def whole_picture_ap(
+    finder: PeopleFinder, labels: CocoSet, *, advance: Callable[[], None] = lambda: None
+) -> APResult:
+    """AP and AR of everybody who is found in whole pictures, on labels in COCO's format: no boxes are used.
+
+    Each person found is a detection with the score that the finder gives. Pictures without labelled people count for
+    what is wrongly found there.
+
+    Args:
+        finder: Of people in whole pictures (`dpose.pose.whole_pictures.whole_pictures`).
+        labels: What is true.
+        advance: Called after every picture.
+
+    Raises:
+        DposeError: as `keypoint_ap`.
+    """
+    way, _, metric = _compared(finder.skeleton, labels)
+    for image in labels.images:
+        people = finder(labels.read(image))
+        if people:
+            points = way.points(np.stack([p.pose.keypoints for p in people]))
+            sure = way.values(np.stack([p.pose.scores for p in people]))
+            metric.update(image.id, points, sure, [p.score for p in people])
+        advance()
+    return replace(metric.compute(), whole_pictures=True)
+
+
+def _compared(skeleton: Skeleton | str, labels: CocoSet) -> tuple[JointMap, list[bool], KeypointAP]:
+    """From predicted joints to the labels', which of those there are, and the metric.
+
+    Raises:
+        DposeError: they share none.
+    """
+    way = joint_map(skeleton, labels.skeleton, predicted=True)
+    there = [t not in way.missing for t in range(len(labels.skeleton))]
+    if not any(there):
+        raise DposeError("the model has none of the labels' joints", labels.name)
+    return way, there, KeypointAP(labels.truth(), _groups(labels), there, labels.skeleton)
+
+
+def _groups(labels: CocoSet) -> dict[str, list[int]]:
+    """Pictures' ids by group, for tables."""
+    groups: dict[str, list[int]] = {}
+    for image in labels.images:
+        if image.group:
+            groups.setdefault(image.group, []).append(image.id)
+    return dict(sorted(groups.items()))
 
 
 def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
@@ -125,11 +175,7 @@ def score_results(path: Path, labels: CocoSet) -> tuple[APResult, Problems]:
     if content and not usable:
         why = problems.found[0] if problems else "none is of category 1, a person"
         raise DposeError(f"not one of its {len(content):,} people can be used; {why}", str(path))
-    groups: dict[str, list[int]] = {}
-    for image in labels.images:
-        if image.group:
-            groups.setdefault(image.group, []).append(image.id)
-    metric = KeypointAP(labels.truth(), dict(sorted(groups.items())), skeleton=labels.skeleton)
+    metric = KeypointAP(labels.truth(), _groups(labels), skeleton=labels.skeleton)
     metric.add_results(usable)
     return metric.compute(), problems
 

@@ -40,6 +40,8 @@ class PCKhResult:
         visible: (16,), visible joints.
         people: How many people were scored.
         left_out: People without a usable head length.
+        whole_pictures: Whether people were looked for in whole pictures, and no boxes were used.
+        not_found: Of the people, in whole pictures, those whom nobody found is: all of their joints are missed.
     """
 
     thresholds: tuple[float, ...]
@@ -47,6 +49,8 @@ class PCKhResult:
     visible: NDArray[np.int64]
     people: int
     left_out: int
+    whole_pictures: bool = False
+    not_found: int = 0
 
     def joint(self, threshold: float) -> NDArray[np.float64]:
         """(16,), the score of each joint at one of the thresholds."""
@@ -86,6 +90,7 @@ class PCKhResult:
             "visible": dict(zip(MPII.joints, map(int, self.visible), strict=True)),
             "people": self.people,
             "left_out": self.left_out,
+            **({"whole_pictures": True, "not_found": self.not_found} if self.whole_pictures else {}),
         }
 
     def __str__(self) -> str:
@@ -124,6 +129,8 @@ class PCKhResult:
         note = f"{self.people} people, {int(self.visible[list(SCORED)].sum())} visible joints"
         if self.left_out:
             note += f"; {self.left_out} people left out, whose head length is unknown"
+        if self.whole_pictures:
+            note += f". Whole pictures, no boxes used; {self.not_found} people not found"
         return note
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
+from dpose.files import is_shipped, write_atomic
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.odometer import committing
 from dpose.privacy.queries import Query
@@ -35,9 +35,13 @@ def evaluate_run(
     limit: int | None = None,
     beside: Sequence[tuple[str, Path]] = (),
     detections: str | None = None,
+    whole_pictures: bool = False,
+    out: Path | None = None,
     console: Console,
 ) -> list[Any]:
     """The score of the model in `folder` on `data`, written to `evaluations/` and recorded in the statement.
+
+    Nothing is written beside weights that come with dpose.
 
     A score on private data is a release without noise. On data the model was trained on it would undo the guarantee
     and is refused, by the pictures' content; on held-out private data it is listed in the statement, outside the
@@ -50,6 +54,8 @@ def evaluate_run(
         beside: Other models, by name, whose scores on the same data are shown beside this one's; their own folders
             are left as they are.
         detections: For AP, a detector's boxes, relative to the data's folder; the labels' own where None.
+        whole_pictures: Look for people in whole pictures instead, and use no boxes.
+        out: A file to write the score to as well.
         console: Where progress goes.
 
     Returns:
@@ -62,7 +68,12 @@ def evaluate_run(
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model = entry.load(folder)
     statement = read_statement(folder)
-    scored = entry.scored(folder, model, data, limit=limit, detections=detections, console=console)
+    if not whole_pictures:
+        scored = entry.scored(folder, model, data, limit=limit, detections=detections, console=console)
+    elif entry.whole_pictures is None:
+        raise DposeError(f"the task {entry.name} knows no boxes", "--whole-pictures", "leave it out")
+    else:
+        scored = entry.whole_pictures(folder, model, data, limit=limit, console=console)
     reserved = reserve_score(
         folder,
         statement,
@@ -80,7 +91,9 @@ def evaluate_run(
             console.print(seen, highlight=False, soft_wrap=True)
         result, count = scored.score(on_device(model))
         others = {name: scored.score(on_device(entry.load(path)))[0] for name, path in beside}
-        record_score(folder, scored.name, scored.public, count, result, others, statement, console, seen=seen)
+        record_score(
+            folder, scored.name, scored.public, count, result, others, statement, console, seen=seen, out=out
+        )
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return [result, *others.values()]
@@ -98,8 +111,11 @@ def record_score(
     *,
     privacy: PrivacyStatement | None = None,
     seen: str = "",
+    out: Path | None = None,
 ) -> None:
     """Write a score to `evaluations/`; one on private data is listed in ledger, statement and card first.
+
+    Weights that come with dpose claim nothing, and nothing is written beside them.
 
     Args:
         folder: A run or model folder.
@@ -113,15 +129,18 @@ def record_score(
         privacy: Of a score with noise, its own statement: such a score never takes the place of an earlier one,
             and ledger and statement list it by its file's digest.
         seen: That the weights have seen the set that is scored, in a sentence; "" where they have not.
+        out: A file to write the score to as well.
 
     Raises:
-        DposeError: the score must be recorded and cannot be.
+        DposeError: the score must be recorded and cannot be, or `out` cannot be written.
     """
     # a model that claims nothing can be scored where nobody may write, and where no ledger came with it
-    kept = os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
+    shipped = is_shipped(folder)
+    kept = not shipped and os.access(folder, os.W_OK) and (folder / "ledger.jsonl").exists()
     outside = statement is not None and not public and (kept or statement.kind != "none")
     found = result.to_dict()
-    size = "" if units is None else f", {units:,} units"
+    whole = bool(found.get("whole_pictures"))
+    size = (", whole pictures" if whole else "") + ("" if units is None else f", {units:,} units")
     content = {
         "data": name,
         "units": units,
@@ -134,6 +153,7 @@ def record_score(
     }
     parts = [
         name,
+        *(["whole-pictures"] if whole else []),
         *([] if units is None else [str(units)]),
         *([] if privacy is None else ["noised", token_hex(4)]),
     ]
@@ -143,6 +163,10 @@ def record_score(
         plain = Query(found["metric"], f"{name}{size}")
         query = plain if privacy is None else query_of(content, score_name(raw, file))
         record_query(folder, query)
+    if out is not None:
+        write_atomic(out, raw)
+    if shipped:
+        return
     try:
         write_atomic(folder / "evaluations" / file, raw)
     except DposeError as error:

@@ -29,7 +29,7 @@ from dpose.privacy.odometer import committing
 from dpose.privacy.sections import EVERYBODY
 from dpose.runs.evaluate import record_score
 from dpose.runs.group_scores import SIZES, attributes_of
-from dpose.runs.noised_score import NoisedEvaluation, price_of, score_statement
+from dpose.runs.noised_score import NoisedEvaluation, check_kept, price_of, score_statement
 from dpose.runs.scored import reserve_noised_score
 from dpose.runs.tasks import DEFAULT_TASK, on_device, task_entry, task_of
 from dpose.runs.unit_scores import unit_joints
@@ -96,6 +96,7 @@ def evaluate_groups_noised(
     asked: NoisedEvaluation,
     *,
     limit: int | None = None,
+    out: Path | None = None,
     console: Console,
     noise: NoiseSource | None = None,
 ) -> NoisedGroups:
@@ -108,6 +109,7 @@ def evaluate_groups_noised(
         data: A data spec; the split defaults to validation.
         asked: What it may cost, with the most joints of a unit that count.
         limit: Use only so many units, a fixed choice by name.
+        out: As `dpose.runs.noised_score.evaluate_noised`.
         console: Where progress goes.
         noise: Where the noise comes from; fresh and secret where None.
 
@@ -119,6 +121,7 @@ def evaluate_groups_noised(
         raise DposeError(
             "noised groups need a cap on a unit's joints", "--groups", "give --pooled --joints-per-unit 14"
         )
+    check_kept(folder, out)
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model, statement = on_device(entry.load(folder)), read_statement(folder)
     scored = entry.scored(folder, model, data, limit=limit, detections=None, console=console)
@@ -152,7 +155,9 @@ def evaluate_groups_noised(
         privacy = score_statement(
             asked, event, protected, units, result.metric, seeded=source.seeded, query=_words(query, asked)
         )
-        record_score(folder, scored.name, False, units, result, {}, statement, console, privacy=privacy)
+        record_score(
+            folder, scored.name, False, units, result, {}, statement, console, privacy=privacy, out=out
+        )
     return result
 
 

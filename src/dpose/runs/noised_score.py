@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from dpose.errors import DposeError
+from dpose.files import is_shipped
 from dpose.privacy.accounting import Relation
 from dpose.privacy.exact import ExactEvent, ReleaseAccountant, exact_text
 from dpose.privacy.neighbours import Neighbours
@@ -137,6 +138,7 @@ def evaluate_noised(
     asked: NoisedEvaluation,
     *,
     limit: int | None = None,
+    out: Path | None = None,
     console: Console,
     noise: NoiseSource | None = None,
 ) -> NoisedResult:
@@ -149,6 +151,8 @@ def evaluate_noised(
         data: A data spec; the split defaults to validation.
         asked: What it may cost.
         limit: Use only so many units, a fixed choice by name.
+        out: A file to write the score with its statement to as well; needed of weights that come with dpose, beside
+            which nothing is written.
         console: Where progress goes.
         noise: Where the noise comes from; fresh and secret where None. Nothing is guaranteed with one that is seeded.
 
@@ -156,6 +160,7 @@ def evaluate_noised(
         DposeError: no model, no data, nobody in them needs protection, the run protects them, the task's scores are not
             by unit, or a budget leaves too little.
     """
+    check_kept(folder, out)
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model = on_device(entry.load(folder))
     statement = read_statement(folder)
@@ -195,11 +200,39 @@ def evaluate_noised(
         if seen:
             console.print(seen, highlight=False, soft_wrap=True)
         record_score(
-            folder, scored.name, False, units, result, {}, statement, console, privacy=privacy, seen=seen
+            folder,
+            scored.name,
+            False,
+            units,
+            result,
+            {},
+            statement,
+            console,
+            privacy=privacy,
+            seen=seen,
+            out=out,
         )
     if (folder / "report.html").exists():
         make_report(folder, console=console)
     return result
+
+
+def check_kept(folder: Path, out: Path | None) -> None:
+    """Refuse a score with noise that would be written nowhere: its statement has to be somewhere.
+
+    Args:
+        folder: The model's.
+        out: A file that the score is written to.
+
+    Raises:
+        DposeError: the weights come with dpose, and there is no such file.
+    """
+    if is_shipped(folder) and out is None:
+        raise DposeError(
+            "a score with noise has a statement, and nothing is written beside weights that come with dpose",
+            str(folder),
+            "give --out FILE, or a copy of that folder",
+        )
 
 
 def _by_unit(scored: ScoredData) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.pretraining import public_stage, stage_data
 from dpose.runs.reporting import WATCHED
-from dpose.runs.scoring import score_boxes
+from dpose.runs.scoring import pictures_of, score_boxes, score_whole_pictures
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry
 from dpose.runs.warnings import slow_in_bf16
 from dpose.training.canaries import wrong_labels
@@ -98,11 +99,16 @@ def scored(
     """
     assert isinstance(model, PoseModel)
     spec = DataSpec.parse(data).for_purpose("evaluate")
-    units = _scored_units(spec, model.config, limit)
     coco = spec.dataset.oks
-    task = PoseTask(model.config.skeleton, model.codec, labels=units.skeleton.name)
     if detections is not None and not coco:
         raise DposeError("takes no detections: its people have boxes of their own", spec.name)
+    # a detector finds people where nobody is labelled, too
+    units = (
+        _scored_units(spec, model.config, limit)
+        if detections is None
+        else pictures_of(spec, model.config.input_size, limit)
+    )
+    task = PoseTask(model.config.skeleton, model.codec, labels=units.skeleton.name)
 
     def score(scored: torch.nn.Module) -> tuple[Result, int]:
         assert isinstance(scored, PoseModel)
@@ -111,6 +117,35 @@ def scored(
         task = PoseTask(scored.config.skeleton, scored.codec, labels=units.skeleton.name)
         return metric_of_views(task, scored, units, console=console), len(units)
 
+    return _scored_data(folder, spec, units, score, task)
+
+
+def whole_pictures(
+    folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, console: Console
+) -> ScoredData:
+    """Data to score a pose model on in whole pictures: PCKh, or OKS AP where labels are in COCO's format.
+
+    Raises:
+        DposeError: the data cannot be read.
+    """
+    assert isinstance(model, PoseModel)
+    spec = DataSpec.parse(data).for_purpose("evaluate")
+    units = pictures_of(spec, model.config.input_size, limit)
+
+    def score(scored: torch.nn.Module) -> tuple[Result, int]:
+        assert isinstance(scored, PoseModel)
+        return score_whole_pictures(scored, spec, units, limit=limit, console=console)
+
+    return _scored_data(folder, spec, units, score)
+
+
+def _scored_data(
+    folder: Path,
+    spec: DataSpec,
+    units: PoseUnits,
+    score: Callable[[torch.nn.Module], tuple[Result, int]],
+    task: PoseTask | None = None,
+) -> ScoredData:
     return ScoredData(
         units=units,
         name=shown_spec(spec),
@@ -119,7 +154,7 @@ def scored(
         same=any(spec.same_units(own) for own in _trained_on(folder)),
         names=spec.set_names,
         score=score,
-        report=() if coco else tuple(units.report),
+        report=() if spec.dataset.oks else tuple(units.report),
         task=task,
     )
 
@@ -234,4 +269,5 @@ ENTRY = TaskEntry(
     pictures=True,
     canary_views=canary_views,
     learns=learns,
+    whole_pictures=whole_pictures,
 )

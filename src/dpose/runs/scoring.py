@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,21 @@ from rich.progress import Progress
 from dpose.errors import DposeError
 from dpose.pose.ap import APResult
 from dpose.pose.data import SOURCES, Augment, DataSpec, open_data, open_labels
-from dpose.pose.data.coco import report_lines
+from dpose.pose.data.coco import report_lines, units_of
 from dpose.pose.data.coco_labels import CocoSet
 from dpose.pose.data.detections import read_detections
 from dpose.pose.data.mpii import MpiiSet
 from dpose.pose.data.units import PoseUnits
-from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
+from dpose.pose.evaluate import (
+    keypoint_ap,
+    label_boxes,
+    score_mpii_predictions,
+    score_results,
+    whole_picture_ap,
+)
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.whole_pictures import whole_picture_pckh, whole_pictures
 from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_labels
@@ -65,10 +74,67 @@ def score_boxes(
         console.print(f"{told}, {elsewhere:,} of other pictures" if elsewhere else told, highlight=False)
         for line in problems.summary():
             console.print(line, highlight=False)
-    with Progress(console=console, transient=True) as bar:
-        shown = bar.add_task("evaluating", total=len(labels.images))
-        result = keypoint_ap(model, labels, boxes, advance=lambda: bar.advance(shown))
+    with _progress(console, len(labels.images)) as advance:
+        result = keypoint_ap(model, labels, boxes, advance=advance)
     return result, len(labels.images)
+
+
+def score_whole_pictures(
+    model: PoseModel, spec: DataSpec, units: PoseUnits, *, limit: int | None = None, console: Console
+) -> tuple[APResult | PCKhResult, int]:
+    """The score of a model that looks for people in whole pictures: no boxes are used.
+
+    Args:
+        model: On its device.
+        spec: The data, with its split.
+        units: Their pictures (`pictures_of`).
+        limit: As `score_boxes`.
+        console: Where progress and counts go.
+
+    Returns:
+        AP of data in COCO's format, with the mirrored picture averaged in where the model takes the picture for a crop;
+        PCKh of others; and the number of pictures.
+
+    Raises:
+        DposeError: the data cannot be read, or have none of the model's joints.
+    """
+    if not spec.dataset.oks:
+        finder = whole_pictures(model)
+        with _progress(console, len(units.pictures)) as advance:
+            result = whole_picture_pckh(finder, units.pictures, units.skeleton, advance=advance)
+        return result, len(units)
+    labels = _in_cocos_format(open_labels(spec), spec, console, limit)
+    with _progress(console, len(labels.images)) as advance:
+        found = whole_picture_ap(whole_pictures(model, flip_test=True), labels, advance=advance)
+    return found, len(labels.images)
+
+
+def pictures_of(spec: DataSpec, input_size: tuple[int, int], limit: int | None) -> PoseUnits:
+    """Data whose pictures are read where nobody is labelled, too: all of these are units, for the account.
+
+    Args:
+        spec: The data, with its split.
+        input_size: (H, W) of a model; of rendered pictures, too.
+        limit: At most so many pictures, chosen by name: those of `score_boxes` and `score_whole_pictures`.
+
+    Raises:
+        DposeError: they cannot be read.
+    """
+    labels = open_labels(spec) if spec.dataset.oks else None
+    if not isinstance(labels, CocoSet):
+        return open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=limit)
+    chosen = labels if limit is None else labels.limit(limit)
+    units = units_of(chosen, input_size=input_size, augment=Augment.none(), nobody=True)
+    units.set_names = spec.set_names
+    return units
+
+
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
+    """A bar; what is given moves it by one."""
+    with Progress(console=console, transient=True) as bar:
+        shown = bar.add_task("evaluating", total=total)
+        yield lambda: bar.advance(shown)
 
 
 def score_file(predictions: Path, data: str, console: Console) -> APResult | PCKhResult:

@@ -105,6 +105,21 @@ class OpenScored(Protocol):
         """The data `data` for the model in `folder`, at most `limit` units; `detections` are a detector's boxes."""
 
 
+class OpenPictures(Protocol):
+    """How a task opens data whose pictures a model is to look at as they are."""
+
+    def __call__(
+        self,
+        folder: Path,
+        model: torch.nn.Module,
+        data: str,
+        *,
+        limit: int | None,
+        console: Console,
+    ) -> ScoredData:
+        """The data `data` for the model in `folder`, at most `limit` units; the score uses no boxes."""
+
+
 @dataclass(frozen=True)
 class TaskEntry:
     """A task as commands know it.
@@ -125,6 +140,8 @@ class TaskEntry:
             (fewer where there are not so many); None where there are none.
         learns: What a run of a configuration learns from: its units, then the public ones that its method reads. None
             where that cannot be opened again: whether other data hold copies of it is then told by content alone.
+        whole_pictures: As `scored`, of scores in whole pictures and without the labels' boxes; None where there are
+            none.
     """
 
     name: str
@@ -140,6 +157,7 @@ class TaskEntry:
     pictures: bool = False
     canary_views: Callable[[torch.nn.Module, np.random.Generator, int], tuple[Task, list[View]]] | None = None
     learns: Callable[[RunConfig], tuple[UnitDataset, ...]] | None = None
+    whole_pictures: OpenPictures | None = None
 
 
 DEFAULT_TASK = "pose"

@@ -150,9 +150,14 @@ def coco_annotations(root: Path, split: str, annotations: str = "") -> tuple[Pat
 
 
 def units_of(
-    labels: CocoSet, *, input_size: tuple[int, int], augment: Augment | None = None, unit: UnitKind = "image"
+    labels: CocoSet,
+    *,
+    input_size: tuple[int, int],
+    augment: Augment | None = None,
+    unit: UnitKind = "image",
+    nobody: bool = False,
 ) -> PoseUnits:
-    """The people of `labels` to learn from, as units; pictures without such people are none."""
+    """The people of `labels` to learn from, as units; pictures without such people are none, unless `nobody`."""
     learnt = labels.learnt()
     pictures = []
     for image in labels.images:
@@ -166,7 +171,7 @@ def units_of(
             )
             for p, box in learnt.get(image.id, ())
         )
-        if people and image.path is not None:
+        if (people or nobody) and image.path is not None:
             pictures.append(
                 Picture(
                     image.name,
@@ -184,6 +189,7 @@ def units_of(
         skeleton=labels.skeleton,
         report=[f"{labels.name}: {len(pictures):,} pictures, {count:,} people", *report_lines(labels)],
         problems=labels.problems,
+        nobody=nobody,
     )
 
 

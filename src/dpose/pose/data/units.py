@@ -156,6 +156,8 @@ class PoseUnits:
         report: Lines on what was read and what was left out.
         problems: What was wrong with the label file, one by one.
         cache_bytes: Bound on decoded pictures in memory; 0 keeps none.
+        nobody: Whether pictures without people are units, too, which have no views: of data whose pictures are read
+            whole, all of them count.
 
     Raises:
         ValueError: two pictures have the same name, or an unknown kind of unit.
@@ -173,6 +175,7 @@ class PoseUnits:
         report: Sequence[str] = (),
         problems: Sequence[Problem] = (),
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        nobody: bool = False,
     ) -> None:
         if len({picture.name for picture in pictures}) != len(pictures):
             raise ValueError("two pictures have the same name")
@@ -194,7 +197,7 @@ class PoseUnits:
         self._units: list[tuple[int, tuple[int, ...]]] = []
         for p, picture in enumerate(pictures):
             people = tuple(range(picture.count))
-            if people:
+            if people or nobody:
                 self._units += [(p, people)] if unit == "image" else [(p, (k,)) for k in people]
 
     def __len__(self) -> int:

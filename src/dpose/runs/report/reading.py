@@ -233,6 +233,7 @@ def score_of(result: Any) -> Score | None:
         },
         people=_count(values.get("people")),
         joints_seen=sum(counts) if counts else None,
+        whole_pictures=values.get("whole_pictures") is True,
     )
 
 

@@ -31,6 +31,7 @@ class Score:
         joints: By threshold ("0.5"), then by joint.
         people: How many were scored; None where unknown.
         joints_seen: How many visible joints there were; None where unknown.
+        whole_pictures: Whether people were looked for in whole pictures, and no boxes were used.
     """
 
     metric: str
@@ -41,11 +42,13 @@ class Score:
     joints: Mapping[str, Mapping[str, float | None]]
     people: int | None = None
     joints_seen: int | None = None
+    whole_pictures: bool = False
 
     @property
     def title(self) -> str:
-        """As in "PCKh@0.5"."""
-        return f"{self.metric}@{self.threshold:g}" if self.threshold is not None else self.metric
+        """As in "PCKh@0.5", or "PCKh@0.5 without boxes"."""
+        title = f"{self.metric}@{self.threshold:g}" if self.threshold is not None else self.metric
+        return f"{title} without boxes" if self.whole_pictures else title
 
     @property
     def main_name(self) -> str:

@@ -189,7 +189,8 @@ def _pair(run: RunRecord) -> tuple[str, tuple[str, Score | None], tuple[str, Sco
     with_joints = [evaluation for evaluation in run.evaluations if evaluation.score.joints]
     for evaluation in sorted(with_joints, key=lambda e: not e.beside):
         old_name, other = evaluation.beside[0] if evaluation.beside else ("", None)
-        return evaluation.data, (old_name, other), (THIS, evaluation.score)
+        where = f"{evaluation.data}, whole pictures" if evaluation.score.whole_pictures else evaluation.data
+        return where, (old_name, other), (THIS, evaluation.score)
     return None
 
 
@@ -203,6 +204,8 @@ def _what(result: Score) -> str:
         parts.append(f"{result.people:,} people")
     if result.joints_seen is not None:
         parts.append(f"{result.joints_seen:,} visible joints")
+    if result.whole_pictures:
+        parts.append("whole pictures, no boxes used")
     return ", ".join(parts) or "Scores"
 
 
