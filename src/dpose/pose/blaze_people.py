@@ -56,7 +56,7 @@ class Settings:
 
     Attributes:
         support: Detections that agree and whose scores make less than this together are left out.
-        present: People with a lower score are left out (`FoundPerson.score`): the probability that somebody is in the crop,
+        present: People with a lower score are left out (`FoundPerson.score`): the probability that somebody is there,
             times how well two readings agree.
         tiles: Sides of the pyramid's tiles as shares of the picture's shorter side.
         step: From one tile to the next, as a share of the side at most.
