@@ -69,7 +69,7 @@ class ModelPeople:
         """The people of a picture (`dpose.pose.people.PeopleFinder`); the frame before makes no difference."""
         return self.frames([image], [boxes])[0]
 
-    def one(self, image: NDArray[np.uint8]) -> Person:
+    def one(self, image: NDArray[np.uint8]) -> FoundPerson:
         """The person that a picture is of, read from all of it."""
         return self(image)[0]
 

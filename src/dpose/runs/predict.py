@@ -13,9 +13,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from dpose.errors import DposeError
+from dpose.pose import folder
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
-from dpose.pose.folder import PREDICTOR, find_model, load_model
+from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
 from dpose.pose.model_people import ModelPeople
 from dpose.pose.people import PeopleFinder
@@ -40,7 +41,8 @@ class Predictor:
 
 def bundled_predictor(*, flip_test: bool) -> Predictor:
     """The finder of people that comes with dpose."""
-    return model_predictor(find_model(PREDICTOR), flip_test=flip_test, called=PREDICTOR)
+    name = folder.PREDICTOR
+    return model_predictor(find_model(name), flip_test=flip_test, called=name)
 
 
 def model_predictor(run: Path, *, flip_test: bool, called: str = "") -> Predictor:
