@@ -4,11 +4,17 @@
     python benchmarks/predict.py --preset 5m            # fresh weights: speed does not depend on them
     python benchmarks/predict.py --model runs/a --video clip.mp4
     python benchmarks/predict.py --command              # `dpose predict` of a clip of 640x480, read, drawn and written
+    python benchmarks/predict.py --people               # BlazePose lite and full: people in a video, in a picture
 
 A frame is cropped to the model's input, predicted and decoded to joints, without the flip test: one at a time, or many
 at once as `dpose predict` does with video; the model alone stands beside that. Both use one thread. Rounds alternate
 between the ways, so that a machine that slows down slows both; ratios are of the medians. Every joint of every frame is
 compared.
+
+With `--people` everybody is looked for in frames of 640x480 that show one rendered person who sways, each frame with
+the people of the one before, as `dpose predict` does; by one thread and by two, wall time and the processor's. The
+first frame, which is looked at as a picture is, is not in it. Then a photograph of that size, from the command to the
+file: OMP_NUM_THREADS=1 is for a machine that is shared.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import dpose  # noqa: F401  # isort: skip  (before torch: it settles how torch's
 
 import argparse
 import itertools
+import os
 import platform
 import statistics
 import subprocess
@@ -35,7 +42,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from dpose.media.images import write_image
 from dpose.media.video import VideoReader
+from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.crops import crop_transform, invert, transform_points, warp, whole_frame
 from dpose.pose.export import INPUT, export_onnx
 from dpose.pose.folder import find_model, load_model
@@ -112,6 +121,77 @@ def whole_command(model: str, rounds: int, counts: tuple[int, int] = (60, 360)) 
     Console(width=100).print(table, f"{rounds} rounds, {counts[0]} and {counts[1]} frames", highlight=False)
 
 
+def swaying(count: int) -> list[Image]:
+    """Frames of 640x480 of one person who moves by at most three pixels from one to the next."""
+    person = render_person("studio", scene_seed("studio", "test", 0), size=(480, 640)).image
+    moved = []
+    for number in range(count):
+        x, y = 30 * np.sin(number / 10), 10 * np.cos(number / 10)
+        by = np.array([[1, 0, x], [0, 1, y]], np.float64)
+        moved.append(
+            np.asarray(cv2.warpAffine(person, by, (640, 480), borderMode=cv2.BORDER_REPLICATE), np.uint8)
+        )
+    return moved
+
+
+def children() -> float:
+    """Seconds of the processor that commands have used so far."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
+def people_found(video: str | None, count: int, rounds: int) -> None:
+    """Frames a second of BlazePose on a video's frames, and seconds of `dpose predict PHOTO`."""
+    frames = frames_of(video, count) if video else swaying(count)
+    finders = {name: BlazePeople(load_model(find_model(f"blazepose:{name}"))) for name in ("lite", "full")}
+    ways = list(itertools.product(finders, (1, 2)))
+    wall: dict[tuple[str, int], list[float]] = {way: [] for way in ways}
+    processor: dict[tuple[str, int], list[float]] = {way: [] for way in ways}
+    found = dict.fromkeys(finders, 0)
+    for round_, (name, threads) in itertools.product(range(rounds + 1), ways):
+        torch.set_num_threads(threads)
+        cv2.setNumThreads(threads)
+        people = finders[name](frames[0])
+        found[name] = 0
+        started, used = time.perf_counter(), time.process_time()
+        for frame in frames[1:]:
+            people = finders[name](frame, None, people)
+            found[name] += len(people)
+        if round_:  # the first is to warm up
+            wall[name, threads].append((len(frames) - 1) / (time.perf_counter() - started))
+            processor[name, threads].append(1000 * (time.process_time() - used) / (len(frames) - 1))
+    size = f"{frames[0].shape[1]}x{frames[0].shape[0]}"
+    table = Table("BlazePose", "threads", "frames/s", "span", "processor, ms a frame", "people a frame")
+    for name, threads in ways:
+        rates = wall[name, threads]
+        table.add_row(
+            name,
+            str(threads),
+            f"{statistics.median(rates):.1f}",
+            f"{min(rates):.1f} to {max(rates):.1f}",
+            f"{statistics.median(processor[name, threads]):.1f}",
+            f"{found[name] / (len(frames) - 1):.2f}",
+        )
+    console = Console(width=100)
+    console.print(table, f"{len(frames)} frames of {size}, {rounds} rounds", highlight=False)
+    with tempfile.TemporaryDirectory() as folder:
+        photo = Path(folder) / "photo.png"
+        write_image(photo, frames[0])
+        command = [sys.executable, "-m", "dpose", "predict", str(photo)]
+        takes, spent = [], [children()]
+        for _ in range(rounds + 1):
+            takes.append(seconds(lambda: subprocess.run(command, check=True, capture_output=True)))
+            spent.append(children())
+    used = [after - before for before, after in itertools.pairwise(spent)]
+    console.print(
+        f"dpose predict PHOTO of {size}: {statistics.median(takes[1:]):.2f} s ({min(takes[1:]):.2f} to "
+        f"{max(takes[1:]):.2f}) from the command to the file, {statistics.median(used[1:]):.2f} s of the processor; "
+        f"{rounds} rounds after one to warm up. "
+        f"torch {torch.__version__}, Python {platform.python_version()}",
+        highlight=False,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -123,7 +203,12 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=16, help="frames, where many are predicted at once")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--command", action="store_true", help="the whole command, and nothing else")
+    parser.add_argument(
+        "--people", action="store_true", help="BlazePose, which finds people, and nothing else"
+    )
     arguments = parser.parse_args()
+    if arguments.people:
+        return people_found(arguments.video, arguments.frames, arguments.rounds)
     if arguments.command:
         chosen = arguments.model or str(find_model(arguments.preset))
         return whole_command(chosen, arguments.rounds)

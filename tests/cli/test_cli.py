@@ -127,6 +127,26 @@ class TestRun:
         assert "2 people" in capsys.readouterr().out  # of each person where boxes are given
         assert used == [tmp_path / "shipped" / default] * 3
 
+    def test_without_a_model_what_comes_with_dpose_is_scored(self, capsys):
+        asked = ["--data", "synthetic:ward:val", "--limit", "4"]
+        before = sorted(files.SHIPPED.rglob("*"))
+        capsys.readouterr()
+        assert main(["evaluate", *asked, "--whole-pictures", "--out", "score.json"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "Model: nano, which comes with dpose" in shown
+        assert "no boxes used; 0 people not found" in shown
+        assert json.loads(Path("score.json").read_text())["result"]["whole_pictures"]
+        assert main(["evaluate", "nano", *asked]) == 0
+        assert "no boxes used" not in capsys.readouterr().out
+        refused(capsys, ["evaluate", "nono", *asked], "no such model", "nano")
+        # a score with noise has a statement, which has to be somewhere
+        noised = ["evaluate", "nano", *asked[:2], "--epsilon", "1"]
+        refused(capsys, noised, "nothing is written beside", "--out")
+        assert [charge.what for charge in charges()] == ["evaluation"]
+        assert main([*noised, "--out", "noised.json"]) == 0
+        assert json.loads(Path("noised.json").read_text())["privacy"]["epsilon"] == "1"
+        assert sorted(files.SHIPPED.rglob("*")) == before
+
     def test_a_score_with_a_price(self, run, capsys):
         """Told on the screen, in the run's statement and card, in the score's file and in the report."""
         asked = ["evaluate", str(run), "--data", "synthetic:ward:val", "--epsilon", "1/2"]
