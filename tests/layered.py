@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.func import functional_call
 
 from dpose.training.gradients import trainable_params
@@ -139,6 +140,20 @@ class Strange(nn.Module):
         return (more + self.embedding.index_select(0, pick)[:, None]).flatten(1)
 
 
+class Made(nn.Module):
+    """Weights that are computed from a parameter, beside a bias that is one."""
+
+    def __init__(self):
+        super().__init__()
+        self.small = nn.Parameter(torch.randn(4, 6))
+        self.bias = nn.Parameter(torch.randn(4))
+        self.kernel = nn.Parameter(torch.randn(4, 6, 1, 1))
+
+    def forward(self, x):
+        tokens = F.linear(x.flatten(2).mT, self.small.tanh() * 2, self.bias)
+        return torch.cat([tokens.flatten(1), F.conv2d(x, self.kernel.exp(), self.bias).flatten(1)], 1)
+
+
 class Hidden(nn.Module):
     """A use that torch functions do not show, as inside compiled code."""
 
@@ -184,6 +199,7 @@ MODELS = {
     "shared": Shared,
     "tied": Tied,
     "strange": Strange,
+    "made": Made,
     "hidden": Hidden,
 }
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dpose.pose.data.detections import Box
-from dpose.pose.people import Person
+from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import BLAZEPOSE
 
@@ -31,10 +31,10 @@ class Walkers:
         self._places, self._score = places, score
         self.asked = []
 
-    def __call__(self, image, boxes=None, before=()):
+    def __call__(self, image, boxes=None, before=None):
         """The people of the next picture."""
         places = self._places(len(self.asked)) if callable(self._places) else self._places
-        self.asked.append((boxes, list(before)))
+        self.asked.append((boxes, before))
         if boxes is not None:
             places = [(box.corners[:2] + box.corners[2:]) / 2 for box in boxes]
         return [self._person(np.asarray(place, np.float64)) for place in places]
@@ -42,4 +42,4 @@ class Walkers:
     def _person(self, middle):
         region = Box(np.concatenate([middle - 25, middle + 25]), self._score, 30.0)
         scores = np.linspace(0.5, 1.0, len(BLAZEPOSE))
-        return Person(Pose(FIGURE + middle, scores), self._score, region, region)
+        return FoundPerson(Pose(FIGURE + middle, scores), self._score, region, region)

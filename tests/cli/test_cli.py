@@ -107,9 +107,10 @@ class TestRun:
         shutil.copytree(files.SHIPPED / "nano", tmp_path / "shipped" / "other")
         monkeypatch.setattr(files, "SHIPPED", tmp_path / "shipped")
         monkeypatch.setattr(pose_folder, "PREDICTOR", default)
-        used, real = [], pose_folder.load_model
-        for place in (dpose.runs.predict, pose_folder):  # one picture, and many
-            monkeypatch.setattr(place, "load_model", lambda folder: used.append(folder) or real(folder))
+        used, real = [], dpose.runs.predict.load_model
+        monkeypatch.setattr(
+            dpose.runs.predict, "load_model", lambda folder: used.append(folder) or real(folder)
+        )
         for name in ("one.png", "two.png"):
             cv2.imwrite(name, np.full((60, 40, 3), 90, np.uint8))
         boxes = [{"image_id": 1, "category_id": 1, "bbox": [2, 3, 20, 50], "score": 0.9}]

@@ -84,7 +84,7 @@ def test_a_configuration_survives_json():
         ({"split_ratio": float("nan")}, "whole number"),
         ({"sigma": -1.0}, "positive"),
         ({"sigma": float("nan")}, "positive"),
-        ({"upsample": 0}, "whole number"),
+        ({"upsample": -1}, "whole number"),
         ({"upsample": True}, "upsample"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpose.pose.data.detections import Box
-from dpose.pose.people import Person
+from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import BLAZEPOSE, COCO, MPII
 from dpose.pose.tracks import SIGMA, Tracker, sigmas_of
@@ -15,7 +15,7 @@ BODY = np.random.default_rng(0).uniform(0, 1, (17, 2)) * [40, 120]
 def person(x, y=50.0, scale=1.0, scores=0.9, noise=0.0, seed=0):
     points = BODY * scale + [x, y] + noise * np.random.default_rng(seed).normal(size=(17, 2))
     box = Box(np.array([x, y, x + 40, y + 120]), 0.9)
-    return Person(Pose(points, np.full(17, scores)), 0.9, box, box)
+    return FoundPerson(Pose(points, np.full(17, scores)), 0.9, box, box)
 
 
 def numbers(frames, **options):
@@ -74,9 +74,9 @@ def test_joints_of_no_score_and_those_that_are_nowhere_say_nothing():
     points = two.pose.keypoints.copy()
     points[:6], scores[:6] = 5000, 0.0
     points[6] = np.nan
-    two = Person(Pose(points, scores), 0.9, two.region, two.following)
+    two = FoundPerson(Pose(points, scores), 0.9, two.region, two.following)
     assert numbers([[one], [two], [one]]) == [[1], [1], [1]]
-    nothing = Person(Pose(np.full((17, 2), np.nan), np.zeros(17)), 0.9, one.region, one.region)
+    nothing = FoundPerson(Pose(np.full((17, 2), np.nan), np.zeros(17)), 0.9, one.region, one.region)
     assert numbers([[nothing], [nothing]]) == [[1], [2]]
 
 
@@ -86,3 +86,24 @@ def test_falloffs_where_nobody_measured_them():
     assert found["nose"] == 0.026
     assert found["l_heel"] == SIGMA
     assert len(sigmas_of(MPII)) == 16
+
+
+def posed(points):
+    box = Box(np.array([0.0, 0, 1, 1]), 0.9)
+    return FoundPerson(Pose(np.asarray(points, np.float64), np.full(17, 0.9)), 0.9, box, box)
+
+
+def test_one_who_turns_about_is_told_by_the_box_and_one_who_bends_by_the_joints():
+    # all joints change places: the box is the same
+    assert numbers([[posed(BODY)], [posed(BODY[::-1])]]) == [[1], [1]]
+    # a wrist flung out makes the box four times as wide, and all other joints are where they were
+    flung = BODY.copy()
+    flung[9] += [400, -300]
+    assert numbers([[posed(BODY)], [posed(flung)]]) == [[1], [1]]
+
+
+def test_a_gap_is_crossed_at_the_speed_of_before():
+    # after a gap of five frames the speed is that of one frame, and not six times it
+    walk = [[person(9.0 * k)] for k in range(6)]
+    again, last = [person(9.0 * 11)], [person(9.0 * 17)]
+    assert numbers([*walk, *([[]] * 5), again, *([[]] * 5), last])[-1] == [1]

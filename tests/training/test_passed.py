@@ -261,6 +261,11 @@ def test_processes_share_the_sample_and_one_adds_the_noise(dots, monkeypatch):
     shares = [step._share(sample, ProcessGroup(index, 3)) for index in range(3)]
     assert sorted(i for share in shares for i in share) == sample.tolist()
     assert [len(share) for share in shares] == [5, 6, 6]
+    # where copies of a unit stand apart from it, all of them are read by the process that has its pictures
+    numbers = [place // 2 for place in range(21)]
+    shares = [step._share(sample, ProcessGroup(index, 3), numbers) for index in range(3)]
+    assert sorted(i for share in shares for i in share) == sample.tolist()
+    assert [{numbers[i] % 3 for i in share} for share in shares] == [{0}, {1}, {2}]
     noised = []
     monkeypatch.setattr(step, "add_gaussian", lambda *a: noised.append(a) or a[0])
     monkeypatch.setattr(

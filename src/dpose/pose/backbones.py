@@ -6,6 +6,7 @@ PoseModel(PoseConfig(preset="mine"))
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -44,6 +45,8 @@ class Backbone:
         codecs: Those that it can have, its own first (`dpose.pose.codec`); where none is named, every one whose head
             takes any map of features, and SimCC for its own. Heads of a codec that is named here are given whatever
             the network and what follows it give.
+        maps: Whether it can have, beside those of `codecs`, every codec whose head takes any map of features.
+        upsample: Cells of a joint's map to one of the features, on an axis, where no other number is asked for.
     """
 
     name: str
@@ -55,6 +58,8 @@ class Backbone:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
     codecs: tuple[str, ...] = ()
+    maps: bool = False
+    upsample: int = 2
 
     def __post_init__(self) -> None:
         if self.input_size == (0, 0):
@@ -127,6 +132,48 @@ def _build_blazepose(kind: str, size: tuple[int, int], norm: str, pretrained: bo
     return trunk, nn.Identity(), trunk.channels
 
 
+VITPOSE = "vitpose:"
+VITPOSE_SIZES = {
+    "small": (384, 12, 12),
+    "base": (768, 12, 12),
+    "large": (1024, 24, 16),
+    "huge": (1280, 32, 16),
+}
+"""Channels, blocks and heads of ViTPose's four networks."""
+
+
+@cache
+def _vitpose(name: str) -> Backbone:
+    sizes = VITPOSE_SIZES.get(name)
+    if sizes is None and re.fullmatch(r"[1-9]\d{0,4}x[1-9]\d{0,2}x[1-9]\d{0,2}", name):
+        width, depth, heads = map(int, name.split("x"))
+        sizes = (width, depth, heads) if width % heads == 0 else None
+    if sizes is None:
+        known = ", ".join(VITPOSE + size for size in VITPOSE_SIZES)
+        raise DposeError(
+            "there is no such preset",
+            f"preset {VITPOSE}{name}",
+            f"choose from {known}, or {VITPOSE}CHANNELSxBLOCKSxHEADS, channels a multiple of heads",
+        )
+    return Backbone(
+        VITPOSE + name,
+        partial(_build_vitpose, *sizes),
+        stride=16,
+        input_size=(256, 192),
+        # all but the last quarter of the blocks
+        frozen=("patch_embed.", "pos_embed", *(f"blocks.{n}." for n in range(3 * sizes[1] // 4))),
+        codecs=("vitpose", "vitpose-classic"),
+        maps=True,
+        upsample=4,
+    )
+
+
+def _build_vitpose(*how: Any) -> Built:
+    from dpose.pose.vitpose import build_backbone
+
+    return build_backbone(*how)
+
+
 BACKBONES: dict[str, Backbone] = {
     **{preset: _tiny_vit(preset) for preset in ("nano", "5m", "11m", "21m")},
     **{f"blazepose:{kind}": _blazepose(kind) for kind in ("lite", "full", "heavy")},
@@ -188,7 +235,7 @@ def register_backbone(backbone: Backbone) -> None:
     Raises:
         DposeError: the name is taken.
     """
-    if backbone.name in BACKBONES or backbone.name in ALIASES or backbone.name.startswith(TIMM):
+    if backbone.name in (*BACKBONES, *ALIASES) or backbone.name.startswith(tuple(FAMILIES)):
         raise DposeError("there is a backbone of this name already", backbone.name, "choose another name")
     BACKBONES[backbone.name] = backbone
 
@@ -200,10 +247,11 @@ def backbone_named(name: str, stride: int = 0) -> Backbone:
         DposeError: there is none, or not with this stride.
     """
     known = ALIASES.get(name, name)
-    if known.startswith(TIMM):
-        return replace(_of_timm(known.removeprefix(TIMM)), name=name).at(stride)
+    for beginning, family in FAMILIES.items():
+        if known.startswith(beginning):
+            return replace(family(known.removeprefix(beginning)), name=name).at(stride)
     if known not in BACKBONES:
-        names = ", ".join([*BACKBONES, "lite0"])
+        names = ", ".join([*BACKBONES, "lite0", *(VITPOSE + size for size in VITPOSE_SIZES)])
         raise DposeError("there is no such preset", f"preset {name}", f"choose from {names}, or timm:NAME")
     return BACKBONES[known].at(stride)
 
@@ -229,3 +277,29 @@ def _of_timm(name: str) -> Backbone:
         mean=found.mean,
         std=found.std,
     )
+
+
+@cache
+def _of_hrnet(rest: str) -> Backbone:
+    from dpose.pose import hrnet, timm_models
+
+    name = hrnet.BEGINNING + rest
+    timm_models.check_name(name)
+    return Backbone(
+        TIMM + name,
+        partial(hrnet.build_backbone, name),
+        stride=hrnet.STRIDE,
+        input_size=(256, 192),
+        frozen=hrnet.FROZEN,
+        codecs=("heatmap", "heatmap-msra", "heatmap-udp"),
+        maps=True,
+        upsample=1,
+    )
+
+
+FAMILIES: dict[str, Callable[[str], Backbone]] = {
+    "timm:hrnet_": _of_hrnet,
+    TIMM: _of_timm,
+    VITPOSE: _vitpose,
+}
+"""Backbones that are made from the rest of their names, by the beginning; the first that fits counts."""

@@ -27,10 +27,10 @@ LEAST = 0.4
 """Detections with a lower score are left out."""
 ROOM = 1.25
 """How much larger the crop is than the circle about the hips that holds the whole body."""
-LOOK, UNSURE = 2.0, 0.7
-"""How much larger than a labelled box the crop is that the detector is shown: it knows whole bodies with something
-about them (of 200 training pictures of LSPET 58 % of the joints were right at 1.25, 66 % here); and the score below
-which the crop is shown turned, too (70 %)."""
+LOOK, UNSURE = 1.6, 0.7
+"""How much larger than the crop of a labelled box the part is that the detector is shown: it knows whole bodies with
+something about them (of 200 training pictures of LSPET 58 % of the joints were right at 1, 66 % here); and the score
+below which that part is shown turned, too (70 %)."""
 TURNS = (90.0, 180.0, 270.0)
 AT_ONCE = 16
 """Crops in one forward pass."""
@@ -50,11 +50,11 @@ class PersonRegions:
     def __init__(self, network: BlazePoseDetector, digest: str) -> None:
         self._network, self._anchors, self.digest = network, network.anchors(), digest
 
-    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32]) -> Box:
+    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32], padding: float) -> Box:
         """The region of the person in a labelled box (`turned`)."""
-        return self.turned(image, Box(np.asarray(corners, np.float64), 1.0))
+        return self.turned(image, Box(np.asarray(corners, np.float64), 1.0), padding)
 
-    def turned(self, image: NDArray[np.uint8], box: Box) -> Box:
+    def turned(self, image: NDArray[np.uint8], box: Box, padding: float = ROOM) -> Box:
         """The square region of the person in a box, as the detector finds it there; else about the box, upright.
 
         It depends on the picture and this box alone.
@@ -62,15 +62,16 @@ class PersonRegions:
         Args:
             image: uint8, (H, W, 3) RGB.
             box: Around one person.
+            padding: How much larger than the box a crop of it is: 1 where the box has room in it, as a whole picture.
         """
-        around = square(box.corners, box.score, LOOK)
+        around = square(box.corners, box.score, LOOK * padding)
         low, high = box.corners[:2], box.corners[2:]
         found = [r for r in self.found(image, [around.corners]) if _within(r, low, high)]
         if not found or found[0].score < UNSURE:
             # acrobats stand on their heads, and the detector knows few who do
             turned = self.found(image, [around.corners] * len(TURNS), TURNS)
             found = sorted([*found, *(r for r in turned if _within(r, low, high))], key=lambda r: -r.score)
-        return replace(found[0], score=box.score) if found else square(box.corners, box.score, ROOM)
+        return replace(found[0], score=box.score) if found else square(box.corners, box.score, padding)
 
     @torch.inference_mode()
     def found(

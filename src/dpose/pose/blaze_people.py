@@ -24,13 +24,15 @@ from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, w
 from dpose.pose.data.detections import Box
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseModel
-from dpose.pose.people import Person
+from dpose.pose.people import FoundPerson
 from dpose.pose.predict import Pose, for_prediction
 from dpose.pose.skeletons import BLAZEPOSE, SKELETONS
 
 CENTRE, TOP = 33, 34
 """The points that a landmark network gives besides the joints: the middle of the hips, and a point above the head on
 the circle about it that holds the whole body."""
+SMALLEST = 32
+"""Pixels of a tile's side: people in smaller ones cannot be read."""
 AT_ONCE = 16
 """Crops in one forward pass."""
 
@@ -54,7 +56,7 @@ class Settings:
 
     Attributes:
         support: Detections that agree and whose scores make less than this together are left out.
-        present: People with a lower score are left out (`Person.score`): the probability that somebody is in the crop,
+        present: People with a lower score are left out (`FoundPerson.score`): the probability that somebody is there,
             times how well two readings agree.
         tiles: Sides of the pyramid's tiles as shares of the picture's shorter side.
         step: From one tile to the next, as a share of the side at most.
@@ -67,7 +69,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class _Reading(Person):
+class _Reading(FoundPerson):
     """A person with BlazePose's points of them: (39, 2) pixels of the picture, and (39,) whether they can be seen."""
 
     points: NDArray[np.float64]
@@ -107,8 +109,8 @@ class BlazePeople:
         self,
         image: NDArray[np.uint8],
         boxes: Sequence[Box] | None = None,
-        before: Sequence[Person] | None = None,
-    ) -> list[Person]:
+        before: Sequence[FoundPerson] | None = None,
+    ) -> list[FoundPerson]:
         """See `PeopleFinder`.
 
         In a box the detector is asked, and the upright box is read where it finds nobody. In a video each frame is
@@ -123,7 +125,7 @@ class BlazePeople:
         self._frame += 1
         return self._new(image, [_whole(image), *tile], self._followed(image, before))
 
-    def one(self, image: NDArray[np.uint8]) -> Person:
+    def one(self, image: NDArray[np.uint8]) -> FoundPerson:
         """The person that a picture is of: the surest detection of the whole picture, also turned by right angles.
 
         Acrobats stand on their heads, and the detector knows few who do. Where it finds nobody, the whole picture is
@@ -135,7 +137,7 @@ class BlazePeople:
         (again,) = self._read(image, [first.following])
         return _agreed(first, again) if first.score >= self.settings.present else first
 
-    def _followed(self, image: NDArray[np.uint8], before: Sequence[Person]) -> list[_Reading]:
+    def _followed(self, image: NDArray[np.uint8], before: Sequence[FoundPerson]) -> list[_Reading]:
         """The people of the frame before who are still there.
 
         They are read from where they were, and once more where that is far from how they were read before: somebody has
@@ -152,7 +154,7 @@ class BlazePeople:
 
     def _new(
         self, image: NDArray[np.uint8], tiles: Sequence[NDArray[np.float64]], known: list[_Reading]
-    ) -> list[Person]:
+    ) -> list[FoundPerson]:
         """Those who are known, and those whom two readings of a region agree on, each once, surest first."""
         found = self._detector.found(image, tiles)
         regions = [r for r in _merged(found) if r.score >= self.settings.support]
@@ -207,8 +209,8 @@ def _tiles(size: tuple[int, ...], settings: Settings) -> Iterator[NDArray[np.flo
     for share in settings.tiles:
         side = min(height, width) * share
         counts = [1 + math.ceil((extent - side) / (side * settings.step)) for extent in (width, height)]
-        if counts == [1, 1] or side < 1:
-            continue  # the whole picture, or nothing
+        if counts == [1, 1] or side < SMALLEST:
+            continue  # the whole picture, or nothing that could be read
         xs, ys = (
             np.linspace(0, extent - side, count)
             for extent, count in zip((width, height), counts, strict=True)
@@ -243,8 +245,9 @@ def _extent(points: NDArray[np.float64]) -> float:
 
 
 def _agreed(reading: _Reading, again: _Reading) -> _Reading:
-    """The second reading of a person, its score times how well the two agree: 0 where the median joint of the body has
-    moved by a tenth of it.
+    """The second reading of a person, its score times how well the two agree.
+
+    They do not agree at all where the median joint of the body has moved by a tenth of the body's extent.
     """
     places = again.points[_BODY]
     apart = np.linalg.norm(reading.points[_BODY] - places, axis=-1)

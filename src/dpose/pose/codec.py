@@ -125,9 +125,16 @@ class CodecEntry:
 CODECS: dict[str, CodecEntry] = {
     "simcc": CodecEntry(SimccCodec.of),
     "heatmap": CodecEntry(HeatmapCodec.of),
-    "heatmap-deconv": CodecEntry(partial(HeatmapCodec.of, transposed=True)),
+    "heatmap-deconv": CodecEntry(partial(HeatmapCodec.of, growth="transposed")),
     "regression": CodecEntry(RegressionCodec.of),
     "blazepose": CodecEntry(BlazePoseCodec.of, maps=False),
+    # of weights from elsewhere, which have learnt other places for a cell
+    "vitpose": CodecEntry(partial(HeatmapCodec.of, growth="interpolated", places="corners"), maps=False),
+    "vitpose-classic": CodecEntry(
+        partial(HeatmapCodec.of, growth="transposed", places="corners"), maps=False
+    ),
+    "heatmap-msra": CodecEntry(partial(HeatmapCodec.of, places="first"), maps=False),
+    "heatmap-udp": CodecEntry(partial(HeatmapCodec.of, places="corners"), maps=False),
 }
 """By name; the first is that of configurations that name none and of backbones that have no codec of their own."""
 
@@ -147,7 +154,8 @@ def register_codec(name: str, make: Callable[[PoseConfig], Codec], *, maps: bool
 
 def codecs_for(backbone: Backbone) -> tuple[str, ...]:
     """The names of the codecs that a backbone can have, its own first."""
-    return backbone.codecs or tuple(name for name, entry in CODECS.items() if entry.maps)
+    maps = tuple(name for name, entry in CODECS.items() if entry.maps)
+    return tuple(dict.fromkeys((*backbone.codecs, *(maps if backbone.maps or not backbone.codecs else ()))))
 
 
 def codec_of(config: PoseConfig) -> Codec:

@@ -13,6 +13,7 @@ from dpose.errors import DposeError
 from dpose.files import file_digest, file_json, write_atomic
 from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
 from dpose.pose.backbones import WEIGHTS as WEIGHTS
+from dpose.pose.elsewhere import is_elsewhere, read_elsewhere
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import read_tensors
 
@@ -76,13 +77,16 @@ def save_model(model: PoseModel, folder: Path) -> None:
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     """The model in `folder`, in float32 and evaluation mode.
 
-    Weights of another floating-point type (half precision) are converted.
+    Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file of
+    OpenMMLab's are read, too (`dpose.pose.elsewhere`).
 
     Raises:
         DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is
             missing, unknown or of another shape.
     """
     folder = Path(folder)
+    if is_elsewhere(folder):
+        return read_elsewhere(folder).to(torch.device(device))
     config = _read_config(folder / CONFIG)
     try:
         model = PoseModel(config)

@@ -6,14 +6,15 @@ the joint, with its centre where the joint is and not in the middle of the neare
 there.
 
 With r pixels to a cell, cell c covers the pixels from c * r - 1/2 to (c + 1) * r - 1/2: its middle is pixel
-c * r + (r - 1) / 2. Nothing here has control flow that depends on data, or mixes views.
+c * r + (r - 1) / 2. Weights from elsewhere have learnt other places for it (`Places`). Nothing here has control flow that
+depends on data, or mixes views.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +31,19 @@ FILTERS = 256
 
 FLOOR = 1e-3
 """Where the logarithm of a map begins: below it there is noise, whose logarithm would outweigh the peak's."""
+
+
+Places = Literal["middle", "first", "corners"]
+"""Which pixel of the crop cell c of N pixels in n cells stands for, on each axis.
+
+"middle": its middle pixel, c * r + (r - 1) / 2 with r = N / n. "first": c * r, as in Xiao et al. 2018 and the code made
+after it, mmpose's `MSRAHeatmap` among it. "corners": c * (N - 1) / (n - 1), so that the first and the last cell are the
+first and the last pixel: Huang et al. 2020, "The devil is in the details: delving into unbiased data processing for human
+pose estimation" (UDP), equation 5; ViTPose learnt so.
+"""
+Growth = Literal["shuffled", "transposed", "interpolated"]
+"""How a head makes larger maps: by its 1x1 convolution, which gives a cell's map for each of its parts; by transposed
+convolutions before it, each of which doubles the map; or by interpolation before a 3x3 convolution."""
 
 
 def inside(keypoints: Tensor, visible: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -111,14 +125,40 @@ class HeatmapHead(nn.Module):
             channels = filters
         self.deconvolutions = nn.Sequential(*layers)
         self.joints = nn.Conv2d(channels, joints * upsample**2, 1)
-        with torch.no_grad():
-            for parameter in self.joints.parameters():
-                parameter.mul_(fresh)
+        _quiet(self.joints, fresh)
 
     def forward(self, features: Tensor) -> tuple[Tensor]:
         """(N, C, h, w) to maps (N, J, h', w')."""
         maps: Tensor = self.joints(self.deconvolutions(features))
         return (F.pixel_shuffle(maps, self.upsample) if self.upsample > 1 else maps,)
+
+
+class InterpolatedHead(nn.Module):
+    """A map of features, its negative numbers cut off, interpolated, to one map a joint by one 3x3 convolution.
+
+    The simple decoder of Xu et al. 2022, "ViTPose: simple vision transformer baselines for human pose estimation",
+    section 3.1.
+    """
+
+    def __init__(self, channels: int, joints: int, upsample: int, fresh: float):
+        super().__init__()
+        self.upsample = upsample
+        self.joints = nn.Conv2d(channels, joints, 3, padding=1)
+        _quiet(self.joints, fresh)
+
+    def forward(self, features: Tensor) -> tuple[Tensor]:
+        """(N, C, h, w) to maps (N, J, h', w')."""
+        larger = F.interpolate(
+            F.relu(features), scale_factor=float(self.upsample), mode="bilinear", align_corners=False
+        )
+        return (self.joints(larger),)
+
+
+def _quiet(layer: nn.Module, fresh: float) -> None:
+    """Weights near 0: so are most places of a joint's map."""
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(fresh)
 
 
 @dataclass(frozen=True)
@@ -130,15 +170,16 @@ class HeatmapCodec:
         ratio: Pixels to a cell of a joint's map, r.
         sigma: Of the labels' Gaussian, cells.
         upsample: Cells of a joint's map to one of the features, on an axis.
-        transposed: Whether the head gets there by transposed convolutions, each of which doubles the map, as in Xiao et
-            al. 2018 (without BatchNorm), and not by its 1x1 convolution.
+        growth: How the head gets there; transposed convolutions as in Xiao et al. 2018, without BatchNorm.
+        places: Which pixel a cell stands for.
     """
 
     input_size: tuple[int, int]
     ratio: float
     sigma: float
     upsample: int
-    transposed: bool = False
+    growth: Growth = "shuffled"
+    places: Places = "middle"
 
     export_names: ClassVar[tuple[str, ...]] = ("maps",)
     bin_layers: ClassVar[tuple[str, ...]] = ()
@@ -146,29 +187,34 @@ class HeatmapCodec:
     """So that maps begin near 0, which they are in most places: Xiao et al. 2018 start from 0.001."""
 
     @classmethod
-    def of(cls, config: PoseConfig, *, transposed: bool = False) -> HeatmapCodec:
+    def of(
+        cls, config: PoseConfig, *, growth: Growth = "shuffled", places: Places = "middle"
+    ) -> HeatmapCodec:
         """A configuration's; its sigma 0 stands for 2 of 64 rows as in Xiao et al. 2018, but at least for one cell.
 
         Raises:
             DposeError: its upsample is no power of two, which transposed convolutions need.
         """
         upsample = config.upsample
-        if transposed and upsample & (upsample - 1):
+        if growth == "transposed" and upsample & (upsample - 1):
             raise DposeError(
                 "must be a power of two: each transposed convolution doubles", f"upsample {upsample}"
             )
         ratio = config.stride / upsample
         sigma = config.sigma or max(1.0, config.input_size[0] / ratio / 32)
-        return cls(config.input_size, ratio, sigma, upsample, transposed)
+        return cls(config.input_size, ratio, sigma, upsample, growth, places)
 
     @property
     def joint_layers(self) -> dict[str, int]:
         """The last convolution."""
-        return {"joints": 1 if self.transposed else self.upsample**2}
+        return {"joints": self.upsample**2 if self.growth == "shuffled" else 1}
 
     def head(self, channels: int, joints: int, map_size: tuple[int, int]) -> nn.Module:
         """For any size of the map."""
-        doublings, rest = (self.upsample.bit_length() - 1, 1) if self.transposed else (0, self.upsample)
+        if self.growth == "interpolated":
+            return InterpolatedHead(channels, joints, self.upsample, self.fresh)
+        doubled = self.growth == "transposed"
+        doublings, rest = (self.upsample.bit_length() - 1, 1) if doubled else (0, self.upsample)
         return HeatmapHead(channels, joints, doublings, rest, self.fresh)
 
     def loss(self, outputs: Outputs, keypoints: Tensor, visible: Tensor) -> Tensor:
@@ -179,7 +225,8 @@ class HeatmapCodec:
         """
         (maps,) = outputs
         places, weight = inside(keypoints.to(maps.dtype), visible, self.input_size)
-        cells = (places + 0.5) / self.ratio - 0.5
+        ratio, edge = self._grid(places)
+        cells = (places + edge) / ratio - edge
         wanted = gaussians(cells, (maps.shape[-2], maps.shape[-1]), self.sigma)
         joints = (maps - wanted).square().sum(dim=(-2, -1)) / (math.pi * self.sigma**2)
         return (joints * weight).sum(dim=-1) / weight.shape[-1]
@@ -192,12 +239,31 @@ class HeatmapCodec:
         """
         (maps,) = outputs
         cells, values = peaks(maps)
-        return (cells + 0.5) * self.ratio - 0.5, values.clamp(0.0, 1.0)
+        ratio, edge = self._grid(cells)
+        return (cells + edge) * ratio - edge, values.clamp(0.0, 1.0)
+
+    def _grid(self, like: Tensor) -> tuple[Tensor | float, float]:
+        """(x, y) pixels to a cell, and how far from its middle a pixel and a cell begin: pixel = (c + edge) ratio - edge.
+
+        The type of `like` is that of the ratios.
+        """
+        if self.places != "corners":
+            return self.ratio, 0.5 if self.places == "middle" else 0.0
+        sides = [(n - 1) / max(1.0, n / self.ratio - 1) for n in self.input_size[::-1]]
+        return torch.tensor(sides, dtype=like.dtype, device=like.device), 0.0
 
     def mirror(self, outputs: Outputs, mirrored: Outputs, partner: Tensor) -> Outputs:
-        """The mean of the maps, those of the mirrored crops turned round."""
+        """The mean of the maps, those of the mirrored crops turned round.
+
+        Where cells stand for their first pixels, what is turned round lies 1 - 1 / r cells before its place, since a
+        mirror takes pixel x to W - 1 - x and cell c to w - 1 - c: it is moved back by that, linearly between cells.
+        """
         (maps,), (turned,) = outputs, mirrored
-        return ((maps + turned[:, partner].flip(-1)) / 2,)
+        back = turned[:, partner].flip(-1)
+        if self.places == "first":
+            behind = torch.cat([back[..., :1], back[..., :-1]], dim=-1)
+            back = back / self.ratio + behind * (1 - 1 / self.ratio)
+        return ((maps + back) / 2,)
 
     def chance(self) -> float:
         """The mean of a label over the map: what is least wrong for joints that may be anywhere."""
@@ -206,8 +272,14 @@ class HeatmapCodec:
 
     def explain(self) -> str:
         """The formula for the largest cell, without what `peaks` adds within it."""
-        r, middle = f"{self.ratio:g}", f"{(self.ratio - 1) / 2:g}"
+        if self.places == "corners":
+            (height, width), ratio = self.input_size, self.ratio
+            across = f"{width - 1} / {width / ratio - 1:g} * column"
+            down = f"{height - 1} / {height / ratio - 1:g} * row"
+        else:
+            middle = f" + {(self.ratio - 1) / 2:g}" if self.places == "middle" else ""
+            across, down = f"{self.ratio:g} * column{middle}", f"{self.ratio:g} * row{middle}"
         return (
             f"column, row = argmax(maps[joint]), moved by up to half a cell to the top of the parabola through the "
-            f"logarithms of the nine cells around it; x = {r} * column + {middle}, y = {r} * row + {middle}"
+            f"logarithms of the nine cells around it; x = {across}, y = {down}"
         )

@@ -21,7 +21,6 @@ from dpose.pose.backbones import Backbone, backbone_named
 from dpose.pose.codec import DEFAULT, Codec, Outputs, codec_of, codecs_for
 from dpose.pose.norms import Norm, replace_batch_norms
 from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
-from dpose.pose.tinyvit import replace_conv_norms
 
 Strategy = Literal["light", "finetune", "full", "scratch"]
 
@@ -39,7 +38,7 @@ class PoseConfig:
 
     Attributes:
         preset: The backbone (`dpose.pose.backbones`): "nano" (1.2 M parameters, for a CPU), "lite0", TinyViT's "5m",
-            "11m", "21m", "timm:NAME" for any of timm's, or one that was registered.
+            "11m", "21m", "timm:NAME" for any of timm's, "vitpose:base" and its like, or one that was registered.
         input_size: (H, W) in pixels; (0, 0) stands for a map of 8x6 cells: 128x96 for nano and lite0, 256x192 for
             TinyViT.
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
@@ -50,7 +49,8 @@ class PoseConfig:
         sigma: Of the Gaussian that joints are taught and scored with, in the codec's own unit. Of SimCC: bins, and 0
             stands for 6 at 256 rows and split ratio 2, and in proportion to the bins of the y axis otherwise: 3 for
             nano. Of the others see `dpose.pose.heatmap` and `dpose.pose.regression`.
-        upsample: Factor between the last map and the joints' maps in the head.
+        upsample: Factor between the last map and the joints' maps in the head; 0 stands for the backbone's own, which
+            is 2 unless it says otherwise.
         stride: Picture pixels a cell of the backbone's map; 0 stands for the backbone's own.
         codec: How outputs and places belong together (`dpose.pose.codec`): "simcc", "heatmap", "regression", or one
             that was registered; "" stands for the backbone's own, which is "simcc" unless it says otherwise.
@@ -65,7 +65,7 @@ class PoseConfig:
     norm: Norm = "batch"
     split_ratio: float = 2.0
     sigma: float = 0.0
-    upsample: int = 2
+    upsample: int = 0
     stride: int = 0
     codec: str = ""
 
@@ -89,11 +89,15 @@ class PoseConfig:
             raise DposeError(f"is larger than {LARGEST_SIDE} pixels a side", f"input_size {size}")
         if not (self.split_ratio >= 1 and float(self.split_ratio).is_integer()):
             raise DposeError("must be a whole number, at least 1", f"split_ratio {self.split_ratio}")
-        if type(self.upsample) is not int or self.upsample < 1:
-            raise DposeError("must be a whole number, at least 1", f"upsample {self.upsample}")
+        upsample = self.upsample
+        if type(upsample) is not int or upsample < 0:
+            raise DposeError(
+                "must be a whole number, at least 1, or 0 for the backbone's own", f"upsample {upsample}"
+            )
         object.__setattr__(self, "codec", codec)
         object.__setattr__(self, "stride", backbone.stride)
         object.__setattr__(self, "input_size", size)
+        object.__setattr__(self, "upsample", upsample or backbone.upsample)
         object.__setattr__(self, "split_ratio", float(self.split_ratio))
         sigma = codec_of(self).sigma
         if not 0 < sigma < float("inf"):
@@ -235,6 +239,10 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
     """
     copied = copy.deepcopy(model)
     if model.config.norm == "batch":
+        from dpose.pose.tinyvit import (
+            replace_conv_norms,
+        )  # timm takes a second to import, and few models need it here
+
         replace_conv_norms(copied, "folded")
         network = cast(Any, copied.backbone)
         example = copied.mean.new_zeros((1, 3, *model.config.input_size))

@@ -13,7 +13,7 @@ from dpose.pose.data.detections import Box
 from dpose.pose.export import run_by_onnx
 from dpose.pose.model import PoseModel
 from dpose.pose.oks import person_score
-from dpose.pose.people import Person
+from dpose.pose.people import FoundPerson
 from dpose.pose.predict import predict_frames
 from dpose.pose.skeletons import SKELETONS, Skeleton
 
@@ -32,7 +32,7 @@ class FramesFinder(Protocol):
         images: Sequence[NDArray[np.uint8]],
         boxes: Sequence[Sequence[Box] | None],
         of: int = 0,
-    ) -> list[list[Person]]:
+    ) -> list[list[FoundPerson]]:
         """The people of each picture, as `dpose.pose.people.PeopleFinder` gives them.
 
         Args:
@@ -64,12 +64,12 @@ class ModelPeople:
         self,
         image: NDArray[np.uint8],
         boxes: Sequence[Box] | None = None,
-        before: Sequence[Person] | None = None,
-    ) -> list[Person]:
+        before: Sequence[FoundPerson] | None = None,
+    ) -> list[FoundPerson]:
         """The people of a picture (`dpose.pose.people.PeopleFinder`); the frame before makes no difference."""
         return self.frames([image], [boxes])[0]
 
-    def one(self, image: NDArray[np.uint8]) -> Person:
+    def one(self, image: NDArray[np.uint8]) -> FoundPerson:
         """The person that a picture is of, read from all of it."""
         return self(image)[0]
 
@@ -78,7 +78,7 @@ class ModelPeople:
         images: Sequence[NDArray[np.uint8]],
         boxes: Sequence[Sequence[Box] | None],
         of: int = 0,
-    ) -> list[list[Person]]:
+    ) -> list[list[FoundPerson]]:
         """The people of several pictures (`FramesFinder`).
 
         Of a long video ONNX Runtime predicts, where it is installed.
@@ -94,7 +94,7 @@ class ModelPeople:
             given = [Box(whole_frame(size).astype(np.float64), 1.0)] if found is None else found
             people.append(
                 [
-                    Person(pose, float(person_score([box.score], [pose.scores])[0]), box, box)
+                    FoundPerson(pose, float(person_score([box.score], [pose.scores])[0]), box, box)
                     for pose, box in zip(poses, given, strict=True)
                 ]
             )

@@ -15,7 +15,7 @@ from dpose.pose.skeletons import Skeleton
 
 
 @dataclass(frozen=True)
-class Person:
+class FoundPerson:
     """One person in a picture.
 
     Attributes:
@@ -40,14 +40,14 @@ class PeopleFinder(Protocol):
         self,
         image: NDArray[np.uint8],
         boxes: Sequence[Box] | None = None,
-        before: Sequence[Person] | None = None,
-    ) -> list[Person]:
+        before: Sequence[FoundPerson] | None = None,
+    ) -> list[FoundPerson]:
         """The people of a picture, surest first.
 
         Args:
             image: uint8, (H, W, 3) RGB.
             boxes: One person is looked for in each of them, and a person is given for each, in their order; everywhere
                 where None.
-            before: The people of the video's frame before, who are looked for where they were; None for a picture, and
-                for the first frame.
+            before: Those who are followed in the video, as they were last found, a few frames ago at most: they are
+                looked for where they were. None for a picture, and for the first frame.
         """

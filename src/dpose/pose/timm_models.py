@@ -98,10 +98,8 @@ def build_timm(
         DposeError: it does not take pictures of this size; its weights cannot be had; or it mixes pictures or stores
             what it sees in a way that nothing is known to stand for.
     """
-    if pretrained and norm == "group" and batch_norms(create(name)):
-        raise DposeError(
-            "pretrained weights need BatchNorm", "norm: group", "use norm: batch, then fold_batchnorm"
-        )
+    if pretrained and batch_norms(create(name)):
+        refuse_group(norm)
     model = create(name, pretrained)
     if hasattr(model, "set_input_size"):
         model.set_input_size(img_size=input_size)
@@ -125,7 +123,7 @@ def build_timm(
             f"timm:{name}",
             "choose another input size or stride",
         )
-    _make_still(name, model)
+    make_still(name, model)
     replace_batch_norms(model, norm, lambda: _features(name, model, input_size))
     if norm != "batch":
         _refuse_mixing(name, model, input_size)
@@ -159,6 +157,30 @@ class ToMap(nn.Module):
         return cast(Tensor, self.norm(features))
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that timm does not know.
+
+    Raises:
+        DposeError: timm has no such model; names the nearest.
+    """
+    if not timm.is_model(name.partition(".")[0]):
+        near = ", ".join(f"timm:{one}" for one in difflib.get_close_matches(name, timm.list_models(), 3, 0.5))
+        hint = f"did you mean {near}?" if near else "timm.list_models() names those there are"
+        raise DposeError("timm has no such model", f"timm:{name}", hint)
+
+
+def refuse_group(norm: Norm) -> None:
+    """Refuse GroupNorm in the place of a trained network's BatchNorm, where its weights would mean nothing.
+
+    Raises:
+        DposeError: it is asked for.
+    """
+    if norm == "group":
+        raise DposeError(
+            "pretrained weights need BatchNorm", "norm: group", "use norm: batch, then fold_batchnorm"
+        )
+
+
 def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
     """The model that timm calls `name`, without a classifier.
 
@@ -170,10 +192,7 @@ def create(name: str, pretrained: bool | Path = False, **options: Any) -> Any:
     Raises:
         DposeError: timm has no such model, cannot make it, or its weights cannot be had.
     """
-    if not timm.is_model(name.partition(".")[0]):
-        near = ", ".join(f"timm:{one}" for one in difflib.get_close_matches(name, timm.list_models(), 3, 0.5))
-        hint = f"did you mean {near}?" if near else "timm.list_models() names those there are"
-        raise DposeError("timm has no such model", f"timm:{name}", hint)
+    check_name(name)
     tensors: Mapping[str, Tensor] | None = None
     if isinstance(pretrained, Path):
         tensors = read_weights(pretrained, lambda: timm.create_model(name))
@@ -322,7 +341,7 @@ def _before_last_stage(model: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*roots, *(f"{place}." for place in places if place)]))
 
 
-def _make_still(name: str, model: nn.Module) -> None:
+def make_still(name: str, model: nn.Module) -> None:
     """Turn off what draws random numbers or writes in place; refuse what keeps something from pass to pass."""
     for place, module in model.named_modules():
         layer = cast(Any, module)

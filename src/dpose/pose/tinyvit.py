@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dpose.errors import DposeError
 from dpose.pose.norms import Norm, fold, group_norm
-from dpose.pose.timm_models import create
+from dpose.pose.timm_models import create, refuse_group
 
 WINDOWS = (8, 8, 16, 8)
 """The side a stage's windows are nearest to: at 256x192 they are 8x8, 16x12 (the map) and 8x6 (the map)."""
@@ -139,10 +139,8 @@ def build_backbone(
             raise DposeError("there are no pretrained weights for nano", fix="use 5m, 11m, 21m or lite0")
         backbone = TinyVit(num_classes=0, window_sizes=squares, **NANO, **_STILL)
     else:
-        if pretrained and norm == "group":
-            raise DposeError(
-                "pretrained weights need BatchNorm", "norm: group", "use norm: batch, then fold_batchnorm"
-            )
+        if pretrained:
+            refuse_group(norm)
         backbone = create(f"tiny_vit_{preset}_224", pretrained, window_sizes=squares, **_STILL)
     if stride == 16:
         # the last stage keeps the map of the third: at 128x96 the head then sees 8x6, as 5m's does at 256x192

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.pose.oks import joint_similarity
-from dpose.pose.people import Person
+from dpose.pose.people import FoundPerson
+from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, Skeleton
 
 MISSED = 5
@@ -29,14 +30,13 @@ class _Track:
     """A person who is followed."""
 
     number: int
-    points: NDArray[np.float64]
-    scores: NDArray[np.float64]
+    person: FoundPerson
     step: NDArray[np.float64]
     missed: int = 0
 
     def expected(self) -> NDArray[np.float64]:
         """Where the joints are now if the person moved on as before."""
-        return self.points + self.step * (self.missed + 1)
+        return self.person.pose.keypoints + self.step * (self.missed + 1)
 
 
 class Tracker:
@@ -59,11 +59,18 @@ class Tracker:
         self._missed, self._least = missed, least
         self._tracks: list[_Track] = []
         self._next = 1
+        self._begun = False
 
-    def __call__(self, people: Sequence[Person]) -> list[int]:
+    @property
+    def followed(self) -> list[FoundPerson] | None:
+        """Who is to be looked for in the next frame: everybody who is followed, as last found; None for the first."""
+        return [track.person for track in self._tracks] if self._begun else None
+
+    def __call__(self, people: Sequence[FoundPerson]) -> list[int]:
         """The numbers of the people of the next frame, in their order."""
         from scipy.optimize import linear_sum_assignment
 
+        self._begun = True
         alike = np.array([[self._likeness(track, person) for person in people] for track in self._tracks])
         chosen: dict[int, _Track] = {}
         if alike.size:
@@ -77,32 +84,19 @@ class Tracker:
             track.missed += 1
         numbers = []
         for n, person in enumerate(people):
-            track = chosen.get(n) or self._begin()
-            self._follow(track, person)
-            numbers.append(track.number)
+            if n in chosen:
+                _follow(chosen[n], person)
+            else:
+                chosen[n] = _Track(self._next, person, np.zeros(2))
+                self._next += 1
+                self._tracks.append(chosen[n])
+            numbers.append(chosen[n].number)
         self._tracks = [track for track in self._tracks if track.missed <= self._missed]
         return numbers
 
-    def _begin(self) -> _Track:
-        nothing = np.zeros((0, 2))
-        track = _Track(self._next, nothing, np.zeros(0), np.zeros(2))
-        self._next += 1
-        self._tracks.append(track)
-        return track
-
-    def _follow(self, track: _Track, person: Person) -> None:
-        points, scores = person.pose.keypoints, person.pose.scores
-        if len(track.points):
-            both = _told(track.points, track.scores) & _told(points, scores)
-            if both.any():
-                moved = np.median(points[both] - track.points[both], axis=0) / track.missed
-                track.step = (track.step + moved) / 2
-        track.points, track.scores, track.missed = points, scores, 0
-
-    def _likeness(self, track: _Track, person: Person) -> float:
-        points, scores = person.pose.keypoints, person.pose.scores
-        expected = track.expected()
-        ours, theirs = _told(track.points, track.scores), _told(points, scores)
+    def _likeness(self, track: _Track, person: FoundPerson) -> float:
+        points, expected = person.pose.keypoints, track.expected()
+        ours, theirs = _told(track.person.pose), _told(person.pose)
         one, two = _around(expected[ours]), _around(points[theirs])
         if one is None or two is None:
             return 0.0
@@ -125,10 +119,20 @@ def sigmas_of(skeleton: Skeleton) -> NDArray[np.float64]:
     return np.array([known.get(joint, SIGMA) for joint in skeleton.joints])
 
 
-def _told(points: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _follow(track: _Track, person: FoundPerson) -> None:
+    """The track goes on with a person, `missed` frames after the last."""
+    before, now = track.person.pose, person.pose
+    both = _told(before) & _told(now)
+    if both.any():
+        moved = np.median(now.keypoints[both] - before.keypoints[both], axis=0) / track.missed
+        track.step = (track.step + moved) / 2
+    track.person, track.missed = person, 0
+
+
+def _told(pose: Pose) -> NDArray[np.bool_]:
     """(J,), which joints say where a person is: those of some score, or all finite ones where none has any."""
-    finite = np.asarray(np.isfinite(points).all(axis=1))
-    sure = finite & (scores >= SHOWN)
+    finite = np.asarray(np.isfinite(pose.keypoints).all(axis=1))
+    sure = finite & (pose.scores >= SHOWN)
     return sure if sure.any() else finite
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeGuard, cast
 
 import safetensors.torch
 import torch
@@ -78,25 +79,90 @@ def read_weights(file: Path, model: Callable[[], nn.Module]) -> Mapping[str, Ten
     return tensors
 
 
+class _Nothing:
+    """Stands for an object of another library, in a file of which the tensors alone are wanted."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __setstate__(self, _: object) -> None:
+        pass
+
+
+_BESIDE = [
+    (_Nothing, name)
+    for name in (
+        "mmengine.logging.history_buffer.HistoryBuffer",
+        *(
+            f"numpy.{core}multiarray.{made}"
+            for core in ("core.", "_core.")
+            for made in ("_reconstruct", "scalar")
+        ),
+        "numpy.ndarray",
+        "numpy.dtype",
+    )
+]
+"""What mmengine's checkpoints hold beside tensors, numbers and text: read as nothing."""
+
+
+def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a model in a file of weights, and what a training framework wrote of its settings beside them.
+
+    Args:
+        file: Safetensors, or what `torch.save` wrote of a dictionary of tensors, or of one that has them under
+            "state_dict", as OpenMMLab's. No code in it is run: unknown objects of its log are read as nothing.
+
+    Returns:
+        Tensors by name, and the text of the settings; "" where there is none.
+
+    Raises:
+        DposeError: it cannot be read, or holds more.
+    """
+    if file.suffix == ".safetensors":
+        return read_tensors(file), ""
+    with torch.serialization.safe_globals(_BESIDE):
+        found = _unpickled(file)
+    inner = found.get("state_dict", found) if isinstance(found, dict) else found
+    if not _are_tensors(inner):
+        raise DposeError("holds more than tensors", str(file), "save a dictionary of tensors by name")
+    meta = found.get("meta") if isinstance(found, dict) else None
+    texts = [meta.get(name) for name in ("cfg", "config")] if isinstance(meta, dict) else []
+    return dict(inner), "\n".join(text for text in texts if isinstance(text, str))
+
+
 def read_tensors(file: Path) -> dict[str, Tensor]:
     """Names and tensors in a file of weights. No code in it is run.
 
     Raises:
         DposeError: it cannot be read, or holds more than tensors.
     """
-    try:
-        if file.suffix == ".safetensors":
+    if file.suffix == ".safetensors":
+        with _readable(file):
             return cast(dict[str, Tensor], safetensors.torch.load(file_bytes(file)))
-        with open_regular(file) as opened:
-            found = torch.load(opened, map_location="cpu", weights_only=True)
+    found = _unpickled(file)
+    if not _are_tensors(found):
+        raise DposeError("holds more than tensors", str(file), "save a dictionary of tensors by name")
+    return dict(found)
+
+
+def _unpickled(file: Path) -> Any:
+    with _readable(file), open_regular(file) as opened:
+        return torch.load(opened, map_location="cpu", weights_only=True)
+
+
+def _are_tensors(found: object) -> TypeGuard[dict[str, Tensor]]:
+    return isinstance(found, dict) and all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()
+    )
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise DposeError(f"cannot be read ({error.strerror})", str(file)) from error
     except pickle.UnpicklingError as error:
         raise DposeError("holds more than tensors", str(file), "save its tensors as safetensors") from error
     except Exception as error:  # whatever a damaged file makes of its reader
         raise DposeError("is no file of weights, or is damaged", str(file), "copy it again") from error
-    if not isinstance(found, dict) or not all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in found.items()
-    ):
-        raise DposeError("holds more than tensors", str(file), "save a dictionary of tensors by name")
-    return dict(found)

@@ -16,14 +16,14 @@ from dpose.pose.data.units import Picture
 from dpose.pose.metrics import PCKh, PCKhResult
 from dpose.pose.model import PoseModel
 from dpose.pose.model_people import ModelPeople
-from dpose.pose.people import PeopleFinder, Person
+from dpose.pose.people import FoundPerson, PeopleFinder
 from dpose.pose.skeletons import MPII, Skeleton, joint_map
 
 
 class WholePictures(PeopleFinder, Protocol):
     """Finds the people of whole pictures, or the one whom a picture is of."""
 
-    def one(self, image: NDArray[np.uint8]) -> Person:
+    def one(self, image: NDArray[np.uint8]) -> FoundPerson:
         """The person that a picture is of; there always is one."""
 
 

@@ -22,7 +22,7 @@ from dpose.pose.data.detections import Box
 from dpose.pose.data.problems import count_problems
 from dpose.pose.head_places import hide_faces
 from dpose.pose.model_people import FramesFinder
-from dpose.pose.people import PeopleFinder, Person
+from dpose.pose.people import FoundPerson, PeopleFinder
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import JointMap, Skeleton
 from dpose.pose.smooth import Smoother
@@ -113,14 +113,23 @@ class _Frame:
     time: Fraction = Fraction(0)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A frame, where people were looked for, who was found, and their numbers in a video."""
+
+    frame: _Frame
+    where: Sequence[Box] | None
+    people: Sequence[FoundPerson]
+    tracks: Sequence[int | None]
+
+
 class _Film:
     """What is kept from one frame of a video to the next."""
 
-    def __init__(self, skeleton: Skeleton, smooth: bool) -> None:
+    def __init__(self, skeleton: Skeleton, smooth: bool, frames: int) -> None:
         self.tracker = Tracker(skeleton)
         self.smoother = Smoother() if smooth else None
-        self.before: list[Person] | None = None
-        self.frames = 0
+        self.frames = frames
         self.numbers: set[int] = set()
 
 
@@ -153,10 +162,10 @@ class DrawnPeople:
         image = read_image(path)
         _check_size(path, image.shape[1], image.shape[0])
         frame = _Frame(-1, image, {})
-        where, (people,) = self._found(path, [frame], None)
-        write_image(target, self._drawn(path, frame, where[0], people, None))
+        (seen,) = self._found(path, [frame], None)
+        write_image(target, self._drawn(path, seen, None))
         self.done.pictures += 1
-        self.done.people += len(people)
+        self.done.people += len(seen.people)
 
     def video(self, path: Path, target: Path, shown: Callable[[int, int], None]) -> None:
         """Find and follow the people of a video and draw them into `target`, as far as it can be read.
@@ -174,17 +183,14 @@ class DrawnPeople:
         _check_size(path, info.width, info.height)
         at_once = max(1, min(FRAMES, MOST_BYTES // (3 * info.width * info.height)))
         numbered = enumerate(reader)
-        film = _Film(self.finder.skeleton, self.smooth)
-        film.frames = info.frames
+        film = _Film(self.finder.skeleton, self.smooth, info.frames)
         with video_file(target, info, pad=True) as writer:
             while frames := [
                 _Frame(number, image, {"frame": number, "time": float(time)}, time)
                 for number, (image, time) in itertools.islice(numbered, at_once)
             ]:
-                where, found = self._found(path, frames, film)
-                for frame, boxes, people in zip(frames, where, found, strict=True):
-                    drawn = self._drawn(path, frame, boxes, people, film)
-                    writer.add(drawn, round(frame.time / info.time_base))
+                for seen in self._found(path, frames, film):
+                    writer.add(self._drawn(path, seen, film), round(seen.frame.time / info.time_base))
                 shown(frames[-1].number + 1, info.frames)
         self.done.videos += 1
         self.done.frames += reader.read
@@ -193,39 +199,29 @@ class DrawnPeople:
             of = f" of {info.frames:,}" if info.frames else ""
             self.done.problems.append(f"not whole: {path}: {reader.read:,}{of} frames could be read")
 
-    def _found(
-        self, path: Path, frames: Sequence[_Frame], film: _Film | None
-    ) -> tuple[list[Sequence[Box] | None], list[list[Person]]]:
-        """Where people were looked for in each frame, and who was found."""
+    def _found(self, path: Path, frames: Sequence[_Frame], film: _Film | None) -> list[_Seen]:
+        """Where people were looked for in each frame, who was found, and their numbers."""
         where = [self.boxes(path.name, frame.number, frame.image) for frame in frames]
+        at_once = None
         if isinstance(self.finder, FramesFinder):
             images = [frame.image for frame in frames]
-            return where, self.finder.frames(images, where, film.frames if film else 0)
-        found = []
-        for frame, boxes in zip(frames, where, strict=True):
-            before = film.before if film and boxes is None else None
-            people = self.finder(frame.image, boxes, before)
-            if film:
-                film.before = people
-            found.append(people)
-        return where, found
+            at_once = self.finder.frames(images, where, film.frames if film else 0)
+        seen = []
+        for n, (frame, boxes) in enumerate(zip(frames, where, strict=True)):
+            followed = film.tracker.followed if film and boxes is None else None
+            people = self.finder(frame.image, boxes, followed) if at_once is None else at_once[n]
+            tracks: Sequence[int | None] = film.tracker(people) if film else [None] * len(people)
+            seen.append(_Seen(frame, boxes, people, tracks))
+        return seen
 
-    def _drawn(
-        self,
-        path: Path,
-        frame: _Frame,
-        where: Sequence[Box] | None,
-        people: Sequence[Person],
-        film: _Film | None,
-    ) -> NDArray[np.uint8]:
+    def _drawn(self, path: Path, seen: _Seen, film: _Film | None) -> NDArray[np.uint8]:
         """The frame with its people drawn, who are collected."""
+        frame, where, people, tracks = seen.frame, seen.where, seen.people, seen.tracks
         size = cast(tuple[int, int], frame.image.shape[:2])
-        tracks: Sequence[int | None] = [None] * len(people)
         poses = [person.pose for person in people]
         if film:
-            numbers = film.tracker(people)
+            numbers = [number for number in tracks if number is not None]
             film.numbers.update(numbers)
-            tracks = numbers
             if film.smoother:
                 smooth, time = film.smoother, float(frame.time)
                 poses = [smooth(n, pose, time) for n, pose in zip(numbers, poses, strict=True)]

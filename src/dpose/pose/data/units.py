@@ -91,8 +91,8 @@ class Regions(Protocol):
 
     digest: str
 
-    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32]) -> Box:
-        """The region to crop, with all the room that it needs; about the box itself where nobody is found there."""
+    def __call__(self, image: NDArray[np.uint8], corners: NDArray[np.float32], padding: float) -> Box:
+        """The region to crop, with all the room that it needs; the box itself, `padding` as large, where nobody is."""
 
 
 @dataclass
@@ -361,7 +361,7 @@ class PoseUnits:
             return None
         key = (self._regions.digest, picture, number)
         if key not in self._cache.regions:
-            self._cache.regions[key] = self._regions(image, person.box)
+            self._cache.regions[key] = self._regions(image, person.box, self.padding)
         return self._cache.regions[key]
 
     def _crop(self, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn) -> View:
