@@ -37,9 +37,8 @@ from dpose.pose.metrics import PCKhResult
 from dpose.pose.oks import oks
 from dpose.pose.predict import for_prediction
 from dpose.pose.skeletons import joint_map
-from dpose.pose.whole_pictures import whole_pictures
-from dpose.runs.pose import scored
-from dpose.runs.pose import whole_pictures as opened
+from dpose.pose.whole_pictures import finder_of
+from dpose.runs.pose import scored, scored_whole
 from dpose.runs.scoring import pictures_of
 
 FOUND = 0.5
@@ -59,7 +58,7 @@ def milliseconds(folder: Path, data: str, limit: int | None) -> str:
     """Of the processor, a picture."""
     model = load_model(folder)
     units = pictures_of(DataSpec.parse(data).for_purpose("evaluate"), model.config.input_size, limit)
-    finder, taken = whole_pictures(for_prediction(model)), []
+    finder, taken = finder_of(for_prediction(model)), []
     for picture in units.pictures[:TIMED]:
         image, _ = picture.read()
         started = time.process_time()
@@ -74,7 +73,7 @@ def scores(models: dict[str, Path], data: str, limit: int | None, console: Conso
     table = Table("model", *head, "ms a picture")
     for name, folder in models.items():
         model = load_model(folder)
-        whole, count = opened(folder, model, data, limit=limit, console=QUIET).score(model)
+        whole, count = scored_whole(folder, model, data, limit=limit, console=QUIET).score(model)
         boxes, _ = scored(folder, model, data, limit=limit, detections=None, console=QUIET).score(model)
         table.add_row(name, *shares(whole), *shares(boxes), milliseconds(folder, data, limit))
         assert isinstance(whole, PCKhResult)

@@ -17,7 +17,7 @@ from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Pose, predict_image
 from dpose.pose.skeletons import BLAZEPOSE, COCO, MPII, joint_map
-from dpose.pose.whole_pictures import nearest, whole_picture_pckh, whole_pictures
+from dpose.pose.whole_pictures import finder_of, nearest, whole_picture_pckh
 from walkers import FIGURE, Walkers
 
 TRUE = joint_map(BLAZEPOSE, MPII, predicted=True).points(FIGURE)
@@ -109,7 +109,7 @@ class TestPCKh:
         torch.manual_seed(0)
         model = PoseModel(PoseConfig("nano", (64, 64))).eval()
         image = np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8)
-        finder = whole_pictures(model)
+        finder = finder_of(model)
         (same,) = finder(image)
         found = predict_image(model, image)
         for person in (finder.one(image), same):

@@ -89,7 +89,7 @@ def whole_picture_ap(
     what is wrongly found there.
 
     Args:
-        finder: Of people in whole pictures (`dpose.pose.whole_pictures.whole_pictures`).
+        finder: Of people in whole pictures (`dpose.pose.whole_pictures.finder_of`).
         labels: What is true.
         advance: Called after every picture.
 

@@ -27,7 +27,7 @@ class WholePictures(PeopleFinder, Protocol):
         """The person that a picture is of; there always is one."""
 
 
-def whole_pictures(model: PoseModel, *, flip_test: bool = False) -> WholePictures:
+def finder_of(model: PoseModel, *, flip_test: bool = False) -> WholePictures:
     """What finds people in whole pictures with a model.
 
     BlazePose's detector looks for everybody. A model of another codec says nothing of where people are: it takes the

@@ -121,7 +121,6 @@ def evaluate_groups_noised(
         raise DposeError(
             "noised groups need a cap on a unit's joints", "--groups", "give --pooled --joints-per-unit 14"
         )
-    check_kept(folder, out)
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model, statement = on_device(entry.load(folder)), read_statement(folder)
     scored = entry.scored(folder, model, data, limit=limit, detections=None, console=console)
@@ -129,6 +128,7 @@ def evaluate_groups_noised(
         raise DposeError(
             "groups of these data need no noise, or cannot be told", scored.name, "leave --epsilon out"
         )
+    check_kept(folder, out)
     query = group_query(asked.relation, asked.joints)
     event = asked.event_of(query)
     source = noise or AesNoise(Key.fresh())

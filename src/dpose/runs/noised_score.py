@@ -160,12 +160,12 @@ def evaluate_noised(
         DposeError: no model, no data, nobody in them needs protection, the run protects them, the task's scores are not
             by unit, or a budget leaves too little.
     """
-    check_kept(folder, out)
     entry = task_entry(task_of(folder) or DEFAULT_TASK)
     model = on_device(entry.load(folder))
     statement = read_statement(folder)
     scored = entry.scored(folder, model, data, limit=limit, detections=None, console=console)
     task = _by_unit(scored)
+    check_kept(folder, out)
     # what can fail for reasons of its own does so before anything is spent
     named = task.metric().compute()
     if asked.joints is not None:

@@ -120,7 +120,7 @@ def scored(
     return _scored_data(folder, spec, units, score, task)
 
 
-def whole_pictures(
+def scored_whole(
     folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, console: Console
 ) -> ScoredData:
     """Data to score a pose model on in whole pictures: PCKh, or OKS AP where labels are in COCO's format.
@@ -269,5 +269,5 @@ ENTRY = TaskEntry(
     pictures=True,
     canary_views=canary_views,
     learns=learns,
-    whole_pictures=whole_pictures,
+    whole_pictures=scored_whole,
 )

@@ -27,7 +27,7 @@ from dpose.pose.evaluate import (
 )
 from dpose.pose.metrics import PCKhResult
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.whole_pictures import whole_picture_pckh, whole_pictures
+from dpose.pose.whole_pictures import finder_of, whole_picture_pckh
 from dpose.privacy.odometer import committing
 from dpose.runs.build import shown_spec
 from dpose.runs.scored import reserve_labels
@@ -99,13 +99,13 @@ def score_whole_pictures(
         DposeError: the data cannot be read, or have none of the model's joints.
     """
     if not spec.dataset.oks:
-        finder = whole_pictures(model)
+        finder = finder_of(model)
         with _progress(console, len(units.pictures)) as advance:
             result = whole_picture_pckh(finder, units.pictures, units.skeleton, advance=advance)
         return result, len(units)
     labels = _in_cocos_format(open_labels(spec), spec, console, limit)
     with _progress(console, len(labels.images)) as advance:
-        found = whole_picture_ap(whole_pictures(model, flip_test=True), labels, advance=advance)
+        found = whole_picture_ap(finder_of(model, flip_test=True), labels, advance=advance)
     return found, len(labels.images)
 
 
