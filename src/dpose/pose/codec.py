@@ -56,6 +56,10 @@ class Codec(Protocol):
         """How far from 0 the weights of a fresh joint lie, in shares of torch's own start of such a layer."""
 
     @property
+    def untaught(self) -> tuple[str, ...]:
+        """The layers of the head that the loss does not reach: no strategy trains them, or they would drift."""
+
+    @property
     def bin_layers(self) -> tuple[str, ...]:
         """The linear layers of the head from a joint's map to the logits of an axis' bins; none where there are none.
 

@@ -183,6 +183,7 @@ class HeatmapCodec:
 
     export_names: ClassVar[tuple[str, ...]] = ("maps",)
     bin_layers: ClassVar[tuple[str, ...]] = ()
+    untaught: ClassVar[tuple[str, ...]] = ()
     fresh: ClassVar[float] = 0.02
     """So that maps begin near 0, which they are in most places: Xiao et al. 2018 start from 0.001."""
 
