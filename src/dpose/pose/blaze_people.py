@@ -113,17 +113,19 @@ class BlazePeople:
     ) -> list[FoundPerson]:
         """See `PeopleFinder`.
 
-        In a box the detector is asked, and the upright box is read where it finds nobody. In a video each frame is
-        looked at whole and in one tile of the pyramid, the next one at every frame: a picture's pyramid takes a second.
+        In a box the detector is asked, and the upright box is read where it finds nobody. In a video every other frame
+        is looked at whole, and those between in one tile of the pyramid, each in the next one: a picture's pyramid
+        takes a second.
         """
         if boxes is not None:
             return list(self._read(image, [self._detector.turned(image, box) for box in boxes]))
         tiles = list(_tiles(image.shape[:2], self.settings))
         if before is None:
             return self._new(image, [_whole(image), *tiles], [])
-        tile = [tiles[self._frame % len(tiles)]] if tiles else []
+        turn, whole = divmod(self._frame, 2)
         self._frame += 1
-        return self._new(image, [_whole(image), *tile], self._followed(image, before))
+        tile = _whole(image) if whole or not tiles else tiles[turn % len(tiles)]
+        return self._new(image, [tile], self._followed(image, before))
 
     def one(self, image: NDArray[np.uint8]) -> FoundPerson:
         """The person that a picture is of: the surest detection of the whole picture, also turned by right angles.
