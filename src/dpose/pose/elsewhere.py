@@ -3,9 +3,9 @@
     model = read_elsewhere(Path("vitpose-base-simple"))               # a folder of transformers' save_pretrained
     model = read_elsewhere(Path("td-hm_hrnet-w32_...-256x192.pth"))   # a file of mmpose
 
-Names of tensors are brought to dpose's by one table. Nothing of either library is needed, and no code in a file is run.
-Of a transposed convolution its BatchNorm becomes part, as in evaluation; that of a backbone stays, and is folded where a
-run is private.
+Names of tensors are brought to dpose's by one table. Nothing of either library is needed, and no code in a file is
+run. A transposed convolution takes its BatchNorm in, as it is in evaluation; those of a backbone stay, and are folded
+where a run is private.
 """
 
 from __future__ import annotations
