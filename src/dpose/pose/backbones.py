@@ -169,9 +169,9 @@ def _vitpose(name: str) -> Backbone:
 
 
 def _build_vitpose(*how: Any) -> Built:
-    from dpose.pose.vitpose import build_backbone
+    from dpose.pose.vitpose import build_vitpose
 
-    return build_backbone(*how)
+    return build_vitpose(*how)
 
 
 BACKBONES: dict[str, Backbone] = {
@@ -287,7 +287,7 @@ def _of_hrnet(rest: str) -> Backbone:
     timm_models.check_name(name)
     return Backbone(
         TIMM + name,
-        partial(hrnet.build_backbone, name),
+        partial(hrnet.build_hrnet, name),
         stride=hrnet.STRIDE,
         input_size=(256, 192),
         frozen=hrnet.FROZEN,

@@ -60,7 +60,7 @@ class HighestBranch(nn.Module):
         return found
 
 
-def build_backbone(
+def build_hrnet(
     name: str, size: tuple[int, int], norm: Norm, pretrained: bool | Path
 ) -> tuple[nn.Module, nn.Module, int]:
     """The trunk of the HRNet that timm calls `name`, as `dpose.pose.backbones.Backbone.build` gives it.

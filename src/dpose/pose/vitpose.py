@@ -105,7 +105,7 @@ class VitPoseTrunk(nn.Module):
         return found
 
 
-def build_backbone(
+def build_vitpose(
     width: int, depth: int, heads: int, size: tuple[int, int], norm: str, pretrained: object
 ) -> tuple[nn.Module, nn.Module, int]:
     """A trunk as `dpose.pose.backbones.Backbone.build` gives it, with weights drawn at random.
