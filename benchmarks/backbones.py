@@ -118,7 +118,7 @@ def tried(name: str, strategy: str, at_once: int = 2) -> tuple[str, str]:
             shown = "x".join(map(str, model.config.input_size)) + (f", stride {stride}" if stride else "")
             with tempfile.TemporaryDirectory() as folder, Path(folder, "printed").open("w") as printed:
                 run = train(
-                    PoseTask(),
+                    PoseTask(codec=model.codec),
                     model,
                     private=Noise(16, model.config.input_size),
                     plan=TrainingPlan(epsilon=8.0, delta=1e-3, steps=2, expected_batch_size=8, unit="image"),

@@ -1,12 +1,12 @@
 """Adam on BlazePose with and without the scales of its channels, on public rendered pictures: loss and PCKh.
 
-    OMP_NUM_THREADS=1 python benchmarks/channel_scales.py                     # 400 pictures, five runs, some ten minutes
+    OMP_NUM_THREADS=1 python benchmarks/channel_scales.py          # 400 pictures, five runs, some five minutes
     python benchmarks/channel_scales.py --pictures 800 --kind full
 
 BatchNorm was folded into the published convolutions, which left channels of very different size. "scaled" trains what
-comes with dpose, each channel divided by a power of two (`dpose.pose.blazepose.ScaledConv`); "raw" trains the weights as
-published. Both compute the same at first; Adam's steps are equal in the numbers that it is given, and so is the noise of
-a private run.
+comes with dpose, each channel divided by a power of two (`dpose.pose.blazepose.ScaledConv`); "raw" trains the weights
+as published. Both compute the same at first; Adam's steps are equal in the numbers that it is given, and so is the
+noise of a private run.
 """
 
 from __future__ import annotations

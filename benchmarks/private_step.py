@@ -42,6 +42,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from dpose.pose.codec import codec_of
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.gaussian_noise import add_gaussian
@@ -73,8 +74,9 @@ def setup(case: Case, channels_last: bool, precision: Precision = "float32"):
     preset, strategy, views = case.preset, case.strategy, case.views
     batch = max(1, case.batch // views)
     torch.manual_seed(0)
-    task = PoseTask(precision=precision)
-    model = fold_batchnorm(task.build_model(PoseConfig(preset=preset)))
+    config = PoseConfig(preset=preset)
+    task = PoseTask(codec=codec_of(config), precision=precision)
+    model = fold_batchnorm(task.build_model(config))
     apply_strategy(model, strategy)
     model.train()
     device = torch.device(case.device)

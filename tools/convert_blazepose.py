@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.files import SHIPPED, write_atomic
-from dpose.pose.blazepose import BlazePose, BlazePoseDetector, ScaledConv, set_scales
+from dpose.pose.blazepose import POINTS, BlazePose, BlazePoseDetector, ScaledConv, set_scales
 
 PACKAGE = "@mediapipe/pose 0.5.1675469404"
 CHECKSUM = "8bb349a7b3a3ba699df23be804ddd3b3eab810b50b15406894be257859388a84"
@@ -133,8 +133,8 @@ class Graph:
         return vector.ValuesAsNumpy()  # type: ignore[no-any-return]
 
 
-def landmark_order(network: BlazePose) -> Iterator[ScaledConv]:
-    """The convolutions of a landmark network in the file's order."""
+def landmark_order(network: BlazePose, coordinates: ScaledConv) -> Iterator[ScaledConv]:
+    """The convolutions of a landmark network in the file's order; `coordinates` stand for the head's places and facts."""
     trunk, head = network.backbone, network.head
     yield from (trunk.stem, trunk.stem_depthwise, trunk.stem_project)
     laterals: list[torch.nn.Module] = []
@@ -155,7 +155,7 @@ def landmark_order(network: BlazePose) -> Iterator[ScaledConv]:
     yield head.heat
     yield from _convs(trunk.entries[-1])
     yield from _convs(trunk.tower[before:])
-    yield head.coordinates
+    yield coordinates
     yield head.presence
 
 
@@ -195,10 +195,13 @@ def load(network: BlazePose | BlazePoseDetector, content: bytes) -> None:
     Raises:
         SystemExit: the file has other convolutions than the network.
     """
-    landmarks = isinstance(network, BlazePose)
-    order = list(landmark_order(network) if landmarks else detector_order(network))  # type: ignore[arg-type]
-    convs = Graph(content, 3 if landmarks else 2).convs
-    if len(order) != len(convs) or len(order) != len(list(_convs(network))):
+    whole = None
+    if isinstance(network, BlazePose):
+        whole = ScaledConv(network.backbone.channels[1], 5 * POINTS, 2, padding=0)
+        order, convs = list(landmark_order(network, whole)), Graph(content, 3).convs
+    else:
+        order, convs = list(detector_order(network)), Graph(content, 2).convs
+    if len(order) != len(convs) or len(order) != len(list(_convs(network))) - (whole is not None):
         raise SystemExit(f"the file has {len(convs)} convolutions, the network {len(order)}")
     for layer, (weight, bias) in zip(order, convs, strict=True):
         if tuple(layer.conv.weight.shape) != weight.shape:
@@ -207,7 +210,11 @@ def load(network: BlazePose | BlazePoseDetector, content: bytes) -> None:
             )
         layer.conv.weight.data = torch.from_numpy(weight.copy())
         layer.conv.bias.data = torch.from_numpy(bias.copy())  # type: ignore[union-attr]
-    set_scales(order)
+    if whole is not None:
+        for conv, values in ((network.head.places, slice(0, 2)), (network.head.facts, slice(2, 5))):  # type: ignore[union-attr]
+            for mine, theirs in zip(conv.conv.parameters(), whole.conv.parameters(), strict=True):
+                mine.data = theirs.data.unflatten(0, (POINTS, 5))[:, values].flatten(0, 1).clone()
+    set_scales(list(_convs(network)))
 
 
 def write(network: torch.nn.Module, path: Path) -> None:

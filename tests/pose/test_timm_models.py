@@ -12,11 +12,8 @@ from dpose.pose import timm_models
 from dpose.pose.backbones import backbone_named, register_backbone
 from dpose.pose.model import LIGHT, PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.norms import foldable, replace_batch_norms
-from dpose.pose.task import PoseTask
-from dpose.training.grad_sample import track
-from dpose.training.gradients import trainable_params, unit_loss
-from dpose.training.guards import check_model, only_gradients
-from dpose.units import UnitBatch
+from dpose.training.guards import check_model
+from exact_units import check_exact, shake, units
 
 QUICK = ("test_efficientnet", "test_resnet", "test_vit", "test_convnext")
 """Timm's own small ones, of four families."""
@@ -32,53 +29,9 @@ WHOLE = (
 )
 
 
-def shake(model):
-    """Move every tensor away from where timm starts it: zeros hide what stands before them."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
-                noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
-                tensor += (0.05 * (noise.abs() if name.endswith("running_var") else noise)).to(tensor.dtype)
-    return model.double().eval()
-
-
 def built(preset, size, norm="batch", stride=0):
     torch.manual_seed(0)
     return shake(PoseModel(PoseConfig(preset, size, norm=norm, stride=stride)))
-
-
-def units(size):
-    generator = torch.Generator().manual_seed(1)
-    return UnitBatch(
-        torch.randint(0, 256, (3, 2, 3, *size), generator=generator, dtype=torch.uint8),
-        {
-            "keypoints": torch.rand(3, 2, 16, 2, generator=generator) * torch.tensor([size[1], size[0]]),
-            "visible": torch.ones(3, 2, 16),
-        },
-        torch.tensor([[1.0, 1.0], [1.0, 0.5], [1.0, 0.0]]),
-    )
-
-
-def check_exact(model, batch, strategy):
-    """The fast way against a backward pass of each unit alone, 1e-10 in float64; nothing is written meanwhile."""
-    apply_strategy(model, strategy)
-    model.train()
-    check_model(model)
-    params, loss = trainable_params(model), unit_loss(PoseTask(), model)
-    with only_gradients(model):
-        book = track(loss, params, batch, products=False)
-    assert book is not None, "a parameter's use escaped"
-    found = book.gradients(params)
-    for unit in range(len(batch)):
-        leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
-        targets = {name: t[unit] for name, t in batch.targets.items()}
-        alone = torch.autograd.grad(
-            loss(leaves, batch.inputs[unit], targets, batch.weights[unit]), list(leaves.values())
-        )
-        for name, gradient in zip(leaves, alone, strict=True):
-            scale = max(1.0, float(gradient.abs().max()))
-            assert (found[name][unit] - gradient).abs().max() <= 1e-10 * scale, name
 
 
 def check_family(preset, size, stride=0):

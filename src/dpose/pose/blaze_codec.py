@@ -41,6 +41,7 @@ class BlazePoseCodec:
     Attributes:
         skeleton: A name in `dpose.pose.skeletons.SKELETONS`.
         joint_layers: None: the outputs are the same for every skeleton.
+        untaught: Depth, what can be seen, and whether anybody is there are not labelled.
     """
 
     skeleton: str = "blazepose"
@@ -49,6 +50,7 @@ class BlazePoseCodec:
     joint_layers: Mapping[str, int] | None = None
     fresh: float = 1.0
     bin_layers: tuple[str, ...] = ()
+    untaught: tuple[str, ...] = ("facts", "presence")
     _map: JointMap = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -296,7 +296,8 @@ class BlazePoseHead(nn.Module):
         super().__init__()
         neck, tower = channels
         self.heat = ScaledConv(neck, points)
-        self.coordinates = ScaledConv(tower, 5 * points, 2, padding=0)
+        self.places = ScaledConv(tower, 2 * points, 2, padding=0)
+        self.facts = ScaledConv(tower, 3 * points, 2, padding=0)
         self.presence = ScaledConv(tower, 1, 2, padding=0)
         self.points = points
 
@@ -307,7 +308,8 @@ class BlazePoseHead(nn.Module):
         maps and presence are logits, too.
         """
         pyramid, tower = maps
-        coordinates = self.coordinates(tower).flatten(1).unflatten(1, (self.points, 5))
+        places, facts = self.places(tower).flatten(1), self.facts(tower).flatten(1)
+        coordinates = torch.cat([places.view(-1, self.points, 2), facts.view(-1, self.points, 3)], -1)
         return coordinates, self.heat(pyramid), self.presence(tower).flatten()
 
 

@@ -19,6 +19,7 @@ from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.heatmap import HeatmapCodec
 from dpose.pose.regression import RegressionCodec
+from dpose.pose.rtmpose import RtmposeCodec
 from dpose.pose.simcc import SimccCodec
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class Codec(Protocol):
     @property
     def fresh(self) -> float:
         """How far from 0 the weights of a fresh joint lie, in shares of torch's own start of such a layer."""
+
+    @property
+    def untaught(self) -> tuple[str, ...]:
+        """The layers of the head that the loss does not reach: no strategy trains them, or they would drift."""
 
     @property
     def bin_layers(self) -> tuple[str, ...]:
@@ -128,6 +133,7 @@ CODECS: dict[str, CodecEntry] = {
     "heatmap-deconv": CodecEntry(partial(HeatmapCodec.of, growth="transposed")),
     "regression": CodecEntry(RegressionCodec.of),
     "blazepose": CodecEntry(BlazePoseCodec.of, maps=False),
+    "rtmpose": CodecEntry(RtmposeCodec.of, maps=False),
     # of weights from elsewhere, which have learnt other places for a cell
     "vitpose": CodecEntry(partial(HeatmapCodec.of, growth="interpolated", places="corners"), maps=False),
     "vitpose-classic": CodecEntry(

@@ -1,11 +1,11 @@
-"""Whole pose models as others write them: transformers' ViTPose, and OpenMMLab's files of ViTPose and HRNet.
+"""Whole pose models as others write them: transformers' ViTPose; OpenMMLab's files of ViTPose, HRNet and RTMPose.
 
     model = read_elsewhere(Path("vitpose-base-simple"))               # a folder of transformers' save_pretrained
     model = read_elsewhere(Path("td-hm_hrnet-w32_...-256x192.pth"))   # a file of mmpose
 
-Names of tensors are brought to dpose's by one table. Nothing of either library is needed, and no code in a file is run.
-Of a transposed convolution its BatchNorm becomes part, as in evaluation; that of a backbone stays, and is folded where a
-run is private.
+Names of tensors are brought to dpose's by one table. Nothing of either library is needed, and no code in a file is
+run. A transposed convolution takes its BatchNorm in, as it is in evaluation; those of a backbone stay, and are folded
+where a run is private.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from torch import Tensor
 from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.known_sets import sets_in
-from dpose.pose.backbones import TIMM, VITPOSE, VITPOSE_SIZES, WEIGHTS
+from dpose.pose.backbones import RTMPOSE_SIZES, TIMM, VITPOSE, VITPOSE_SIZES, WEIGHTS
 from dpose.pose.model import PoseConfig, PoseModel
+from dpose.pose.rtmpose import BETA
 from dpose.pose.skeletons import SKELETONS
 from dpose.pose.vitpose import PATCH
 from dpose.pose.weights_file import SUFFIXES, read_checkpoint, read_tensors
@@ -134,16 +135,30 @@ def _of_transformers(folder: Path) -> PoseModel:
 
 def _of_mmpose(file: Path) -> PoseModel:
     tensors, told = read_checkpoint(file)
-    tensors = _renamed(tensors)
+    if "head.gau.gamma" not in tensors:  # RTMPose's names are dpose's
+        tensors = _renamed(tensors)
     if "backbone.pos_embed" in tensors:
         return _vitpose(tensors, _size(file.name), 0, str(file))
-    if any(name.startswith("backbone.stage4.") for name in tensors):
+    if any(name.startswith("backbone.stage4.0.branches.") for name in tensors):
         return _hrnet(tensors, file, told)
+    if "backbone.stem.2.conv.weight" in tensors and "head.gau.gamma" in tensors:
+        return _rtmpose(tensors, file)
     raise DposeError(
-        "holds a pose model with another backbone than ViTPose's and HRNet's",
-        str(file),
-        "choose one of these",
+        "holds another pose model than ViTPose, HRNet and RTMPose", str(file), "choose one of these"
     )
+
+
+def _rtmpose(tensors: dict[str, Tensor], file: Path) -> PoseModel:
+    blocks = re.compile(r"backbone\.stage2\.1\.blocks\.(\d+)\.")
+    depth = 1 + max((int(m[1]) for name in tensors if (m := blocks.match(name))), default=-1)
+    width = tensors["backbone.stem.2.conv.weight"].shape[0]
+    known = {(int(64 * w), max(round(6 * d), 1)): name for name, (d, w) in RTMPOSE_SIZES.items()}
+    if (width, depth) not in known:
+        raise DposeError("is an RTMPose of another size", str(file), f"known: {', '.join(RTMPOSE_SIZES)}")
+    for axis in ("x", "y"):
+        name = f"head.cls_{axis}.weight"
+        tensors[name] = _needed(tensors, name, str(file)) * BETA
+    return _filled(f"rtmpose:{known[width, depth]}", _size(file.name), "rtmpose", tensors, str(file))
 
 
 def _vitpose(tensors: dict[str, Tensor], size: tuple[int, int], heads: int, where: str) -> PoseModel:
@@ -190,7 +205,8 @@ def _filled(
     preset: str, size: tuple[int, int], codec: str, tensors: Mapping[str, Tensor], where: str
 ) -> PoseModel:
     """The model of these tensors, all of which it must have, and no others."""
-    joints = _needed(tensors, "head.joints.weight", where).shape[0]
+    last = "head.final_layer.weight" if codec == "rtmpose" else "head.joints.weight"
+    joints = _needed(tensors, last, where).shape[0]
     skeleton = {17: "coco", 16: "mpii"}.get(joints, "")
     other = next((key for key in sets_in(Path(where).name) if key in OTHER_JOINTS), "")
     if not skeleton or other:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,15 @@ PREDICTOR = "blazepose:full"
 
 
 def find_model(name: str) -> Path:
-    """The model folder `name`: a path, or the name of weights that come with dpose.
+    """The model folder `name`: a path, a name on the Hub ("hf:OWNER/NAME"), or that of weights that come with dpose.
+
+    What is on the Hub is fetched. A path may be a file that holds a whole pose model (`dpose.pose.elsewhere`).
 
     Raises:
-        DposeError: there is neither.
+        DposeError: there is none, or it cannot be fetched.
     """
+    if name.startswith("hf:"):
+        return _on_hub(name)
     if Path(name).exists():
         return Path(name)
     shipped = shipped_weights()
@@ -42,6 +47,13 @@ def find_model(name: str) -> Path:
         names = f"give a model folder, or one of: {', '.join(shipped)}" if shipped else "give a model folder"
         raise DposeError("no such model", name, names)
     return folder
+
+
+@cache
+def _on_hub(name: str) -> Path:
+    from dpose.pose.hub import fetched  # which reads models by this module
+
+    return fetched(name)
 
 
 def weights_digest(folder: Path) -> str:
@@ -77,8 +89,8 @@ def save_model(model: PoseModel, folder: Path) -> None:
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     """The model in `folder`, in float32 and evaluation mode.
 
-    Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file of
-    OpenMMLab's are read, too (`dpose.pose.elsewhere`).
+    Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file
+    of OpenMMLab's are read, too (`dpose.pose.elsewhere`).
 
     Raises:
         DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is

@@ -6,8 +6,8 @@ the joint, with its centre where the joint is and not in the middle of the neare
 there.
 
 With r pixels to a cell, cell c covers the pixels from c * r - 1/2 to (c + 1) * r - 1/2: its middle is pixel
-c * r + (r - 1) / 2. Weights from elsewhere have learnt other places for it (`Places`). Nothing here has control flow that
-depends on data, or mixes views.
+c * r + (r - 1) / 2. Weights from elsewhere have learnt other places for it (`Places`). Nothing here has control flow
+that depends on data, or mixes views.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ FLOOR = 1e-3
 Places = Literal["middle", "first", "corners"]
 """Which pixel of the crop cell c of N pixels in n cells stands for, on each axis.
 
-"middle": its middle pixel, c * r + (r - 1) / 2 with r = N / n. "first": c * r, as in Xiao et al. 2018 and the code made
-after it, mmpose's `MSRAHeatmap` among it. "corners": c * (N - 1) / (n - 1), so that the first and the last cell are the
-first and the last pixel: Huang et al. 2020, "The devil is in the details: delving into unbiased data processing for human
-pose estimation" (UDP), equation 5; ViTPose learnt so.
+"middle": its middle pixel, c * r + (r - 1) / 2 with r = N / n. "first": c * r, as in the code of Xiao et al. 2018 and
+what was made after it, mmpose's `MSRAHeatmap` among it. "corners": c * (N - 1) / (n - 1): the first and the last
+cell are the first and the last pixel: Huang et al. 2020, "The devil is in the details: delving into unbiased data
+processing for human pose estimation" (UDP); ViTPose learnt so.
 """
 Growth = Literal["shuffled", "transposed", "interpolated"]
 """How a head makes larger maps: by its 1x1 convolution, which gives a cell's map for each of its parts; by transposed
@@ -183,6 +183,7 @@ class HeatmapCodec:
 
     export_names: ClassVar[tuple[str, ...]] = ("maps",)
     bin_layers: ClassVar[tuple[str, ...]] = ()
+    untaught: ClassVar[tuple[str, ...]] = ()
     fresh: ClassVar[float] = 0.02
     """So that maps begin near 0, which they are in most places: Xiao et al. 2018 start from 0.001."""
 
@@ -243,9 +244,9 @@ class HeatmapCodec:
         return (cells + edge) * ratio - edge, values.clamp(0.0, 1.0)
 
     def _grid(self, like: Tensor) -> tuple[Tensor | float, float]:
-        """(x, y) pixels to a cell, and how far from its middle a pixel and a cell begin: pixel = (c + edge) ratio - edge.
+        """Pixels to a cell, of x and y, and the edge by which both are moved: pixel = (cell + edge) * ratio - edge.
 
-        The type of `like` is that of the ratios.
+        Ratios have the type of `like`.
         """
         if self.places != "corners":
             return self.ratio, 0.5 if self.places == "middle" else 0.0

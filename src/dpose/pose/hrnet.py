@@ -2,8 +2,8 @@
 
 Sun et al. 2019, "Deep high-resolution representation learning for human pose estimation": heat maps are read from that
 branch by one 1x1 convolution, the head of the codec "heatmap". Names of parameters are timm's, which are those of the
-published code and of mmpose. What timm adds behind the branches, for a classifier, and what mixes the other branches at the
-very end is left out.
+published code and of mmpose. What timm adds behind the branches, for a classifier, and what mixes the other branches at
+the very end is left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import timm
 import torch
@@ -44,23 +44,23 @@ class HighestBranch(nn.Module):
         for name, child in model.named_children():
             if name not in ("global_pool", "head_drop", "classifier"):
                 self.add_module(name, child)
-        last = self.stage4[-1]
+        last = model.stage4[-1]
         last.fuse_layers = last.fuse_layers[:1]
 
     def forward_features(self, x: Tensor) -> Tensor:
         """(N, 3, H, W), normalised, to (N, C, H / 4, W / 4)."""
-        x = self.act1(self.bn1(self.conv1(x)))
-        x = self.layer1(self.act2(self.bn2(self.conv2(x))))
-        maps = self.stage2([step(x) for step in self.transition1])
-        for transition, stage in ((self.transition2, self.stage3), (self.transition3, self.stage4)):
-            # a new branch begins at the smallest map; the others go on, with the same channels or others
-            steps = [step(maps[min(n, len(maps) - 1)]) for n, step in enumerate(transition)]
-            maps = stage(steps)
+        net = cast(Any, self)
+        x = net.act1(net.bn1(net.conv1(x)))
+        x = net.layer1(net.act2(net.bn2(net.conv2(x))))
+        maps = net.stage2([step(x) for step in net.transition1])
+        for transition, stage in ((net.transition2, net.stage3), (net.transition3, net.stage4)):
+            # a new branch begins at the smallest map, the others go on
+            maps = stage([step(maps[min(n, len(maps) - 1)]) for n, step in enumerate(transition)])
         found: Tensor = maps[0]
         return found
 
 
-def build_backbone(
+def build_hrnet(
     name: str, size: tuple[int, int], norm: Norm, pretrained: bool | Path
 ) -> tuple[nn.Module, nn.Module, int]:
     """The trunk of the HRNet that timm calls `name`, as `dpose.pose.backbones.Backbone.build` gives it.

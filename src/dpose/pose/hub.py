@@ -91,21 +91,33 @@ def from_hub(name: str, device: str = "cpu", revision: str | None = None) -> Pos
     """The model called `hf:OWNER/NAME`, fetched once and kept in the Hub client's cache.
 
     Raises:
-        DposeError: huggingface_hub is not installed, the name is none, it cannot be fetched, or it is no model of
-            dpose.
+        DposeError: huggingface_hub is not installed, the name is none, it cannot be fetched, or it is no model that
+            `load_model` reads.
+    """
+    return load_model(fetched(name, revision), device)
+
+
+def fetched(name: str, revision: str | None = None) -> Path:
+    """The folder of the model called `hf:OWNER/NAME`, fetched once and kept in the Hub client's cache.
+
+    Raises:
+        DposeError: huggingface_hub is not installed, the name is none, or it cannot be fetched and is not in the cache.
     """
     if name.count("/") != 1 or not name.startswith(PREFIX):
         raise DposeError("is no name on the Hub", name, "write hf:OWNER/NAME")
     _mixin()
     from huggingface_hub import snapshot_download
 
+    own = name.removeprefix(PREFIX)
     try:
-        folder = snapshot_download(name.removeprefix(PREFIX), revision=revision, allow_patterns=[*_OF_A_RUN])
+        return Path(snapshot_download(own, revision=revision, allow_patterns=[*_OF_A_RUN]))
     except Exception as error:  # the client raises its own, its transport's and the system's
         raise DposeError(
-            f"cannot be fetched ({_short(error)})", name, "check the name and the network"
+            f"cannot be fetched ({_short(error)})",
+            name,
+            f"check the name and the network; without one, fetch it elsewhere (hf download {own} --local-dir "
+            f"{own.rpartition('/')[2]}) and give the folder",
         ) from error
-    return load_model(folder, device)
 
 
 def _mixin() -> Any:

@@ -264,7 +264,7 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
       stages; of timm's models what stands before the last place where the map shrinks, or before the last quarter of
       the blocks where it never does). The rest, every LayerNorm (those of frozen stages too) and the head train. The
       papers' strategy.
-    * "full", "scratch": everything trains. They differ in where the weights come from, not here.
+    * "full", "scratch": everything trains that the loss reaches. They differ in where the weights come from, not here.
 
     Frozen layers with no trainable parameter before them, with "finetune" the patch embedding, stage one and the entry
     of stage two, cost a forward pass and no backward pass, nor memory for its activations.
@@ -275,9 +275,11 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     _one_of("strategy", strategy, get_args(Strategy))
     layers = dict(model.named_modules())
     frozen = tuple(f"backbone.{start}" for start in model.config.backbone.frozen)
+    untaught = tuple(f"head.{layer}." for layer in model.codec.untaught)
     trainable = []
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(_trains(strategy, name, layers[name.rpartition(".")[0]], frozen))
+        trains = _trains(strategy, name, layers[name.rpartition(".")[0]], frozen)
+        parameter.requires_grad_(trains and not name.startswith(untaught))
         if parameter.requires_grad:
             trainable.append(name)
     return trainable

@@ -64,6 +64,7 @@ class RegressionCodec:
     export_names: ClassVar[tuple[str, ...]] = ("shares", "score_logits")
     joint_layers: ClassVar[dict[str, int]] = {"joints": 3}
     bin_layers: ClassVar[tuple[str, ...]] = ()
+    untaught: ClassVar[tuple[str, ...]] = ()
     fresh: ClassVar[float] = 0.02
 
     @classmethod

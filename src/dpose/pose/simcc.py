@@ -189,6 +189,7 @@ class SimccCodec:
     export_names: ClassVar[tuple[str, ...]] = ("x_logits", "y_logits")
     joint_layers: ClassVar[dict[str, int]] = {"joints": 1}
     bin_layers: ClassVar[tuple[str, ...]] = ("x", "y")
+    untaught: ClassVar[tuple[str, ...]] = ()
     fresh: ClassVar[float] = 1.0
 
     @classmethod

@@ -2,15 +2,19 @@
 
 Xu et al. 2022, "ViTPose: simple vision transformer baselines for human pose estimation"; its decoders are the heads of
 the codecs "vitpose" and "vitpose-classic" (`dpose.pose.heatmap`). Parameters have the names of the code that it was
-published with. No layer mixes pictures, nothing draws random numbers and there is no buffer: gradients of single units are
-exact. Attention is two products and a softmax: torch's fused one has no rule for `vmap` and runs unit by unit there.
+published with. No layer mixes pictures, nothing draws random numbers and there is no buffer: gradients of single units
+are exact. Attention is two products and a softmax: torch's fused one has no rule for `vmap`, and runs unit by unit.
 """
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from dpose.errors import DposeError
 
 PATCH = 16
 """Pixels of the picture to a token, on both axes."""
@@ -69,7 +73,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(N, T, C) to the same shape."""
         x = x + self.attn(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        return cast(Tensor, x + self.mlp(self.norm2(x)))
 
 
 class VitPoseTrunk(nn.Module):
@@ -101,7 +105,7 @@ class VitPoseTrunk(nn.Module):
         return found
 
 
-def build_backbone(
+def build_vitpose(
     width: int, depth: int, heads: int, size: tuple[int, int], norm: str, pretrained: object
 ) -> tuple[nn.Module, nn.Module, int]:
     """A trunk as `dpose.pose.backbones.Backbone.build` gives it, with weights drawn at random.

@@ -89,7 +89,7 @@ class _Nothing:
         pass
 
 
-_BESIDE = [
+_BESIDE: list[Any] = [
     (_Nothing, name)
     for name in (
         "mmengine.logging.history_buffer.HistoryBuffer",

@@ -21,8 +21,10 @@ from dpose.pose.data import (
     open_data,
     open_several,
 )
+from dpose.pose.elsewhere import is_elsewhere
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.heads import adapt_head, change_codec, divisible, resize, temper
+from dpose.pose.hub import PREFIX
 from dpose.pose.model import PoseConfig, PoseModel, Strategy, apply_strategy, fold_batchnorm
 from dpose.pose.norms import Norm
 from dpose.pose.regions import regions_for
@@ -132,8 +134,10 @@ def _skeleton(config: RunConfig) -> str:
 def first_weights(config: RunConfig) -> Path | None:
     """The model folder that a run starts from: as configured, else what comes with dpose; None where there is none.
 
+    One on the Hub is fetched. Of another library's it may be a file, too.
+
     Raises:
-        DposeError: the configured one does not exist.
+        DposeError: the configured one does not exist, or cannot be fetched.
     """
     choice = config.model
     if choice.init == IMAGENET or backbone_file(config):
@@ -146,7 +150,14 @@ def first_weights(config: RunConfig) -> Path | None:
 def backbone_file(config: RunConfig) -> Path | None:
     """The file of a backbone's weights that a run starts from; None where `init` is something else."""
     path = Path(config.model.init or "")
-    return path if path.suffix in SUFFIXES and not path.is_dir() else None
+    of_a_backbone = path.suffix in SUFFIXES and not path.is_dir() and not is_elsewhere(path)
+    return path if of_a_backbone else None
+
+
+def _called(config: RunConfig) -> str:
+    """The name on the Hub of the weights that a run starts from; "" where they lie here."""
+    init = config.model.init or ""
+    return init if init.startswith(PREFIX) else ""
 
 
 def described_model(config: RunConfig, norm: Norm = "batch") -> PoseConfig:
@@ -223,7 +234,7 @@ def build_model(config: RunConfig) -> tuple[PoseModel, FirstWeights, list[str]]:
                 f"{how} from {_size(own[0])} pixels, stride {own[1]}, to {_size(asked[0])}, {asked[1]}"
             )
             model = resize(model, *asked)
-        start = FirstWeights.of(first, said=choice.init_data)
+        start = FirstWeights.of(first, said=choice.init_data, called=_called(config))
         before = model.config.codec
         if choice.codec not in (None, before):
             if choice.temperature not in (None, 1.0):
@@ -287,7 +298,7 @@ def check_seen(config: RunConfig) -> None:
         return
     place = backbone_file(config) or first_weights(config)
     if place is not None:
-        learnt = trained_on(place, choice.init_data)
+        learnt = trained_on(place, choice.init_data, _called(config))
     elif choice.init == IMAGENET:
         learnt = FROM_IMAGENET + said_by_user(choice.init_data or "imagenet")
     else:

@@ -66,7 +66,8 @@ class ModelChoice(BaseModel):
     Attributes:
         preset: A backbone: "nano", "lite0", "5m", "11m", "21m", "timm:NAME" or a registered one
             (`dpose.pose.backbones`), for actions "nano" or "mvit-b"; ignored where `init` names a model.
-        init: A model folder to start from, or the name of public weights that come with dpose; or "imagenet", timm's
+        init: A model folder to start from (transformers' ViTPose and mmpose's files are read, too), "hf:OWNER/NAME" for
+            one on the Hub, or the name of public weights that come with dpose; or "imagenet", timm's
             weights of the preset's backbone; or a file of weights of that backbone, by timm's names, .safetensors or
             .pth. By default those of the preset that come with dpose, where there are some. For mvit-b also a
             safetensors file of torchvision's weights.

@@ -10,6 +10,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.files import file_json
 from dpose.pose.backbones import shipped_weights
+from dpose.pose.hub import PREFIX
 from dpose.runs.build import IMAGENET, settled
 from dpose.runs.config import RunConfig, without_none
 from dpose.runs.recipes import filled_in
@@ -67,7 +68,8 @@ def _missing(config: RunConfig, given: Mapping[str, Any]) -> list[str]:
     }
     found = [name for name, specs in asked.items() if specs and any(map(in_a_folder, specs))]
     init = config.model.init
-    if init and init != IMAGENET and init not in shipped_weights() and not model.get("init"):
+    known = not init or init == IMAGENET or init in shipped_weights() or init.startswith(PREFIX)
+    if not known and not model.get("init"):
         found.append("--init")
     return found
 
@@ -127,7 +129,8 @@ def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:
         data[name] = (
             [_shown(n) for n in named] if isinstance(named, list | tuple) else named and _shown(named)
         )
-    model["init"] = model["init"] and Path(model["init"]).name
+    if not str(model["init"]).startswith(PREFIX):  # a name on the Hub is no path
+        model["init"] = model["init"] and Path(model["init"]).name
     return {**values, "command": shown_command(command)}
 
 

@@ -55,11 +55,19 @@ def prepare(config: RunConfig, console: Console) -> PreparedRun:
     """Data and model of a pose run.
 
     Raises:
-        DposeError: data or model are not possible, or a picture is in two of the private data.
+        DposeError: data or model are not possible, a picture is in two of the private data, or the method uses public
+            views and the model's crops depend on more of a picture than these.
     """
     check_settings(config)
     with console.status("the first weights"):
         model, start, caveats = build_model(config)
+    if config.plan.kind.public_views and regions_for(model.config) is not None:
+        raise DposeError(
+            "crops people where a detector finds them in the sharp picture, which no public view of "
+            f"{config.plan.method} may depend on",
+            f"preset {model.config.preset}",
+            "use dp-sgd, pdp-sgd or another backbone",
+        )
     config = settled(config)
     slow = slow_in_bf16(next(model.parameters()).device) if config.precision == "bf16" else None
     if slow:

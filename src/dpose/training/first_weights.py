@@ -107,7 +107,7 @@ class FirstWeights:
             given: What is taken as given of them in particular.
             learnt: What they have learnt from, where whoever builds the model knows it; else what they say themselves.
             said: What the user says of that (`--init-data`).
-            called: What they are called besides, such as their name on a hub.
+            called: What they are called besides, such as their name on a hub: readers are told this name.
 
         Raises:
             DposeError: there are none that can be read, or their statement or what they say of their data is none.
@@ -126,12 +126,13 @@ class FirstWeights:
         except OSError as error:
             raise DposeError("there are no weights to start from", str(file)) from error
         if not place.is_dir():
-            return cls(digest, place.name, given=given, learnt=found)
+            return cls(digest, called or place.name, given=given, learnt=found)
         run_id = ""
         with contextlib.suppress(DposeError):  # a folder of a model alone, or a ledger that `verify` refuses
             run_id = read_ledger(place / "ledger.jsonl")[0].run_id
         folder = str(place.resolve())
-        return cls(digest, place.name, read_statement(place), given, run_id, folder, learnt=found)
+        name = called or place.name
+        return cls(digest, name, read_statement(place), given, run_id, folder, learnt=found)
 
     @classmethod
     def fetched(cls, name: str, given: str, learnt: TrainedOn = NOT_SAID) -> FirstWeights:

@@ -170,7 +170,8 @@ def mean_gradient(
     share = batch.weights.to(per_view.dtype)
     share = share / share.sum(1, keepdim=True)
     loss = (per_view.view(units, views) * share).sum() / units
-    gradients = torch.autograd.grad(loss, list(leaves.values()))
+    # a parameter that the loss does not reach has a gradient of zeros, as in the private step
+    gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
     return dict(zip(leaves, gradients, strict=True)), loss.detach()
 
 
