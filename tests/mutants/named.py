@@ -323,7 +323,7 @@ NAMED = (
         "pose/weights_file.py",
         (
             Edit(
-                "read_tensors",
+                "_unpickled",
                 "torch.load(opened, map_location='cpu', weights_only=True)",
                 "torch.load(opened, map_location='cpu', weights_only=False)",
             ),

@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dpose.cli import main
 from dpose.errors import DposeError
+from dpose.media.images import write_image
 from dpose.pose import folder as folder_module
 from dpose.pose.elsewhere import is_elsewhere
 from dpose.pose.folder import find_model, load_model, save_model
@@ -399,3 +401,16 @@ def test_the_hub_out_of_reach_is_one_line(monkeypatch):
     with pytest.raises(DposeError, match=r"no route.*hf download lab/vitpose --local-dir") as error:
         first_weights(config("hf:lab/vitpose"))
     assert "\n" not in error.value.line()
+
+
+def test_predict_takes_a_folder_and_a_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "vit", by_transformers_names(vitpose()), settings())
+    torch.save({"state_dict": by_mmpose_names(*hrnet())}, HRNET)
+    write_image(tmp_path / "p.png", np.zeros((64, 48, 3), np.uint8))
+    for model in ("vit", HRNET):
+        assert main(["predict", model, "p.png", "--box", "4,4,40,60"]) == 0
+        assert "l_ankle" in capsys.readouterr().out
+    torch.save({"x": torch.ones(1)}, "other.pth")
+    assert main(["predict", "other.pth", "p.png"]) == 2
+    assert "is this a model folder?" in capsys.readouterr().err

@@ -23,7 +23,7 @@ def predict(
     sources: Annotated[
         list[str],
         typer.Argument(
-            help="Pictures, videos, folders or globs; before them a run or model folder, or none."
+            help="Pictures, videos, folders or globs; before them a run or model folder, hf:OWNER/NAME, or none."
         ),
     ],
     out: Annotated[
@@ -127,14 +127,20 @@ def _check(
 
 
 def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
-    """The model folder and what it is to look at: the first path is a model where it holds a config.json."""
-    from dpose.pose.folder import CONFIG
+    """The model and what it is to look at.
 
-    if not (Path(paths[0]).expanduser() / CONFIG).exists():
+    The first is a model where it holds a config.json, is a file of weights or a name on the Hub.
+    """
+    from dpose.pose.folder import CONFIG, find_model
+    from dpose.pose.hub import PREFIX
+    from dpose.pose.weights_file import SUFFIXES
+
+    first, on_hub = Path(paths[0]).expanduser(), paths[0].startswith(PREFIX)
+    if not (on_hub or first.suffix in SUFFIXES or (first / CONFIG).exists()):
         return None, paths
     if len(paths) == 1:
         raise DposeError("is a model, and no picture is named", paths[0], "name pictures behind it")
-    return Path(paths[0]).expanduser(), paths[1:]
+    return find_model(paths[0]) if on_hub else first, paths[1:]
 
 
 def _predictor(run: Path | None, flip: bool, console: Console) -> Predictor:

@@ -1,8 +1,8 @@
 """RTMPose: CSPNeXt as a backbone, and the head that gates joints by each other, as readable torch modules.
 
 Jiang et al. 2023, "RTMPose: real-time multi-person pose estimation based on MMPose". Modules are called as in mmpose:
-its tensors have these names. The head's outputs are SimCC's, with the factor 10 that mmpose multiplies its outputs by in
-loss and score (`beta`) taken into the last layers: logits in nats. No layer but BatchNorm mixes pictures.
+its tensors have these names. The head's outputs are SimCC's, with the factor 10 that mmpose multiplies its outputs by
+in loss and score (`beta`) taken into the last layers: logits in nats. No layer but BatchNorm mixes pictures.
 """
 
 from __future__ import annotations
