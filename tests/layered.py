@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.func import functional_call
+from torch.nn import functional as F
 
 from dpose.training.gradients import trainable_params
 from dpose.units import UnitBatch, pad_units

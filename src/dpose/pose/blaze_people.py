@@ -65,7 +65,7 @@ class Settings:
     support: float = 3.0
     present: float = 0.5
     tiles: tuple[float, ...] = (1.0, 0.66, 0.45, 0.3)
-    step: float = 0.4
+    step: float = 0.5
 
 
 @dataclass(frozen=True)
