@@ -13,6 +13,7 @@ from dpose.data_spec import Dataset, Spec
 from dpose.errors import DposeError
 from dpose.media import read_image, write_image
 from dpose.pose.data import SOURCES, DataSpec, Person, Picture, PoseDataset, PoseUnits
+from dpose.pose.model import PoseConfig
 from dpose.pose.skeletons import COCO
 from dpose.release.photos.spec import SOURCES as PHOTOS
 from dpose.release.photos.spec import PhotoSpec
@@ -193,7 +194,7 @@ class TestADatasetFromOutside:
                 "plan": {"method": "dp-sgd", "epsilon": 1.0, "delta": 1e-3},
             }
         )
-        units = open_units(config, (64, 48))
+        units = open_units(config, PoseConfig("nano", input_size=(64, 48)))
         assert (len(units), units.skeleton) == (4, COCO)
         assert str(public_split(config)) == f"toy:{toy}:public,joint=l_knee"
         assert in_a_folder(config.data.private)

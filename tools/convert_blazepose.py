@@ -134,7 +134,7 @@ class Graph:
 
 
 def landmark_order(network: BlazePose, coordinates: ScaledConv) -> Iterator[ScaledConv]:
-    """The convolutions of a landmark network in the file's order; `coordinates` stand for the head's places and facts."""
+    """The convolutions of a landmark network in the file's order; `coordinates` are the head's places and facts."""
     trunk, head = network.backbone, network.head
     yield from (trunk.stem, trunk.stem_depthwise, trunk.stem_project)
     laterals: list[torch.nn.Module] = []

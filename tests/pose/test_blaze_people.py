@@ -164,7 +164,7 @@ def test_tiles_cover_the_picture(size):
         assert group[:, 3].max() == pytest.approx(height - 0.5)
         for axis in (0, 1):
             starts = np.unique(group[:, axis].round(6))
-            assert np.diff(starts).max(initial=0) <= 0.4 * share + 1e-6
+            assert np.diff(starts).max(initial=0) <= Settings().step * share + 1e-6
 
 
 def test_units_are_cropped_where_their_person_is_found_and_upright(rendered):

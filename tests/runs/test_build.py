@@ -48,6 +48,9 @@ def _small(monkeypatch):
     monkeypatch.setattr(synthetic_module, "SPLITS", SMALL)
 
 
+NANO = PoseConfig("nano")
+
+
 def config(*data, plan=None, **values):
     return RunConfig.from_dict(
         {"data": {"private": list(data)}, "plan": plan or {"method": "non-private"}, **values}
@@ -69,7 +72,7 @@ class TestSeveralData:
             f"coco:{pose_fixtures}/coco",
             "synthetic:ward",
         )
-        units = open_units(chosen, (128, 96))
+        units = open_units(chosen, NANO)
         assert len(units) == 5 + 4 + 12
         assert units.skeleton == MPII
         assert build_model(chosen)[0].config.skeleton == "mpii"
@@ -81,21 +84,21 @@ class TestSeveralData:
             **chosen.to_dict(),
             "data": {"private": "synthetic:ward", "public": f"coco:{pose_fixtures}/coco"},
         }
-        public = open_public(RunConfig.from_dict(values), (128, 96))
+        public = open_public(RunConfig.from_dict(values), NANO)
         assert public.load(0, np.random.default_rng(0))[0].target["keypoints"].shape == (16, 2)
 
     def test_a_limit_is_of_all_together(self):
         chosen = config("synthetic:ward", "synthetic:studio")
         values = {**chosen.to_dict(), "data": {"private": ["synthetic:ward", "synthetic:studio"], "limit": 7}}
-        assert len(open_units(RunConfig.from_dict(values), (128, 96))) == 7
+        assert len(open_units(RunConfig.from_dict(values), NANO)) == 7
 
     def test_people_are_the_same_in_every_part(self):
         plan = {**PRIVATE, "unit": "subject"}
-        both = open_units(config("synthetic:ward:train", "synthetic:ward:val", plan=plan), (128, 96))
+        both = open_units(config("synthetic:ward:train", "synthetic:ward:val", plan=plan), NANO)
         assert isinstance(both, SubjectUnits)
         names = [both.unit_id(i) for i in range(len(both))]
         assert len(set(names)) == len(names)
-        alone = (open_units(config(f"synthetic:ward:{s}", plan=plan), (128, 96)) for s in ("train", "val"))
+        alone = (open_units(config(f"synthetic:ward:{s}", plan=plan), NANO) for s in ("train", "val"))
         assert set(names) == {units.unit_id(i) for units in alone for i in range(len(units))}
 
     def test_conditions_of_every_part(self):
@@ -127,16 +130,16 @@ class TestSeveralData:
         assert "7001" not in " ".join(conditions(config("lspet:x:private", plan=PRIVATE)))
 
     def test_public_units_may_be_in_no_part(self):
-        both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), (128, 96))
+        both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), NANO)
         assert isinstance(both, KnownPictures)
         assert isinstance(both, CanonicalUnits)
-        again = open_units(config("synthetic:ward:val"), (128, 96))
+        again = open_units(config("synthetic:ward:val"), NANO)
         with pytest.raises(DposeError, match=r"synthetic:ward:val/ward-val-0000"):
             check_disjoint(again, protect(both), 1, Console(quiet=True))
 
     def test_a_copy_saved_again_is_found_in_every_part(self):
-        both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), (128, 96))
-        near = open_units(config("synthetic:ward:val"), (128, 96))
+        both = open_units(config("synthetic:studio:val", "synthetic:ward:val"), NANO)
+        near = open_units(config("synthetic:ward:val"), NANO)
         near.content_hashes = lambda index: (f"other bytes {index}",)
         near.subjects = lambda index: ()
         with pytest.raises(DposeError, match="looks like a picture of"):
@@ -151,7 +154,7 @@ class TestSeveralData:
 
 
 def doubled():
-    part = open_units(config("synthetic:ward:val"), (128, 96))
+    part = open_units(config("synthetic:ward:val"), NANO)
     assert isinstance(part, PoseUnits)
     return ConcatUnits([part, part], ["a", "b"])
 
@@ -360,7 +363,7 @@ class TestPrecision:
         model = PoseModel(PoseConfig(preset="nano", norm="folded"))
         params = trainable_params(model)
         task = PoseTask()
-        units = open_units(config("synthetic:studio:val"), (128, 96))
+        units = open_units(config("synthetic:studio:val"), NANO)
         batch = task.collate([units.load(i, np.random.default_rng(i)) for i in range(4)])
         exact, loss = mean_gradient(task, model, params, batch)
         rough, rough_loss = mean_gradient(PoseTask(precision="bf16"), model, params, batch)

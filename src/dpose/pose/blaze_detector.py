@@ -64,14 +64,14 @@ class PersonRegions:
             box: Around one person.
             padding: How much larger than the box a crop of it is: 1 where the box has room in it, as a whole picture.
         """
-        around = square(box.corners, box.score, LOOK * padding)
+        around = square_about(box.corners, box.score, LOOK * padding)
         low, high = box.corners[:2], box.corners[2:]
         found = [r for r in self.found(image, [around.corners]) if _within(r, low, high)]
         if not found or found[0].score < UNSURE:
             # acrobats stand on their heads, and the detector knows few who do
             turned = self.found(image, [around.corners] * len(TURNS), TURNS)
             found = sorted([*found, *(r for r in turned if _within(r, low, high))], key=lambda r: -r.score)
-        return replace(found[0], score=box.score) if found else square(box.corners, box.score, padding)
+        return replace(found[0], score=box.score) if found else square_about(box.corners, box.score, padding)
 
     @torch.inference_mode()
     def found(
@@ -134,7 +134,7 @@ def as_tensor(crops: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(crops).permute(0, 3, 1, 2).float()
 
 
-def square(corners: NDArray[np.float64], score: float, room: float = 1.0) -> Box:
+def square_about(corners: NDArray[np.float64], score: float, room: float = 1.0) -> Box:
     """The square about a box, larger by `room`."""
     middle, half = (corners[:2] + corners[2:]) / 2, float((corners[2:] - corners[:2]).max()) / 2 * room
     return Box(np.concatenate([middle - half, middle + half]), score)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.blaze_codec import BlazePoseCodec
-from dpose.pose.blaze_detector import TURNS, as_tensor, middle, region_of, shipped_detector, square
+from dpose.pose.blaze_detector import TURNS, as_tensor, middle, region_of, shipped_detector, square_about
 from dpose.pose.blazepose import SIDE
 from dpose.pose.crops import Matrix, crop_transform, invert, transform_points, warp, whole_frame
 from dpose.pose.data.detections import Box
@@ -135,7 +135,7 @@ class BlazePeople:
         """
         whole = _whole(image)
         found = self._detector.found(image, [whole] * 4, (0.0, *TURNS))
-        (first,) = self._read(image, [found[0] if found else square(whole, 0.0)])
+        (first,) = self._read(image, [found[0] if found else square_about(whole, 0.0)])
         (again,) = self._read(image, [first.following])
         return _agreed(first, again) if first.score >= self.settings.present else first
 

@@ -89,7 +89,7 @@ class InvertedResidual(nn.Module):
         return x + y if self.residual else y
 
 
-class Separable(nn.Module):
+class SeparableConv(nn.Module):
     """One 3x3 kernel a channel, then a 1x1 convolution to other channels."""
 
     def __init__(self, into: int, out: int) -> None:
@@ -244,7 +244,7 @@ class BlazePoseTrunk(nn.Module):
         self.top_expand = ScaledConv(widths[-1], wide)
         self.top_depthwise = ScaledConv(wide, wide, 3, groups=wide)
         taps = (widths[0], widths[1], widths[3], wide)  # at 1/4, 1/8, 1/16 and 1/32
-        self.lateral = nn.ModuleList(Separable(tap, sizes.neck) for tap in taps)
+        self.lateral = nn.ModuleList(SeparableConv(tap, sizes.neck) for tap in taps)
         into = sizes.neck if sizes.from_pyramid else sizes.tower[0][0]
         steps = []
         for channels, more in sizes.tower:
@@ -253,7 +253,7 @@ class BlazePoseTrunk(nn.Module):
             into = channels
         self.tower = nn.ModuleList(steps)
         entries = zip(taps[1:], sizes.tower, strict=False) if sizes.from_pyramid else [(wide, sizes.tower[0])]
-        self.entries = nn.ModuleList(Separable(tap, channels) for tap, (channels, _) in entries)
+        self.entries = nn.ModuleList(SeparableConv(tap, channels) for tap, (channels, _) in entries)
         self.from_pyramid = sizes.from_pyramid
         self.channels = (sizes.neck, into)
 
@@ -405,7 +405,7 @@ class BlazePoseDetector(nn.Module):
 
 
 class _Lateral(nn.Module):
-    """As `Separable`, without an activation between."""
+    """As `SeparableConv`, without an activation between."""
 
     def __init__(self, into: int, out: int) -> None:
         super().__init__()

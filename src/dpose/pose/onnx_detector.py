@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.pose.data.detections import Box
-from dpose.pose.onnx_outputs import LAYOUTS, Found, Layout, layout_of
+from dpose.pose.onnx_outputs import LAYOUTS, Candidates, Layout, layout_of
 
 Picture = NDArray[np.uint8]
 
@@ -156,7 +156,7 @@ class OnnxDetector:
             raise DposeError("the detector cannot be run on one picture", str(self._path)) from error
 
     def _boxes(
-        self, found: Found, image: Picture, zoom: tuple[float, float], shift: tuple[float, float]
+        self, found: Candidates, image: Picture, zoom: tuple[float, float], shift: tuple[float, float]
     ) -> list[Box]:
         corners = (found.corners.astype(np.float64) - [*shift, *shift]) / [*zoom, *zoom]
         height, width = image.shape[:2]

@@ -27,7 +27,7 @@ MOST_EXPONENT = 20.0
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidates:
     """People that a detector found, before any is left out.
 
     Attributes:
@@ -81,7 +81,7 @@ def grid_cells(size: Size, strides: tuple[int, ...]) -> int:
     return sum(math.prod(side // stride for side in size) for stride in strides)
 
 
-def _grid(outputs: Outputs, size: Size, classes: Classes) -> Found:
+def _grid(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """YOLOX (Ge et al. 2021): (1, A, 5 + C), a cell a row; people are class 0, as in COCO.
 
     A row holds the middle from the cell's corner and the logarithm of the sides, in strides, objectness, and a share
@@ -101,62 +101,62 @@ def _grid(outputs: Outputs, size: Size, classes: Classes) -> Found:
         middle = (middle + np.concatenate(corners)) * length
         sides = np.exp(np.minimum(sides, MOST_EXPONENT)) * length
     people = _of_people(values[:, 5:], 0)
-    return Found(_around(middle, sides), values[:, 4] * people)
+    return Candidates(_around(middle, sides), values[:, 4] * people)
 
 
-def _dets(outputs: Outputs, size: Size, classes: Classes) -> Found:
+def _dets(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """RTMDet and others as mmdeploy writes them: (1, K, 5) corners and score, (1, K) labels; people are label 0."""
     boxes = next(array for array in outputs.values() if array.ndim == 3)[0].astype(np.float64)
     labels = next(array for array in outputs.values() if array.ndim == 2)[0]
     people = labels == 0
-    return Found(boxes[people, :4], boxes[people, 4])
+    return Candidates(boxes[people, :4], boxes[people, 4])
 
 
-def _columns(outputs: Outputs, size: Size, classes: Classes) -> Found:
+def _columns(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """YOLOv8 to 11: (1, 4 + C, A), a cell a column: middle, sides, a share for each class; joints are passed over."""
     values = next(iter(outputs.values()))[0].astype(np.float64).T
     count = len(classes) or (1 if values.shape[1] == POSE_COLUMNS else values.shape[1] - 4)
     people = _of_people(values[:, 4 : 4 + count], _person(classes))
-    return Found(_around(values[:, :2], values[:, 2:4]), people)
+    return Candidates(_around(values[:, :2], values[:, 2:4]), people)
 
 
-def _rows(outputs: Outputs, size: Size, classes: Classes) -> Found:
+def _rows(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """YOLOv8 to 11 and 26 with suppression inside: (1, K, 6) corners, score and class; joints may follow."""
     values = next(iter(outputs.values()))[0].astype(np.float64)
     people = values[:, 5] == _person(classes)
-    return Found(values[people, :4], values[people, 4])
+    return Candidates(values[people, :4], values[people, 4])
 
 
-def _named(outputs: Outputs, size: Size, classes: Classes) -> Found:
+def _named(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """TensorFlow's: y0, x0, y1, x1 in shares of the picture, COCO's numbers, people 1."""
     boxes = outputs["detection_boxes"].reshape(-1, 4)[:, [1, 0, 3, 2]]
     scores = outputs["detection_scores"].reshape(-1).astype(np.float64)
     people = np.rint(outputs["detection_classes"].reshape(-1)) == 1
     if "num_detections" in outputs:
         people &= np.arange(len(people)) < int(outputs["num_detections"].reshape(-1)[0])
-    return Found(_in_pixels(boxes[people], size), scores[people])
+    return Candidates(_in_pixels(boxes[people], size), scores[people])
 
 
-def _labelled(outputs: Outputs, size: Size, classes: Classes) -> Found:
+def _labelled(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """SSD with suppression inside: (1, K, 4) corners in shares of the input, (1, K) labels, people 1, (1, K) scores."""
     arrays = list(outputs.values())
     boxes = next(array for array in arrays if array.ndim == 3)[0]
     labels = _labels(arrays)[0][0]
     scores = next(array for array in arrays if array.ndim == 2 and array.dtype.kind == "f")[0]
-    return Found(_in_pixels(boxes[labels == 1], size), scores[labels == 1].astype(np.float64))
+    return Candidates(_in_pixels(boxes[labels == 1], size), scores[labels == 1].astype(np.float64))
 
 
-def _scored(outputs: Outputs, size: Size, classes: Classes) -> Found:
+def _scored(outputs: Outputs, size: Size, classes: Classes) -> Candidates:
     """SSD: (1, K, 4) corners in shares of the input, (1, K, C) a share for each class, the background first.
 
     Of 21 classes, Pascal VOC's, people are 15, else 1.
     """
     boxes, scores = sorted(outputs.values(), key=lambda array: array.shape[2] != 4)
     person = VOC_PERSON if scores.shape[2] == VOC_CLASSES else 1
-    return Found(_in_pixels(boxes[0], size), _of_people(scores[0].astype(np.float64), person))
+    return Candidates(_in_pixels(boxes[0], size), _of_people(scores[0].astype(np.float64), person))
 
 
-LAYOUTS: dict[Layout, Callable[[Outputs, Size, Classes], Found]] = {
+LAYOUTS: dict[Layout, Callable[[Outputs, Size, Classes], Candidates]] = {
     "grid": _grid,
     "dets": _dets,
     "columns": _columns,

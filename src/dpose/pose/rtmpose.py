@@ -162,7 +162,7 @@ class ScaleNorm(nn.Module):
         return cast(Tensor, x / size.clamp(min=1e-5) * self.g)
 
 
-class Scale(nn.Module):
+class ChannelScale(nn.Module):
     """A factor for each number of a vector."""
 
     def __init__(self, width: int) -> None:
@@ -185,7 +185,7 @@ class GatedAttention(nn.Module):
         self.gamma = nn.Parameter(torch.rand(2, KEYS))
         self.beta = nn.Parameter(torch.rand(2, KEYS))
         self.o = nn.Linear(wide, HIDDEN, bias=False)
-        self.res_scale = Scale(HIDDEN)
+        self.res_scale = ChannelScale(HIDDEN)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, J, 256) to the same shape."""
