@@ -33,7 +33,7 @@ CENTRE, TOP = 33, 34
 the circle about it that holds the whole body."""
 SMALLEST = 32
 """Pixels of a tile's side: people in smaller ones cannot be read."""
-AT_ONCE = 16
+AT_ONCE = 6
 """Crops in one forward pass."""
 
 _BODY = np.array([0, *range(11, 17), *range(23, 29)])
