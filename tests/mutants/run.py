@@ -3,6 +3,7 @@
     make mutants                                 # goes on where an earlier run stopped; results in .mutants/
     python tests/mutants/run.py --only step.py   # faults whose name contains the text
     python tests/mutants/run.py --named          # faults that once passed every test
+    python tests/mutants/run.py --part 3/24      # those, and the third of 24 parts of all others (make mutants PART=3/24)
     python tests/mutants/run.py --again          # try those that survived again, and take over what was killed
 
 One process imports torch and all the rest, then forks a child for every fault. The child imports dpose anew, with one
@@ -364,6 +365,19 @@ def _outcome(status: int, seconds: float, log: Path) -> dict[str, object]:
     return {"outcome": "killed", "by": by or f"exit {code}", "seconds": round(seconds, 2)}
 
 
+def in_part(fault: Fault, part: str) -> bool:
+    """Whether a fault belongs to the K-th of N parts, "K/N": by its name's digest, and in every part if it has a name.
+
+    All parts together are all faults. A whole run takes hours: parts are run on several machines, or one after a change.
+    """
+    if not part or fault.named:
+        return True
+    number, count = map(int, part.split("/"))
+    if not 1 <= number <= count:
+        raise SystemExit(f"there is no part {part}")
+    return int(hashlib.sha256(fault.name.encode()).hexdigest(), 16) % count == number - 1
+
+
 def digest() -> str:
     """Of all that a result depends on here."""
     made = hashlib.sha256()
@@ -385,6 +399,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument("--part", default="", help="K/N: of the faults without a name the K-th of N parts")
     parser.add_argument("--named", action="store_true", help="faults with a name alone, of named.py")
     parser.add_argument(
         "--again", action="store_true", help="take over what an earlier run killed, whatever changed"
@@ -403,6 +418,7 @@ def main() -> int:
     names = {fault.name for fault in every}
     done = {name: line for name, line in done.items() if name in names}
     todo = [f for f in every if f.name not in done and options.only in f.name and f.named >= options.named]
+    todo = [fault for fault in todo if in_part(fault, options.part)]
     with results.open("w", encoding="utf-8") as opened:
         for line in ({"digest": here}, *done.values()):
             opened.write(json.dumps(line) + "\n")

@@ -14,7 +14,7 @@ import yaml
 from mutants.guards import GUARDED
 from mutants.named import NAMED, Edit, Named
 from mutants.operators import mutants_of, uncached
-from mutants.run import EXPLAINED, SOURCE, TESTS
+from mutants.run import EXPLAINED, SOURCE, TESTS, Fault, in_part
 
 
 def source(file):
@@ -28,6 +28,18 @@ def test_a_named_fault_fits_the_source(named):
     compile(tree, named.file, "exec")
     assert ast.dump(tree) != ast.dump(ast.parse(source(named.file)))
     assert named.file in GUARDED
+
+
+def test_parts_are_apart_and_together_all_faults_and_each_has_those_with_names():
+    named = Fault("n", "a.py", (), lambda: ast.parse(""), named=True)
+    others = [Fault(f"fault {i}", "a.py", (), lambda: ast.parse("")) for i in range(400)]
+    parts = [[f for f in others if in_part(f, f"{k}/7")] for k in range(1, 8)]
+    assert sorted(f.name for part in parts for f in part) == sorted(f.name for f in others)
+    assert all(30 < len(part) < 90 for part in parts)
+    assert all(in_part(named, f"{k}/7") for k in range(1, 8))
+    assert all(in_part(f, "") for f in others)
+    with pytest.raises(SystemExit, match="8/7"):
+        in_part(others[0], "8/7")
 
 
 def test_names_are_told_apart():
