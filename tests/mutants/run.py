@@ -3,7 +3,7 @@
     make mutants                                 # goes on where an earlier run stopped; results in .mutants/
     python tests/mutants/run.py --only step.py   # faults whose name contains the text
     python tests/mutants/run.py --named          # faults that once passed every test
-    python tests/mutants/run.py --part 3/24      # those, and the third of 24 parts of all others (make mutants PART=3/24)
+    python tests/mutants/run.py --part 3/24      # those, and the third of 24 parts of all others
     python tests/mutants/run.py --again          # try those that survived again, and take over what was killed
 
 One process imports torch and all the rest, then forks a child for every fault. The child imports dpose anew, with one
@@ -368,7 +368,7 @@ def _outcome(status: int, seconds: float, log: Path) -> dict[str, object]:
 def in_part(fault: Fault, part: str) -> bool:
     """Whether a fault belongs to the K-th of N parts, "K/N": by its name's digest, and in every part if it has a name.
 
-    All parts together are all faults. A whole run takes hours: parts are run on several machines, or one after a change.
+    All parts together are all faults. A whole run takes hours: parts run on several machines, or one after a change.
     """
     if not part or fault.named:
         return True

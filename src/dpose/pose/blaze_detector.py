@@ -92,10 +92,14 @@ class PersonRegions:
         ]
         for start in range(0, len(tiles), AT_ONCE):
             matrices = turned[start : start + AT_ONCE]
-            crops = np.stack([warp(image, matrix, size) for matrix in matrices])
-            places, logits = self._network(as_tensor(crops) / 127.5 - 1)
+            crops = [warp(image, matrix, size) for matrix in matrices]
+            if (
+                start
+            ):  # convolutions for a number of crops that they have not met take longer to make than to run
+                crops += crops[-1:] * (AT_ONCE - len(crops))
+            places, logits = self._network(as_tensor(np.stack(crops)) / 127.5 - 1)
             scores = torch.sigmoid(logits)
-            for matrix, place, score in zip(matrices, places, scores, strict=True):
+            for matrix, place, score in zip(matrices, places, scores, strict=False):
                 back = invert(matrix)
                 for number in torch.nonzero(score >= LEAST)[:, 0].tolist():
                     points = place[number, 4:8].view(2, 2) + self._anchors[number]

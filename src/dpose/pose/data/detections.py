@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.pose.crops import Matrix, crop_transform
 from dpose.pose.data.problems import Problems, holds_something, numbers, read_json
 
 
@@ -27,6 +28,27 @@ class Box:
     corners: NDArray[np.float64]
     score: float
     turn: float = 0.0
+
+
+def crop_of(
+    box: Box,
+    size: tuple[int, int],
+    padding: float = 1.25,
+    rotation: float = 0.0,
+    scale: float = 1.0,
+    flip: bool = False,
+) -> Matrix:
+    """The crop of the person in a box, brought upright by the box's turn: what `crop_transform` makes of it.
+
+    Args:
+        box: A person's.
+        size: As `crop_transform`, and so are all others; `rotation` comes on top of the box's turn.
+        padding: See above.
+        rotation: See above.
+        scale: See above.
+        flip: See above.
+    """
+    return crop_transform(box.corners, size, padding, box.turn + rotation, scale, flip)
 
 
 def read_detections(

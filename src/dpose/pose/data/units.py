@@ -22,9 +22,9 @@ from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames
 from dpose.media.fingerprint import fingerprint
 from dpose.media.identity import pixel_hash
-from dpose.pose.crops import crop_transform, invert, transform_points, warp, zoom_of
+from dpose.pose.crops import invert, transform_points, warp, zoom_of
 from dpose.pose.data.augment import Augment, Drawn, recolour
-from dpose.pose.data.detections import Box
+from dpose.pose.data.detections import Box, crop_of
 from dpose.pose.data.problems import Problem
 from dpose.pose.data.vary import target_of, vary_view
 from dpose.pose.skeletons import MPII, JointMap, Skeleton, joint_map
@@ -365,10 +365,8 @@ class PoseUnits:
         return self._cache.regions[key]
 
     def _crop(self, image: NDArray[np.uint8], person: Person, region: Box | None, drawn: Drawn) -> View:
-        box, padding, turn = (
-            (person.box, self.padding, 0.0) if region is None else (region.corners, 1.0, region.turn)
-        )
-        matrix = crop_transform(box, self.input_size, padding, turn + drawn.rotation, drawn.scale, drawn.flip)
+        box, padding = (_labelled_box(person), self.padding) if region is None else (region, 1.0)
+        matrix = crop_of(box, self.input_size, padding, drawn.rotation, drawn.scale, drawn.flip)
         keypoints = transform_points(matrix, person.keypoints)
         labelled = np.asarray(person.visible, bool)
         if drawn.flip:
@@ -386,6 +384,10 @@ class PoseUnits:
             inverse=invert(matrix),
         )
         return View(recolour(warp(image, matrix, self.input_size), drawn.colour), target)
+
+
+def _labelled_box(person: Person) -> Box:
+    return Box(np.asarray(person.box, np.float64), 1.0)
 
 
 def _labels_of(person: Person) -> str:
