@@ -159,3 +159,13 @@ def test_the_guide_names_every_kind_of_detector():
     rows = [line for line in guide.splitlines() if line.startswith("| `")]
     for way in WAYS:
         assert any(row.startswith(f"| `{way.kind}` ") for row in rows), way.kind
+
+
+def test_weights_that_come_with_dpose_are_named(tmp_path, capsys):
+    write_image(tmp_path / "grey.png", np.full((64, 48, 3), 120, np.uint8))
+    assert (
+        main(["predict", "blazepose:lite", str(tmp_path / "grey.png"), "--out", str(tmp_path / "o.png")]) == 0
+    )
+    assert "Nobody was found" in capsys.readouterr().out
+    assert main(["predict", "blazepose:heavy", str(tmp_path / "grey.png")]) == 2
+    assert "tools/convert_blazepose.py" in capsys.readouterr().err

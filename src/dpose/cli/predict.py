@@ -129,18 +129,21 @@ def _check(
 def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
     """The model and what it is to look at.
 
-    The first is a model where it holds a config.json, is a file of weights or a name on the Hub.
+    The first is a model where it holds a config.json, is a file of weights, a name on the Hub or one of weights that come
+    with dpose, unless a file or folder is called so.
     """
+    from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
     from dpose.pose.folder import CONFIG, find_model
     from dpose.pose.hub import PREFIX
     from dpose.pose.weights_file import SUFFIXES
 
     first, on_hub = Path(paths[0]).expanduser(), paths[0].startswith(PREFIX)
-    if not (on_hub or first.suffix in SUFFIXES or (first / CONFIG).exists()):
+    named = not first.exists() and paths[0] in {*shipped_weights(), *ALIASES, *BACKBONES}
+    if not (on_hub or named or first.suffix in SUFFIXES or (first / CONFIG).exists()):
         return None, paths
     if len(paths) == 1:
         raise DposeError("is a model, and no picture is named", paths[0], "name pictures behind it")
-    return find_model(paths[0]) if on_hub else first, paths[1:]
+    return find_model(paths[0]) if on_hub or named else first, paths[1:]
 
 
 def _predictor(run: Path | None, flip: bool, console: Console) -> Predictor:
