@@ -129,7 +129,7 @@ def _check(
 def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
     """The model and what it is to look at.
 
-    The first is a model where it holds a config.json, is a file of weights, a name on the Hub or one of weights that come
+    The first is a model where it holds a config.json, is a file of weights, a name on the Hub or that of weights which come
     with dpose, unless a file or folder is called so.
     """
     from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
