@@ -129,8 +129,8 @@ def _check(
 def _split(paths: list[str]) -> tuple[Path | None, list[str]]:
     """The model and what it is to look at.
 
-    The first is a model where it holds a config.json, is a file of weights, a name on the Hub or that of weights which come
-    with dpose, unless a file or folder is called so.
+    The first is a model where it holds a config.json, is a file of weights, a name on the Hub, or the name of weights
+    that come with dpose, unless a file or folder is called so.
     """
     from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
     from dpose.pose.folder import CONFIG, find_model
