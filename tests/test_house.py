@@ -179,9 +179,9 @@ def test_nothing_grows(walks):
     print(f"\n{'':{width}} {'at most':>8} {'found':>8} {'target':>8}")
     for name, count in found.items():
         print(f"{name:{width}} {NOW.get(name, 0):8,} {count:8,} {TARGETS.get(name, ''):>8}")
-    grown = {
-        name: f"{count} > {NOW.get(name, 0)}" for name, count in found.items() if count > NOW.get(name, 0)
-    }
+    # another processor or Python takes some steps of a walk that this one does not
+    most = {name: round(NOW.get(name, 0) * (1 + SLACK if name in walks else 1)) for name in found}
+    grown = {name: f"{count} > {most[name]}" for name, count in found.items() if count > most[name]}
     if os.environ.get("HOUSE") == "lower":
         lower = {name: min(count, NOW.get(name, count)) for name, count in found.items()}
         FILE.write_text(json.dumps(lower, indent=1) + "\n", encoding="utf-8")
