@@ -287,6 +287,24 @@ def test_what_first_weights_ask_for_is_there(runs):
     refused(folder, r"public has no line: the first weights, \.\.\. \(sha256 abababababababab")
 
 
+def test_a_query_that_the_statement_leaves_out_is_refused_by_the_ledger(runs):
+    """Though the statement was sealed again, with the ledger's query in its place."""
+    folder = runs / "dp"
+    sealed_again(folder, replace(statement_of(folder), queries=()))
+    refused(folder, "records 1 queries of private data; the statement lists 0")
+
+
+def test_sealed_files_that_are_gone_are_named(runs):
+    folder = runs / "dp"
+    assert not any("not here any more" in line for line in verify_run(folder).lines)
+    (folder / "log.jsonl").unlink()
+    assert any(line.startswith("not here any more, and not checked: ") for line in verify_run(folder).lines)
+
+
+def test_a_folder_without_a_statement_is_one_line(tmp_path):
+    refused(tmp_path / "none", "there is no readable privacy statement")
+
+
 def test_queries_of_log_and_evaluations_are_listed(runs):
     folder = runs / "dp"
     entries = [line for line in lines_of(folder) if line.type is not EntryType.QUERY]
