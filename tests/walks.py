@@ -77,15 +77,7 @@ def private_step() -> Callable[[], object]:
     from dpose.training.plan import TrainingPlan
     from dpose.training.step import Engine, private_gradient
 
-    plan = TrainingPlan(
-        method="dp-sgd",
-        noise_multiplier=1.5,
-        delta=1e-4,
-        steps=4,
-        expected_batch_size=16,
-        accountant="rdp",
-        clip_norm=0.25,
-    )
+    plan = TrainingPlan(**PLAN)
     task, noise = DotsTask(), AesNoise(Key.from_seed(1))
     model = task.build_model()
     engine = Engine(task, model, Loader(task, Dots(60), noise), plan.bind(60), noise, b"here", 8)
@@ -101,15 +93,7 @@ def train() -> Callable[[], object]:
     from dots import train as dots_train
     from dpose.training.plan import TrainingPlan
 
-    plan = TrainingPlan(
-        method="dp-sgd",
-        noise_multiplier=1.5,
-        delta=1e-4,
-        steps=4,
-        expected_batch_size=16,
-        accountant="rdp",
-        clip_norm=0.25,
-    )
+    plan = TrainingPlan(**PLAN)
     task = DotsTask()
     model = task.build_model()
     out = Path(sys.argv[2]) / "dots"

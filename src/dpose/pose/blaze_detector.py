@@ -93,9 +93,8 @@ class PersonRegions:
         for start in range(0, len(tiles), AT_ONCE):
             matrices = turned[start : start + AT_ONCE]
             crops = [warp(image, matrix, size) for matrix in matrices]
-            if (
-                start
-            ):  # convolutions for a number of crops that they have not met take longer to make than to run
+            if start:
+                # convolutions for a number of crops that they have not met take longer to make than to run
                 crops += crops[-1:] * (AT_ONCE - len(crops))
             places, logits = self._network(as_tensor(np.stack(crops)) / 127.5 - 1)
             scores = torch.sigmoid(logits)
@@ -116,7 +115,7 @@ def shipped_detector() -> PersonRegions:
     network.load_state_dict(read_tensors(DETECTOR))
     fold_scales(network)
     network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)
-    return PersonRegions(network, f"{file_digest(DETECTOR)} {LEAST} {ROOM}")
+    return PersonRegions(network, f"{file_digest(DETECTOR)} {LEAST} {ROOM} {LOOK} {UNSURE} {TURNS}")
 
 
 def region_of(centre: NDArray[np.float64], top: NDArray[np.float64], score: float) -> Box:

@@ -224,8 +224,9 @@ def _merged(regions: Sequence[Box]) -> list[Box]:
     """One region for all that agree, most agreed on first: their mean by score; its score is the sum of theirs."""
     left, merged = sorted(regions, key=lambda r: -r.score), []
     while left:
-        same = [r for r in left if _same_region(r, left[0])]
-        left = [r for r in left if not _same_region(r, same[0])]
+        alike = [_same_region(region, left[0]) for region in left]
+        same = [region for region, agrees in zip(left, alike, strict=True) if agrees]
+        left = [region for region, agrees in zip(left, alike, strict=True) if not agrees]
         weights = np.array([r.score for r in same])
         corners = np.average([r.corners for r in same], axis=0, weights=weights)
         turns = np.exp(1j * np.radians([r.turn for r in same])) @ weights
