@@ -33,10 +33,7 @@ from rich.table import Table
 from dpose.audits.canary_run import canary_run
 from dpose.audits.faults import FAULTS, planted
 from dpose.audits.findings import code_version, weigh
-from dpose.audits.mechanism_audit import MechanismAudit, audit_named_mechanism, audit_release_command
-from dpose.audits.mechanisms import MECHANISMS
 from dpose.audits.noise_family import Family
-from dpose.audits.release_files import FAULTS as FILE_FAULTS
 from dpose.audits.toy_task import PIXEL, ToyTask, ToyUnits
 from dpose.audits.trials import Trials
 from dpose.audits.undetected_faults import UNSEEN
@@ -45,6 +42,9 @@ from dpose.privacy.rounding import as_given, lower
 from dpose.training.canaries import CanaryUnits, GradientCanaries, toss_coins
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
+from dpose_lab.audits.mechanism_audit import MechanismAudit, audit_named_mechanism, audit_release_command
+from dpose_lab.audits.mechanisms import MECHANISMS
+from dpose_lab.audits.release_files import FAULTS as FILE_FAULTS
 
 ERROR = 0.05
 CANARIES, REAL = 500, 500

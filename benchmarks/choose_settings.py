@@ -36,7 +36,6 @@ from rich.table import Table
 from shrinkage import noise_in_weights, shrink
 
 from dpose.errors import DposeError
-from dpose.papers.pose.ablation import choosing_splits
 from dpose.pose.data import Augment, DataSpec, PoseUnits, open_data
 from dpose.pose.folder import load_model
 from dpose.pose.heads import temper
@@ -51,6 +50,7 @@ from dpose.training.methods import METHODS, SubspaceConfig
 from dpose.training.optim import OptimizerConfig, WeightAverage
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.units import UnitBatch, UnitDataset, View, WrappedUnits
+from dpose_lab.papers.pose.ablation import choosing_splits
 
 GRIDS: dict[str, tuple[dict[str, Any], tuple[float, ...]]] = {
     "sgd": ({"momentum": 0.9}, (0.1, 0.5, 2.5)),

@@ -26,9 +26,10 @@ from rich.table import Table
 from dpose import jit
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.rounded_gaussian import rounded_gaussian
-from dpose.scene import choose_scene, render_person
 from dpose.training.truncating import add_truncated
 from dpose.training.unit_sums import depthwise_gradients, norm_gradients
+from dpose_scene.aids import choose_scene
+from dpose_scene.render import render_person
 
 UNITS = 32
 

@@ -24,8 +24,8 @@ from dpose.privacy.noise import AesNoise, Key
 from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.release.noise_tests import noise_verdict
-from dpose.release.photos.spec import open_photos
 from dpose.release.pixelization import PixelizationPlan
+from dpose_lab.photos.spec import open_photos
 
 CELLS = ("auto", "8", "16", "32", "64")
 EPSILONS = (Fraction(1, 2), Fraction(2), Fraction(8))

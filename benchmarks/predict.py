@@ -50,7 +50,8 @@ from dpose.pose.export import INPUT, export_onnx
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Pose, for_prediction, predict_frames, predict_image
-from dpose.scene import render_person, scene_seed
+from dpose_scene.render import render_person
+from dpose_scene.splits import scene_seed
 
 Image = NDArray[np.uint8]
 

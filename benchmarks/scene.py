@@ -16,7 +16,9 @@ import numba
 from rich.console import Console
 from rich.table import Table
 
-from dpose.scene import LOOKS, render_person, scene_seed
+from dpose_scene.looks import LOOKS
+from dpose_scene.render import render_person
+from dpose_scene.splits import scene_seed
 
 COUNT, SIZE = 2000, (128, 96)
 

@@ -43,7 +43,7 @@ from dpose.release.config import ReleaseConfig  # noqa: E402
 from dpose.release.grid import Shape  # noqa: E402
 from dpose.release.linear import LinearPlan  # noqa: E402
 from dpose.release.operators import make_operator  # noqa: E402
-from dpose.release.published_dprp import DensePlan  # noqa: E402
+from dpose_lab.baselines.video_dprp import DensePlan  # noqa: E402
 
 FRAMES, HEIGHT, WIDTH, K, SIDE = 64, 240, 320, 3072, 32
 EPSILON, DELTA, M = 8, "1e-5", 16
@@ -57,9 +57,9 @@ def frames_of(path):
         info = probe(path)
         found = [f.pixels for f in itertools.islice(read_frames(info), FRAMES)]
         return np.stack([cv2.resize(f, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA) for f in found])
-    from dpose import scene
+    from dpose_scene.render import clip
 
-    return np.stack([made.image for made in scene.clip("studio", 7, "walk", FRAMES, (HEIGHT, WIDTH))])
+    return np.stack([made.image for made in clip("studio", 7, "walk", FRAMES, (HEIGHT, WIDTH))])
 
 
 def paper_sized(operator, shape):

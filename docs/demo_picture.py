@@ -22,7 +22,8 @@ from dpose.media.images import write_image
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.predict import predict_image
 from dpose.pose.skeletons import MPII
-from dpose.scene import SPLITS, render_person, scene_seed
+from dpose_scene.render import render_person
+from dpose_scene.splits import SPLITS, scene_seed
 
 COUNT, ZOOM = 8, 2
 

@@ -14,7 +14,8 @@ import cv2
 
 from dpose.media.drawing import picture_grid
 from dpose.media.images import write_image
-from dpose.scene import render_person, scene_seed
+from dpose_scene.render import render_person
+from dpose_scene.splits import scene_seed
 
 SIZE, SHOWN = (512, 384), (192, 256)
 PEOPLE = (0, 333)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from dpose.papers.cells import claim_folder
-from dpose.papers.experiment import Request
-from dpose.papers.registry import EXPERIMENTS
+from dpose_lab.papers.cells import claim_folder
+from dpose_lab.papers.experiment import Request
+from dpose_lab.papers.registry import EXPERIMENTS
 
 NAME = "002/figure1"
 

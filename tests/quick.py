@@ -19,10 +19,10 @@ from matplotlib.text import Text
 
 from dpose.audits import noise_family
 from dpose.media.images import encode_image
-from dpose.pose.data import synthetic
 from dpose.privacy import accounting
 from dpose.privacy.odometer import composition
-from dpose.scene import render_person
+from dpose_scene import data
+from dpose_scene.render import render_person
 
 COARSE_CACHE, FINE, DRAW = "-coarse", accounting.FINE, Figure.savefig
 DOT = encode_image(np.zeros((1, 1, 3), np.uint8), ".png")
@@ -51,7 +51,7 @@ def use(patch: pytest.MonkeyPatch) -> None:
     # noise that was calibrated on the coarse grid is for these tests alone
     patch.setenv("XDG_CACHE_HOME", cache.removesuffix(COARSE_CACHE) + COARSE_CACHE)
     patch.setattr(Figure, "savefig", texts_alone)
-    patch.setattr(synthetic, "render_person", rendered_once)
+    patch.setattr(data, "render_person", rendered_once)
 
 
 @pytest.fixture(scope="module", autouse=True)

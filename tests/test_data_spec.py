@@ -15,15 +15,15 @@ from dpose.media import read_image, write_image
 from dpose.pose.data import SOURCES, DataSpec, Person, Picture, PoseDataset, PoseUnits
 from dpose.pose.model import PoseConfig
 from dpose.pose.skeletons import COCO
-from dpose.release.photos.spec import SOURCES as PHOTOS
-from dpose.release.photos.spec import PhotoSpec
 from dpose.runs.build import open_units, public_split
 from dpose.runs.config import RunConfig
 from dpose.runs.places import shown_settings
 from dpose.runs.specs import in_a_folder
-from dpose.scene import LOOKS
-from dpose.scene import SPLITS as SCENE_SPLITS
-from dpose.scene.films import FILM_SPLITS
+from dpose_lab.photos.spec import SOURCES as PHOTOS
+from dpose_lab.photos.spec import PhotoSpec
+from dpose_scene.films import FILM_SPLITS
+from dpose_scene.looks import LOOKS
+from dpose_scene.splits import SPLITS as SCENE_SPLITS
 
 
 class ToySpec(Spec):

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from archives import npy, rebuilt
 from dpose.action.folder import load_action_model
-from dpose.attacks.adversary import onnx_embedder
 from dpose.cli import main
 from dpose.errors import LONGEST, DposeError
 from dpose.media.images import encode_image
@@ -44,6 +43,7 @@ from dpose.runs.tune_config import TuningConfig
 from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import updates_of
 from dpose.training.plan import TrainingPlan
+from dpose_lab.attacks.adversary import onnx_embedder
 from public_doors import pixelize
 from stored import charged, run_charge
 

@@ -182,7 +182,7 @@ def test_the_variable_is_given_back(monkeypatch):
 
 
 def test_every_process_is_started_by_these_commands():
-    source = Path(dpose.__file__).parent
+    source = Path(dpose.__file__).parents[1]
     words = ("sys.executable", "get_context(", "ProcessPoolExecutor(", "Process(target", "os.fork")
     found = {
         (path.relative_to(source).as_posix(), line.strip())
@@ -191,10 +191,10 @@ def test_every_process_is_started_by_these_commands():
         if any(word in line for word in words)
     }
     for path, line in found:
-        assert path in ("interpreter.py", "engines/local.py") or any(
+        assert path in ("dpose/interpreter.py", "dpose/engines/local.py") or any(
             word in line for word in ("spawning()", " -P", "context.Process(")
         ), (path, line)
-    assert "context = spawning()" in (source / "papers" / "parallel.py").read_text()
+    assert "context = spawning()" in (source / "dpose_lab" / "papers" / "parallel.py").read_text()
 
 
 UNINSTALLED = """

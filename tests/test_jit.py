@@ -217,7 +217,7 @@ def test_what_is_cached_is_of_one_kind_of_processor(installed, tmp_path):
 
 def test_a_kernel_is_named_alike_in_every_process():
     code = (
-        "import sys; from dpose.scene import albedo; from dpose.privacy import rounded_gaussian as drawn;"
+        "import sys; from dpose_scene import albedo; from dpose.privacy import rounded_gaussian as drawn;"
         "print(albedo.albedo.digest, drawn._fast.digest)"
     )
     seen = {

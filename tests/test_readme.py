@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose.pose.folder import save_model
 from dpose.pose.model import PoseConfig, PoseModel
 

@@ -16,7 +16,6 @@ from clips import write
 from dots import train
 from dpose.action.data.folders import _lines
 from dpose.action.folder import load_action_model
-from dpose.attacks.adversary import onnx_embedder
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.files import (
@@ -57,6 +56,7 @@ from dpose.training.checkpoint import load_checkpoint
 from dpose.training.folder import RunLog, read_statement
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
+from dpose_lab.attacks.adversary import onnx_embedder
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
 

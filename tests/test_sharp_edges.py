@@ -9,9 +9,9 @@ import pytest
 from typer.main import get_command
 
 from dpose.audits.faults import FAULTS
-from dpose.audits.mechanisms import MECHANISMS
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli.app import app
+from dpose_lab.audits.mechanisms import MECHANISMS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "sharp-edges.md").read_text(encoding="utf-8")

@@ -22,8 +22,8 @@ from scipy.optimize import least_squares
 
 from dpose.media.images import read_image
 from dpose.pose.data.lspet import open_lspet
-from dpose.scene.films import film_labels
-from dpose.scene.render import clip, render_person
+from dpose_scene.films import film_labels
+from dpose_scene.render import clip, render_person
 
 PHOTOGRAPHS = (
     "brick",

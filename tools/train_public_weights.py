@@ -28,8 +28,8 @@ from dpose.pose.model import fold_batchnorm
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.train import resume_task, train_run
-from dpose.scene import SPLITS
 from dpose.training.first_weights import LICENCE
+from dpose_scene.splits import SPLITS
 
 COMMAND = "python tools/train_public_weights.py"
 SCORED = ("synthetic:studio:test", "synthetic:ward:test")

@@ -36,9 +36,9 @@ from dpose.pose.data.lspet import open_lspet
 from dpose.release.restoration.grid import FROM_RGB, TO_RGB, on_luma
 from dpose.release.restoration.learned import WEIGHTS
 from dpose.release.restoration.network import GAIN, MAPS, frame_maps, linear_guess
-from dpose.scene.films import FILM_ACTIONS, film_labels
-from dpose.scene.render import clip, render_person
-from dpose.scene.splits import scene_seed
+from dpose_scene.films import FILM_ACTIONS, film_labels
+from dpose_scene.render import clip, render_person
+from dpose_scene.splits import scene_seed
 
 COMMAND = "python tools/train_restoration.py --lspet DATA/lspet --run runs/restoration"
 PHOTOGRAPHS = ("camera", "brick", "grass", "gravel", "coins", "moon", "hubble_deep_field", "motorcycle_left")

@@ -16,8 +16,8 @@ from dpose.pose.data.lspet import _read_labels
 from dpose.pose.data.mpii import read_mpii
 from dpose.pose.data.yolo import read_yolo
 from dpose.pose.evaluate import _json_points, _mat_points
-from dpose.release.photos.celeba import open_celeba
-from dpose.release.photos.mot import open_mot
+from dpose_lab.photos.celeba import open_celeba
+from dpose_lab.photos.mot import open_mot
 from fuzzing import samples
 from fuzzing.mutations import any_json, any_mat, any_text, any_yaml
 from fuzzing.reader import Reader

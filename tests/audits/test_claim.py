@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose.audits.claim import EVERY_COIN, audit_claim, hand_over
 from dpose.audits.faults import planted
 from dpose.cli import main

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose.audits.undetected_faults import UNSEEN
 from dpose.cli import main
 from dpose.media.images import write_image

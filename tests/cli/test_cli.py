@@ -16,15 +16,16 @@ import pytest
 import scipy.io
 from rich.console import Console
 
-import dpose.pose.data.synthetic as synthetic_module
 import dpose.pose.folder as pose_folder
 import dpose.runs.predict
+import dpose_scene.data as synthetic_module
 from dpose import files
 from dpose.cli import main
 from dpose.pose.data import SOURCES
 from dpose.privacy.odometer import PAGE, Budget, State, charges, set_budget
 from dpose.runs.budget import identity_of_data
-from dpose.scene import identity_of, scene_seed
+from dpose_scene.splits import scene_seed
+from dpose_scene.stage import identity_of
 from quick import drawn, fine  # noqa: F401
 from small_nano import PREAMBLE, small_nano  # noqa: F401
 from zygote import run as run_program
@@ -294,7 +295,7 @@ class TestRun:
     def test_a_stopped_run_without_guarantee_goes_on(self, tmp_path):
         script = (
             "import os, signal, sys\n"
-            "import dpose.pose.data.synthetic as s, dpose.training.gradient as update\n"
+            "import dpose_scene.data as s, dpose.training.gradient as update\n"
             f"s.SPLITS = {SMALL!r}\n"
             "real = update.plain_gradient\n"
             "def stop(*a):\n"
@@ -314,7 +315,7 @@ class TestRun:
     def test_a_killed_private_run_goes_on_at_no_cost(self, tmp_path, capsys):
         script = (
             "import os, signal, sys\n"
-            "import dpose.pose.data.synthetic as s, dpose.training.gradient as update\n"
+            "import dpose_scene.data as s, dpose.training.gradient as update\n"
             f"s.SPLITS = {SMALL!r}\n"
             "real, calls = update.private_gradient, []\n"
             "def die(*a):\n"
@@ -424,7 +425,7 @@ class TestRun:
         """A real process, a real signal: the step is finished, the model saved, the statement true."""
         script = (
             "import os, signal, sys\n"
-            "import dpose.pose.data.synthetic as s, dpose.training.step as step\n"
+            "import dpose_scene.data as s, dpose.training.step as step\n"
             f"s.SPLITS = {SMALL!r}\n"
             "real = step.poisson_batch\n"
             "def stop(*a):\n"

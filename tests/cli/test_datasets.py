@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose.cli import main
 from dpose.media.images import write_image
 from dpose.pose.codec import CODECS, register_codec

@@ -32,7 +32,6 @@ from dots import train
 from dpose.errors import DposeError
 from dpose.privacy.accounting import Event
 from dpose.privacy.noise import AesNoise, Key
-from dpose.scene import render_person, scene_seed
 from dpose.training.checkpoint import checkpoints, load_checkpoint
 from dpose.training.gradients import trainable_params
 from dpose.training.loader import Loader
@@ -43,6 +42,8 @@ from dpose.training.step import Engine
 from dpose.training.subspace import fit_subspace
 from dpose.training.validation import Validation
 from dpose.units import View
+from dpose_scene.render import render_person
+from dpose_scene.splits import scene_seed
 
 N, BATCH = 200, 60
 FAST = OptimizerConfig("adam", lr=0.3, schedule="constant", warmup=0.0)

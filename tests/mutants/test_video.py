@@ -21,8 +21,8 @@ from dpose.release.grid import Shape
 from dpose.release.linear import Clipping, LinearPlan
 from dpose.release.operators import ONE_FRAME, Sensitivity
 from dpose.release.projections import BlockMeans, Separable
-from dpose.release.published_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
 from dpose.release.statements import release_statement
+from dpose_lab.baselines.video_dprp import DensePlan, GaussianProjection, sigma_1, sigma_2
 
 SHAPE = Shape(4, 6, 6, 3)
 

@@ -3,7 +3,9 @@ import pytest
 
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.synthetic import open_synthetic
-from dpose.scene import LOOKS, SPLITS, render_person, scene_seed
+from dpose_scene.looks import LOOKS
+from dpose_scene.render import render_person
+from dpose_scene.splits import SPLITS, scene_seed
 
 SIZE = (64, 48)
 

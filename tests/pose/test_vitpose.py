@@ -7,7 +7,7 @@ import timm
 import torch
 from torch import nn
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.pose.backbones import backbone_named

@@ -34,8 +34,8 @@ from dpose.release.linear import LinearPlan, on_grid
 from dpose.release.once import GIVEN
 from dpose.release.operators import ONE_FRAME, Sensitivity
 from dpose.release.projections import rounded_up
-from dpose.release.published_dprp import DensePlan
 from dpose.release.verify import released_files, verify_release
+from dpose_lab.baselines.video_dprp import DensePlan
 from public_doors import release_array, release_file, release_video
 
 SETTING = ReleaseConfig.of_grid(8, "1e-5", 4)

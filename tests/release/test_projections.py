@@ -15,7 +15,7 @@ from dpose.release.grid import Shape, blend, blend_gain, centre, count_lengths, 
 from dpose.release.linear import LinearPlan
 from dpose.release.operators import ONE_FRAME, make_operator
 from dpose.release.projections import Separable
-from dpose.release.published_dprp import GaussianProjection
+from dpose_lab.baselines.video_dprp import GaussianProjection
 
 NAMES = ("block", "low-pass", "random")
 

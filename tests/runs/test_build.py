@@ -11,7 +11,7 @@ import timm
 import torch
 from rich.console import Console
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose import files
 from dpose.errors import DposeError
 from dpose.pose.data import ConcatUnits, PoseUnits, SubjectUnits

@@ -6,7 +6,7 @@ import os
 import pytest
 from rich.console import Console
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.runs.demo import DELTA, EPSILON, NEXT, DemoRecipe, run_demo
@@ -80,7 +80,7 @@ def test_a_seed_reproduces_it_and_says_so(tmp_path):
 def test_output_to_a_file_without_a_display(tmp_path):
     """As a newcomer's log file gets it: no colour codes, no bars drawn over and over, no empty lines in rows."""
     script = (
-        "import dpose.pose.data.synthetic as s, sys, dpose.runs.demo as d\n"
+        "import dpose_scene.data as s, sys, dpose.runs.demo as d\n"
         f"s.SPLITS = {SMALL!r}\n"
         "d.DemoRecipe.__init__.__defaults__ = (1.0, 20, 3e-3, 0.9)\n"
         "from dpose.cli import main\n"

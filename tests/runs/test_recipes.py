@@ -7,7 +7,7 @@ import shutil
 import pytest
 from rich.console import Console
 
-import dpose.pose.data.synthetic as synthetic
+import dpose_scene.data as synthetic
 from dpose import files
 from dpose.errors import DposeError
 from dpose.runs.build import first_weights
@@ -15,7 +15,7 @@ from dpose.runs.config import RunConfig
 from dpose.runs.pretraining import _stage, public_stage, stage_data
 from dpose.runs.recipes import RECOMMENDED, filled_in
 from dpose.runs.train import explain_task, train_task
-from dpose.scene import SceneChoice
+from dpose_scene.aids import SceneChoice
 from small_nano import small_nano  # noqa: F401
 
 SMALL = {"train": 40, "val": 16, "test": 16, "public": 8}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 import small_nano as small
 from dpose import files
 from dpose.cli import main

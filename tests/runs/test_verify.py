@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose.cli import main
 from dpose.errors import DposeError
 from dpose.privacy.entries import EntryType, read_ledger

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 from dpose import files
 from dpose.errors import DposeError
 from dpose.pose.folder import find_model
@@ -16,7 +16,7 @@ from dpose.runs import pose
 from dpose.runs.budget import identity_of_data
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.report.reading import score_of
-from dpose.scene import SPLITS
+from dpose_scene.splits import SPLITS
 from quick import quick  # noqa: F401
 
 QUIET = Console(quiet=True)

@@ -4,8 +4,10 @@ import pytest
 from dpose.errors import DposeError
 from dpose.pose.data import open_data
 from dpose.runs.group_scores import attributes_of
-from dpose.scene import AIDS, SPLITS, choose_scene, render_person
-from dpose.scene.stage import build_stage
+from dpose_scene.aids import AIDS, choose_scene
+from dpose_scene.render import render_person
+from dpose_scene.splits import SPLITS
+from dpose_scene.stage import build_stage
 
 
 def shown(index, look="ward", size=(64, 48)):

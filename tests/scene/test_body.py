@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from dpose.scene import render_person
-from dpose.scene.body import HAIRS, SKINS, body_of
-from dpose.scene.materials import FIRST_OBJECT, SKIN, TOP
-from dpose.scene.skeleton import BONE
+from dpose_scene.body import HAIRS, SKINS, body_of
+from dpose_scene.materials import FIRST_OBJECT, SKIN, TOP
+from dpose_scene.render import render_person
+from dpose_scene.skeleton import BONE
 
 
 def test_an_identity_is_the_same_person_every_time():

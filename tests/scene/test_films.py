@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import FILM_ACTIONS, FILM_SPLITS, film, film_labels, scene_seed
+from dpose_scene.films import FILM_ACTIONS, FILM_SPLITS, film, film_labels
+from dpose_scene.splits import scene_seed
 
 
 def test_a_film_is_the_same_every_time_and_moves():

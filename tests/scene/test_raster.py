@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from dpose.scene.camera import Camera, axes_looking, frame_person
-from dpose.scene.draws import Draws
-from dpose.scene.mesh import add_boxes, empty_mesh
-from dpose.scene.raster import SAMPLES, fill_quads, project_vertices
+from dpose_scene.camera import Camera, axes_looking, frame_person
+from dpose_scene.draws import Draws
+from dpose_scene.mesh import add_boxes, empty_mesh
+from dpose_scene.raster import SAMPLES, fill_quads, project_vertices
 
 SIZE = (128, 96)
 

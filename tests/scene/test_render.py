@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import ACTIONS, LOOKS, clip, identity_of, render_person, scene_seed
-from dpose.scene.skeleton import BONE, JOINT
-from dpose.scene.stage import build_stage, posed
+from dpose_scene.looks import LOOKS
+from dpose_scene.motion import ACTIONS
+from dpose_scene.render import clip, render_person
+from dpose_scene.skeleton import BONE, JOINT
+from dpose_scene.splits import scene_seed
+from dpose_scene.stage import build_stage, identity_of, posed
 
 SMALL = (64, 48)
 R_SHOULDER, L_SHOULDER, R_HIP, L_HIP, NECK, TOP = 12, 13, 2, 3, 8, 9
 DIGEST = """
 import hashlib
-from dpose.scene import render_person as render
+from dpose_scene.render import render_person as render
 scenes = [render(look, seed, (96, 72), frame=2) for look in ("studio", "ward") for seed in range(20)]
 print(hashlib.sha256(b"".join(s.image.tobytes() + s.keypoints.tobytes() for s in scenes)).hexdigest())
 """

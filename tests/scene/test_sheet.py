@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import contact_sheet, render_person
+from dpose_scene.render import render_person
+from dpose_scene.sheet import contact_sheet
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from dpose.scene.draws import Draws
-from dpose.scene.motion import ACTIONS, draw_motion
-from dpose.scene.poses import STAND, pose
-from dpose.scene.skeleton import (
+from dpose_scene.draws import Draws
+from dpose_scene.motion import ACTIONS, draw_motion
+from dpose_scene.poses import STAND, pose
+from dpose_scene.skeleton import (
     BONE,
     BONES,
     CONTACT_RADII,

@@ -1,8 +1,9 @@
 import pytest
 
 from dpose.errors import DposeError
-from dpose.scene import LOOKS, SPLITS, render_person, scene_seed
-from dpose.scene.splits import IDENTITIES, people_of
+from dpose_scene.looks import LOOKS
+from dpose_scene.render import render_person
+from dpose_scene.splits import IDENTITIES, SPLITS, people_of, scene_seed
 
 
 def test_sizes():

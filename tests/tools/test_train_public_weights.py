@@ -7,7 +7,7 @@ import safetensors.torch
 import torch
 from rich.console import Console
 
-import dpose.pose.data.synthetic as synthetic_module
+import dpose_scene.data as synthetic_module
 import small_nano
 from dpose.errors import DposeError
 from dpose.pose.backbones import shipped_weights

@@ -13,10 +13,11 @@ from dpose.errors import DposeError
 from dpose.media.fingerprint import fingerprint
 from dpose.privacy.accounting import Relation
 from dpose.privacy.protected import protect
-from dpose.scene import render_person, scene_seed
 from dpose.training.canaries import CanaryUnits, GradientCanaries, PresentUnits
 from dpose.training.guards import check_disjoint, check_model, check_not_watched, only_gradients
 from dpose.units import View
+from dpose_scene.render import render_person
+from dpose_scene.splits import scene_seed
 
 QUIET = Console(quiet=True)
 

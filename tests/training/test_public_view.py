@@ -10,10 +10,10 @@ import torch
 from torch.func import functional_call
 
 from dpose.errors import DposeError
-from dpose.scene import render_person
 from dpose.training.gradients import per_unit_gradients, trainable_params
 from dpose.training.public_view import PUBLIC, REACH, PublicView, PublicViews, Residual, ResidualViews
 from dpose.units import MAX_VIEWS, View, pad_views
+from dpose_scene.render import render_person
 
 KINDS = ("blur", "pixelize")
 

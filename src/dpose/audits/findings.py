@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from dpose.audits import one_run as onerun
 from dpose.audits.noise_family import Family, NoiseBound
 from dpose.audits.trials import OperatingPoint, Trials, operating_points, refuted_by, roc
+from dpose.extensions import source_files
 from dpose.privacy.statement import software_versions
 from dpose.privacy.tradeoff import Floats
 from dpose.training.plan import BoundPlan
@@ -256,7 +256,6 @@ def claim_of(bound: BoundPlan) -> dict[str, Any]:
 def code_version() -> dict[str, str]:
     """Versions of the packages, and a digest of dpose's own source as it ran."""
     digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    for name, path in source_files():
+        digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
     return {**software_versions(), "source": digest.hexdigest()[:16]}

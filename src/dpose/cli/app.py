@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpose.cli import account, attack, audit, clips, data, release, scene, statement
+from dpose.cli import account, audit, clips, data, release, statement
 from dpose.cli.data import Annotations, with_annotations
 from dpose.cli.export import export
 from dpose.cli.noised_score import NoisedScore
@@ -16,12 +16,12 @@ from dpose.cli.options import plain_console, typed, unfolded
 from dpose.cli.plan import plan
 from dpose.cli.predict import predict
 from dpose.cli.remote import refuse_stores, with_stores
-from dpose.cli.reproduce import reproduce
 from dpose.cli.run_options import Limit, Seed
 from dpose.cli.studio import studio
 from dpose.cli.train import stop_if_interrupted, train
 from dpose.cli.tune import tune
 from dpose.errors import DposeError
+from dpose.extensions import extensions
 
 app = typer.Typer(
     name="dpose",
@@ -50,10 +50,8 @@ def about(
     """Differentially private human vision: train pose models privately, and prove it."""
 
 
-app.add_typer(scene.app, name="scene")
 app.add_typer(data.app, name="data")
 app.add_typer(audit.app, name="audit")
-app.add_typer(attack.app, name="attack")
 app.add_typer(account.app, name="account")
 app.add_typer(statement.app, name="statement")
 
@@ -302,13 +300,10 @@ def demo(
     stop_if_interrupted(run_demo(out, seed, console, command=typed()), console)
 
 
-app.command(
-    epilog="Example: dpose reproduce 002/figure1 --data synthetic:ward:test --limit 50 --out runs/002-figure1"
-)(reproduce)
-
-
 release.register(app)
 clips.register(app)
+for added in extensions("commands"):
+    added.register(app)
 
 
 refuse_stores(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,11 +23,10 @@ from dpose.cli.run_options import (
     Limit,
     placed,
 )
-from dpose.privacy.rounding import as_given, between, lower, upper
+from dpose.privacy.rounding import between, lower, upper
 
 if TYPE_CHECKING:
     from dpose.audits.findings import AuditReport
-    from dpose.audits.mechanism_audit import MechanismAudit
     from dpose.audits.trials import Trials
 
 app = typer.Typer(
@@ -74,15 +72,6 @@ class CanaryRun(AuditedRun):
     relation: Annotated[str, option("zero-out or replace.", GUARANTEE)] = "zero-out"
 
 
-@dataclass(frozen=True)
-class HalfRuns(AuditedRun):
-    """Many runs, each on a random half of the units."""
-
-    limit: Limit = 200
-    epochs: Epochs = 8
-    expected_batch_size: BatchSize = 50
-
-
 @app.command(
     epilog="Example: dpose audit training --data synthetic:ward --epsilon 4 --delta 1e-5 --out runs/audit"
 )
@@ -106,99 +95,8 @@ def training(
     console = Console()
     how = TrainingAudit(canaries, kind, alpha, plant, controls)  # type: ignore[arg-type]
     report = audit_training(RunConfig.from_options(placed(run)), how, out, console)
-    _show(report, console)
-    _leave(report.findings.flagged, out, console)
-
-
-@app.command(
-    epilog="Example: dpose audit membership --data synthetic:ward --epsilon 8 --delta 1e-5 --out runs/lira"
-)
-@unfolded
-def membership(
-    run: HalfRuns,
-    *,
-    out: Out,
-    shadows: Annotated[int, option("Runs that the adversary learns from.")] = 16,
-    targets: Annotated[int, option("Runs that are attacked.")] = 4,
-    alpha: Alpha = 0.05,
-    controls: Annotated[bool, option("Train and attack the two controls too.")] = True,
-    workers: Annotated[
-        int | None, option("Processes; by default as many as cores, or one with a GPU.")
-    ] = None,
-) -> None:
-    """Train on random halves of the units, many times, and guess who was in which run."""
-    from dpose.audits.membership import MembershipAudit, audit_membership
-    from dpose.runs.config import RunConfig
-
-    console = Console()
-    config = RunConfig.from_options(placed(run, watch="none"))
-    how = MembershipAudit(shadows, targets, alpha, controls, workers)
-    report = audit_membership(config, how, out, console)
-    _show(report, console)
-    console.print(f"Spent: {report.canaries['spent']}", highlight=False)
-    _leave(report.findings.flagged, out, console)
-
-
-@app.command(epilog="Example: dpose audit mechanism gaussian --epsilon 1 --delta 1e-5")
-def mechanism(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="gaussian, poisson-gaussian (through the engine), laplace or randomized-response."
-        ),
-    ],
-    epsilon: Epsilon,
-    delta: Delta = 0.0,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            help="Outputs of each input; half choose events, half test them. Default: 20,000, and 160,000 where faults "
-            "show less."
-        ),
-    ] = None,
-    plant: Annotated[str | None, typer.Option(help="Plant a fault, to see it flagged.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
-    alpha: Alpha = 0.05,
-    seed: Seed = None,
-) -> None:
-    """Run a mechanism on two neighbouring inputs and compare what comes out."""
-    from dpose.audits.mechanism_audit import audit_named_mechanism
-
-    console = Console()
-    with console.status("drawing outputs of both inputs"):
-        report = audit_named_mechanism(
-            name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha
-        )
-    _show_mechanism(report, out, console)
-
-
-@app.command(epilog="Example: dpose audit release release-video --epsilon 4 --delta 1e-5 --plant half-noise")
-def release(
-    name: Annotated[str, typer.Argument(help="pixelize or release-video.")],
-    epsilon: Annotated[str, option("The claim: epsilon of each file.", GUARANTEE)],
-    delta: Annotated[
-        str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.", GUARANTEE)
-    ] = "0",
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            help="Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560."
-        ),
-    ] = None,
-    plant: Annotated[
-        str | None, typer.Option(help="Plant a fault, half-noise or noise-missing, to see it flagged.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
-    alpha: Alpha = 0.05,
-) -> None:
-    """Run a releasing command on many neighbouring files and compare what the released ones show."""
-    from dpose.audits.mechanism_audit import audit_release_command
-    from dpose.cli import main
-
-    console = Console()
-    with console.status("releasing files"):
-        report = audit_release_command(name, main, epsilon, delta, samples=samples, plant=plant, alpha=alpha)
-    _show_mechanism(report, out, console)
+    show_audit(report, console)
+    leave(report.findings.flagged, out, console)
 
 
 @app.command(epilog="Example: dpose audit claim runs/model --opening opening.json --out runs/audit-of-model")
@@ -230,8 +128,8 @@ def claim(
     if out:
         make_folder(out)
         write_audit_report(report, out)
-    _show(report, console)
-    _leave(report.findings.flagged, out, console)
+    show_audit(report, console)
+    leave(report.findings.flagged, out, console)
 
 
 @app.command(epilog="Example: dpose audit opening runs/model --out opening.json")
@@ -254,47 +152,8 @@ def opening(
     )
 
 
-def _show_mechanism(report: MechanismAudit, out: Path | None, console: Console) -> None:
-    from dpose.files import write_atomic
-
-    found = report.findings
-    table = Table(
-        title=f"{report.mechanism}: epsilon {as_given(found.epsilon)}, delta {as_given(found.delta)} claimed; "
-        f"{report.samples:,} outputs of each input"
-    )
-    for column in ("tested by", "event", "on the likelier input", "on the other"):
-        table.add_column(column)
-    for by, tested in (("(epsilon, delta)", found.pair), ("trade-off curve", found.curve)):
-        if tested:
-            rates = (f"{t.rate:.2%} of {t.total:,}" for t in (tested.likelier, tested.rarer))
-            table.add_row(by, str(tested.event), *rates)
-    console.print(table)
-    if report.planted:
-        console.print(f"Planted fault: {report.planted}", highlight=False)
-    estimate, bound = found.hockey_stick
-    lines = [
-        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(found.delta)} "
-        f"(confidence {lower(1 - found.alpha)})",
-        f"delta at epsilon {as_given(found.epsilon)}: estimate {max(estimate, 0.0):.3g}, "
-        f"at least {lower(max(bound, 0.0), 3)}",
-    ]
-    if report.exact is not None:
-        lines.append(f"epsilon by adding up all outputs: {lower(report.exact, 6)}")
-    for line in lines:
-        console.print(line, highlight=False)
-    if out:
-        write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
-    reasons = found.refuted_by or ("adding up",)
-    console.print(
-        f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}"
-        if report.flagged
-        else "[bold]not refuted[/]",
-        highlight=False,
-    )
-    _leave(report.flagged)
-
-
-def _show(report: AuditReport, console: Console) -> None:
+def show_audit(report: AuditReport, console: Console) -> None:
+    """Print what an audit found, as a table and a verdict."""
     runs = {"this run": report.findings, **{f"control: {k}": v for k, v in report.controls.items()}}
     table = Table(title=f"{report.title}: epsilon is at least (confidence {lower(1 - report.alpha)})")
     table.add_column("test")
@@ -339,7 +198,8 @@ def _share(trials: Trials) -> str:
     return f"{trials.rate:.1%} ({between(low, high, places=1, times=100)} %)"
 
 
-def _leave(flagged: bool, out: Path | None = None, console: Console | None = None) -> None:
+def leave(flagged: bool, out: Path | None = None, console: Console | None = None) -> None:
+    """Say where the report is, and end with exit code 1 where the claim is refuted."""
     if out and console:
         where = f"\nThe report is {out}/audit.html; beside it audit.md, audit.json and audit.png"
         console.print(where, highlight=False, soft_wrap=True)

@@ -16,7 +16,7 @@ def export(
     pictures: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Pictures to compare the two models on (may be repeated). Default: rendered people."
+            help="Pictures to compare the two models on (may be repeated). Default: parts of a photograph."
         ),
     ] = None,
 ) -> None:

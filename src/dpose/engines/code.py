@@ -6,7 +6,8 @@ import hashlib
 import platform
 from functools import cache
 from importlib import metadata
-from pathlib import Path
+
+from dpose.extensions import source_files
 
 DECIDING = ("numpy", "cryptography")
 """Beside dpose's source and Python: what sums whole numbers, and what draws noise."""
@@ -15,10 +16,9 @@ DECIDING = ("numpy", "cryptography")
 @cache
 def worker_code() -> str:
     """Digest of everything that must be the same where an item is worked on again: 16 hexadecimal digits."""
-    root = Path(__file__).parents[1]
     digest = hashlib.sha256(platform.python_version().encode())
     for name in DECIDING:
         digest.update(f"{name} {metadata.version(name)}\n".encode())
-    for file in sorted(root.rglob("*.py")):
-        digest.update(f"{file.relative_to(root).as_posix()}\n".encode() + file.read_bytes())
+    for name, file in source_files():
+        digest.update(f"{name}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -36,8 +36,7 @@ from dpose.release.operators import OPERATORS
 from dpose.release.originals import Original, array_original
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.protect import DETAIL, either
-from dpose.release.published_dprp import DensePlan
-from dpose.release.published_pixelization import PaperPlan
+from dpose.release.published import PublishedPicturePlan, published_plan
 from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
 from dpose.release.released import Shown
 from dpose.release.statements import AnyPlan, release_statement
@@ -235,7 +234,7 @@ def noised(
         noise: Serves this release alone.
     """
     released: tuple[Shown | ReleasedValues, ...] = ()
-    if isinstance(plan, PixelizationPlan | PaperPlan):
+    if isinstance(plan, PixelizationPlan | PublishedPicturePlan):
         released = tuple(plan.release(frame, noise, number) for number, frame in enumerate(frames))
     elif isinstance(plan, LinearPlan) and plan.shape.still:
         released = (plan.release(frames[0], noise),)
@@ -425,10 +424,10 @@ def bind(config: ReleaseConfig, shape: Shape, source: NoiseSource | None = None)
         DposeError: the config does not fit the shape.
         ValueError: such an operator has no source.
     """
-    if config.operator == CELLS:
-        return (PixelizationPlan if config.paper is None else PaperPlan).of(config, shape)
     if config.paper is not None:
-        return DensePlan.of(config, shape)
+        return published_plan(config, shape)
+    if config.operator == CELLS:
+        return PixelizationPlan.of(config, shape)
     if not OPERATORS[config.operator].drawn:
         return LinearPlan.of(config, shape)
     if source is None:

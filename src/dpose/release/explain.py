@@ -24,8 +24,6 @@ from dpose.release.objects import (
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.projections import PEAK
-from dpose.release.published_dprp import DensePlan
-from dpose.release.published_pixelization import PaperPlan
 from dpose.release.regions import PrivateRegions
 from dpose.release.statements import AnyPlan
 
@@ -41,14 +39,8 @@ def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool 
         rate: Frames a second, for a clip.
         curve: Whether to show what was expected of other cells, where they were chosen.
     """
-    if isinstance(plan, PaperPlan):
-        return plan.statement().paragraph().splitlines()
-    if isinstance(plan, DensePlan):
-        return [
-            f"clip of {plan.shape.frames:,} frames, {plan.shape.width} x {plan.shape.height}",
-            f"Video-DPRP as published, k = {plan.k:,}: takes minutes, and guarantees nothing",
-            *plan.faults(),
-        ]
+    if not isinstance(plan, PixelizationPlan | LinearPlan):
+        return plan.explained()
     lines = _operator_lines(plan, rate) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
     return [*lines, *(_curve(plan) if curve else [])]
 

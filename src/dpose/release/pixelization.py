@@ -49,7 +49,7 @@ from dpose.tensors import is_tensor
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dpose.release.published_pixelization import PaperPlan
+    from dpose.release.published import PublishedPicturePlan
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class PixelizationPlan(Plan):
 
 def released_frames(
     frames: Iterable[NDArray[np.uint8]],
-    plan: PixelizationPlan | PaperPlan,
+    plan: PixelizationPlan | PublishedPicturePlan,
     source: NoiseSource,
     workers: int,
 ) -> Iterator[NDArray[np.uint8]]:
@@ -240,7 +240,10 @@ def released_frames(
 
 
 def _frames(
-    frames: Iterable[NDArray[np.uint8]], plan: PixelizationPlan | PaperPlan, source: NoiseSource, workers: int
+    frames: Iterable[NDArray[np.uint8]],
+    plan: PixelizationPlan | PublishedPicturePlan,
+    source: NoiseSource,
+    workers: int,
 ) -> Iterator[Shown]:
     keys = source.stream(Purpose.RELEASE, 0, b"frames")
 

@@ -18,13 +18,12 @@ from dpose.release.grid import Shape
 from dpose.release.linear import LinearPlan
 from dpose.release.objects import SoundPlan, object_lines
 from dpose.release.pixelization import PixelizationPlan
-from dpose.release.published_dprp import DensePlan
-from dpose.release.published_pixelization import PaperPlan
+from dpose.release.published import PublishedPlan
 from dpose.release.regions import PrivateRegions, PublicRegions
 from dpose.release.restoration import OPENCV, Restoration
 from dpose.release.sealing import mask_digest
 
-AnyPlan = SoundPlan | PaperPlan | DensePlan
+AnyPlan = SoundPlan | PublishedPlan
 
 PROJECTION = "projection"
 """The recorded mechanism of every `GridOperator`; the record names the operator beside it."""
@@ -54,7 +53,7 @@ def release_statement(
         caveats: What the reader must know besides.
         conditional_on: What the guarantee takes as given besides.
     """
-    if isinstance(plan, PaperPlan | DensePlan):
+    if not isinstance(plan, PixelizationPlan | LinearPlan):
         made = plan.statement()
         return replace(made, caveats=(*made.caveats, *caveats), conditional_on=tuple(conditional_on))
     config, pure = plan.config, plan.accountant is ReleaseAccountant.PURE

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.extensions import extensions
 from dpose.files import file_bytes, file_digest, unchanged
 from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
@@ -123,6 +124,8 @@ def _verified(path: Path) -> tuple[PrivacyStatement, str]:
         if statement.release.get("channels") == "1" and found.video:
             check_grey(path)
         line = f"{path}: nothing is claimed: the statement is of kind {statement.kind.value}"
+        if statement.kind is Kind.PAPER and not extensions("operators"):
+            line += "; the published algorithm is in dpose_lab, which is not installed"
         return statement, line + _ending(found)
     if statement.kind is Kind.PRIVATE and GIVEN in statement.caveats:
         raise DposeError("its statement says private, and that its key was given by the caller", where)

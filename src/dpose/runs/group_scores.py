@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.errors import DposeError
+from dpose.extensions import rendered_people
 from dpose.pose.skeletons import MPII
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.sections import EVERYBODY, GroupResult
@@ -33,8 +34,6 @@ from dpose.units import UnitDataset
 
 FEWEST = 30
 """A group with fewer units is left out: its score is chance."""
-SAID = ("age", "build", "skin", "bottom", "glasses")
-"""What rendered people are grouped by, of all that is known of them."""
 UPRIGHT = 45.0
 """Degrees from the vertical that a trunk may lean and count as upright."""
 SMALL = 40.0
@@ -148,10 +147,6 @@ def _groups(units: UnitDataset) -> Iterator[tuple[str, NDArray[np.bool_]]]:
 
 def attributes_of(units: UnitDataset, index: int) -> dict[str, str]:
     """Which groups a unit is in, by attribute: a function of that unit alone."""
-    from dpose.scene import choose_scene, identity_of
-    from dpose.scene.body import body_of
-    from dpose.scene.stage import wears_gown
-
     target = units.load(index, np.random.default_rng(0))[0].target
     found = {}
     places = [MPII.joints.index(name) for name in ("pelvis", "thorax")]
@@ -164,12 +159,7 @@ def attributes_of(units: UnitDataset, index: int) -> dict[str, str]:
     rendered = re.match(r"(studio|ward)-(\w+)-(\d{5})", units.unit_id(index))
     if rendered:
         look, split, number = rendered.groups()
-        scene = choose_scene(look, split, int(number))
-        who = identity_of(look, scene.seed)
-        attributes = body_of(who, wears_gown(look, who)).attributes
-        found |= {key: attributes[key] for key in SAID}
-        if split == "aids":
-            found["aid"] = scene.words
+        found |= rendered_people().groups_at(look, split, int(number))
     return found
 
 

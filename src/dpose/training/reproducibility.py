@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from dpose.errors import DposeError
+from dpose.extensions import source_files
 from dpose.files import file_bytes
 from dpose.training.arithmetic import arithmetic_in_force, bits_of, products_repeat
 from dpose.training.distributed import ProcessGroup
@@ -63,7 +64,7 @@ def environment(device: torch.device, views_at_once: int, processes: int, *parts
         parts: The objects whose code counts besides dpose's own: task, model, data, the method's update.
     """
     return {
-        "dpose's code": _code(tuple(sorted(Path(__file__).parents[1].rglob("*.py")))),
+        "dpose's code": _code(tuple(path for _, path in source_files())),
         "the code of task, model, data and method": _code(
             tuple(sorted({f for part in parts if (f := _file(part))}))
         ),

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 
 from dpose.action.data.sources import Held
 from dpose.action.data.units import Video, VideoSet
-from dpose.scene import FILM_ACTIONS, FILM_SIZE, FILM_SPLITS, film, film_labels
+from dpose.extensions import rendered_people
 
 SKIRTS = ("skirt", "dress", "gown")
 WITNESS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
@@ -24,25 +24,29 @@ WITNESS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
 
 
 @lru_cache(maxsize=16)
-def open_clips(look: str, split: str, size: tuple[int, int] = FILM_SIZE) -> VideoSet:
+def open_clips(look: str, split: str, size: tuple[int, int] = (64, 64)) -> VideoSet:
     """One split of the films of a look; each is rendered when it is first asked for, and kept.
 
     Args:
-        look: One of `dpose.scene.LOOKS`.
-        split: One of `dpose.scene.FILM_SPLITS`.
+        look: `studio` or `ward`.
+        split: One of the look's splits.
         size: Their (height, width), pixels.
+
+    Raises:
+        DposeError: no installed package renders people.
     """
+    people = rendered_people()
     videos = []
-    for index in range(FILM_SPLITS[split]):
-        labels = film_labels(look, split, index)
+    for index in range(people.FILM_SPLITS[split]):
+        labels = people.film_labels(look, split, index)
         videos.append(
             Video(
                 f"{split}/{labels.name}",
-                Held(partial(film, look, split, index, size)),
-                FILM_ACTIONS.index(labels.action),
+                Held(partial(people.film, look, split, index, size)),
+                people.FILM_ACTIONS.index(labels.action),
                 tuple(int(true_of(labels.attributes)) for true_of in WITNESS.values()),
                 f"rendered-{labels.identity}",
             )
         )
     note = f"synthetic-clips:{look}:{split}: {len(videos):,} rendered films, one person in each, nobody real"
-    return VideoSet(tuple(videos), FILM_ACTIONS, tuple(WITNESS), (note,))
+    return VideoSet(tuple(videos), people.FILM_ACTIONS, tuple(WITNESS), (note,))

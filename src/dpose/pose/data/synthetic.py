@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.extensions import rendered_people
 from dpose.pose.crops import whole_frame
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.units import DEFAULT_CACHE_BYTES, Person, Picture, PoseUnits, UnitKind
-from dpose.scene import SPLITS, choose_scene, identity_of, render_person
 
 HEAD_SHARE = 0.6
 """MPII's head length as a share of the head box's diagonal."""
@@ -32,20 +32,24 @@ def open_synthetic(
     un-augmented view is the rendered picture itself.
 
     Args:
-        look: One of `dpose.scene.LOOKS`.
-        split: One of `dpose.scene.SPLITS`.
+        look: `studio` or `ward`.
+        split: One of the look's splits.
         input_size: (H, W) of the scenes and of the views.
         augment: What to change at random.
         unit: "image" or "crop"; the same pictures either way.
+
+    Raises:
+        DposeError: no installed package renders people.
     """
+    people = rendered_people()
     pictures = [
         Picture(
             f"{look}-{split}-{index:05d}",
             1,
             partial(_read, look, split, index, input_size),
-            f"rendered-{identity_of(look, choose_scene(look, split, index).seed)}",
+            f"rendered-{people.identity_at(look, split, index)}",
         )
-        for index in range(SPLITS[split])
+        for index in range(people.SPLITS[split])
     ]
     return PoseUnits(
         pictures,
@@ -64,8 +68,7 @@ def open_synthetic(
 def _read(
     look: str, split: str, index: int, size: tuple[int, int]
 ) -> tuple[NDArray[np.uint8], tuple[Person, ...]]:
-    chosen = choose_scene(look, split, index)
-    scene = render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
+    scene = rendered_people().render_at(look, split, index, size)
     x0, y0, x1, y1 = (float(v) for v in scene.head_box)
     person = Person(
         np.asarray(scene.keypoints, np.float32),

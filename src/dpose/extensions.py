@@ -1,0 +1,141 @@
+"""What packages beside dpose add to it, found by entry points; dpose works without any of them.
+
+    [project.entry-points."dpose.commands"]
+    lab = "dpose_lab.commands"                  # has register(app): adds its commands to the command line
+
+`dpose.data` names modules that render people, as `RenderedPeople` says, for data specs `synthetic:...`;
+`dpose.operators` names modules whose `PUBLISHED` has published release algorithms (`dpose.release.published`). In a
+source tree that is not installed, and so has no entry points, the packages that come with dpose are looked for beside
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HERE = Path(__file__).parent
+SHIPPED = ("dpose_lab", "dpose_scene")
+"""The packages that come with dpose."""
+
+
+@cache
+def extensions(group: str) -> tuple[ModuleType, ...]:
+    """The modules that add something to dpose, those of `SHIPPED` first.
+
+    Args:
+        group: "commands", "data" or "operators".
+    """
+    beside = [f"{name}.{group}" for name in SHIPPED if (HERE.parent / name / f"{group}.py").exists()]
+    named = sorted(entry.value for entry in metadata.entry_points(group=f"dpose.{group}"))
+    found = []
+    for name in dict.fromkeys((*beside, *named)):
+        try:
+            found.append(import_module(name))
+        except ModuleNotFoundError as error:
+            # installed with dpose once, and deleted since
+            if error.name != name.partition(".")[0]:
+                raise
+    return tuple(found)
+
+
+def source_files() -> list[tuple[str, Path]]:
+    """The Python files of dpose and of the packages that come with it: each one's name below their folder, and path."""
+    roots = (HERE, *(HERE.parent / name for name in SHIPPED))
+    files = (file for root in roots for file in root.rglob("*.py"))
+    return sorted((file.relative_to(HERE.parent).as_posix(), file) for file in files)
+
+
+class RenderedPerson(Protocol):
+    """A picture of one person, with its labels."""
+
+    @property
+    def image(self) -> NDArray[np.uint8]:
+        """(H, W, 3), RGB."""
+
+    @property
+    def keypoints(self) -> NDArray[np.float32]:
+        """(16, 2): x, y in pixels, MPII's joints."""
+
+    @property
+    def visible(self) -> NDArray[np.bool_]:
+        """(16,)."""
+
+    @property
+    def head_box(self) -> NDArray[np.float32]:
+        """(4,): x0, y0, x1, y1 in pixels."""
+
+
+class RenderedFilm(Protocol):
+    """What is known of a film without rendering it."""
+
+    @property
+    def name(self) -> str:
+        """As in ward-train-0007."""
+
+    @property
+    def action(self) -> str:
+        """One of `FILM_ACTIONS`."""
+
+    @property
+    def identity(self) -> int:
+        """Who is in it."""
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """What a witness would say of that person."""
+
+
+class RenderedPeople(Protocol):
+    """A module that renders people who do not exist. Pictures and films are numbered within the split of a look.
+
+    Attributes:
+        SPLITS: How many pictures each split has.
+        FILM_SPLITS: How many films each split has.
+        FILM_ACTIONS: What people in films do.
+    """
+
+    SPLITS: Mapping[str, int]
+    FILM_SPLITS: Mapping[str, int]
+    FILM_ACTIONS: tuple[str, ...]
+
+    def identity_at(self, look: str, split: str, index: int) -> int:
+        """Who is in picture `index`."""
+
+    def render_at(self, look: str, split: str, index: int, size: tuple[int, int]) -> RenderedPerson:
+        """Picture `index`, `size` (height, width) pixels."""
+
+    def groups_at(self, look: str, split: str, index: int) -> dict[str, str]:
+        """What a witness would say of the person in picture `index`, and what that person leans on or sits in."""
+
+    def film(self, look: str, split: str, index: int, size: tuple[int, int]) -> NDArray[np.uint8]:
+        """Film `index`: its frames, uint8 (T, height, width, 3)."""
+
+    def film_labels(self, look: str, split: str, index: int) -> RenderedFilm:
+        """What is known of film `index`."""
+
+
+def rendered_people() -> RenderedPeople:
+    """The module that renders people.
+
+    Raises:
+        DposeError: no installed package does.
+    """
+    found: tuple[Any, ...] = extensions("data")
+    if not found:
+        raise DposeError(
+            "rendered people are not installed",
+            "synthetic",
+            "install dpose with dpose_scene, which renders them",
+        )
+    return cast("RenderedPeople", found[0])

@@ -1,0 +1,301 @@
+"""What the user asks of an attack, and what every attack stands on: people, and where attackers learn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dpose.errors import DposeError
+from dpose.files import check_free
+from dpose.privacy.odometer import ATTACK, PIXEL, charge_account, committing
+from dpose.privacy.rounding import upper
+from dpose.release.config import AUTO, ReleaseConfig, parse_neighbours
+from dpose.runs.scored import reading_charge
+from dpose_lab.attacks.adversary import AttackerEffort, AttackerTraining
+from dpose_lab.attacks.attack import ReleaseAttack
+from dpose_lab.attacks.identities import Identities, IdentitySpec, PersonPictures, open_identities
+from dpose_lab.attacks.transforms import LEARNED, RAW, Transform, all_transforms, epsilon_of_all
+
+ATTACKERS = ("plain", "adaptive")
+NO_PROOF = (
+    "An attack that fails proves nothing: a better one may succeed tomorrow. What holds is the guarantee, epsilon for "
+    "its neighbours, and only that."
+)
+RESTORED = (
+    "Private releases are attacked as their readers see them, restored as their names say, and the adaptive attacker "
+    "learns from releases restored alike. Whoever has the archive may restore it another way."
+)
+COUNTED = (
+    "The account of these pictures has this attack as something that nothing bounds: its scores are functions of raw "
+    "pictures without noise."
+)
+UNCOUNTED = "These pictures are declared public: the account does not count them."
+
+
+@dataclass(frozen=True)
+class AttackConfig:
+    """What all attacks have in common.
+
+    Attributes:
+        data: Whose pictures: `synthetic:LOOK[:SPLIT]`, `folder:ROOT` or `celeba:ROOT`.
+        releases: Of `transforms.RELEASES`.
+        blocks: Sides of blocks, pixels, or "auto", as releases choose them.
+        subdivisions: Parts along a side of a complex block.
+        epsilons: As text.
+        neighbours: "pixels:M".
+        restorations: Of `restoration.METHODS`: how private releases are shown, also where an attacker learns.
+        attackers: Of `ATTACKERS`.
+        identities: How many people are attacked.
+        size: (height, width) of rendered pictures.
+        in_grey: Whether pictures are grey, as in seed 002.
+        public: Whether nobody in the data needs protection: then the account does not count them.
+        effort: The attacker's; its seed is that of everything.
+        command: As it was typed.
+        engine: Who attacks the releases, as `dpose.engines.engine` has it; "" for this process.
+        workers: Of the engine.
+    """
+
+    data: str
+    releases: tuple[str, ...] = ("dp",)
+    blocks: tuple[int | str, ...] = (AUTO,)
+    subdivisions: tuple[int, ...] = (1,)
+    epsilons: tuple[str, ...] = ("5",)
+    neighbours: str = "pixels:1"
+    restorations: tuple[str, ...] = (LEARNED,)
+    attackers: tuple[str, ...] = ATTACKERS
+    identities: int = 100
+    size: tuple[int, int] = (128, 96)
+    in_grey: bool = False
+    public: bool = False
+    effort: AttackerEffort = field(default_factory=AttackerEffort)
+    command: str = ""
+    engine: str = ""
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.attackers if name not in ATTACKERS]
+        if unknown or not self.attackers:
+            raise DposeError(
+                f"no attacker called {', '.join(unknown)!r}",
+                "--attacker",
+                f"choose from {', '.join(ATTACKERS)}",
+            )
+        if self.identities < 2:
+            raise DposeError("two people are needed to mistake one for the other", "--identities")
+        if not all(64 <= side <= 1024 and side % 8 == 0 for side in self.size):
+            raise DposeError("sides must be multiples of 8 between 64 and 1024", "--size")
+        if parse_neighbours(self.neighbours)[0] == "frame":
+            raise DposeError("pictures have no frames", "--neighbours", "write pixels:M")
+
+    @property
+    def seed(self) -> int:
+        """Of everything."""
+        return self.effort.seed
+
+    def transforms(self) -> list[Transform]:
+        """All that is attacked, raw pictures first.
+
+        Raises:
+            DposeError: a setting is out of range.
+        """
+        return all_transforms(
+            self.releases,
+            blocks=self.blocks,
+            subdivisions=self.subdivisions,
+            epsilons=self.epsilons,
+            neighbours=self.neighbours,
+            restorations=self.restorations,
+        )
+
+    def attackers_of(self, release: Transform) -> tuple[str, ...]:
+        """Who attacks one release: as asked, and raw pictures the plain one always: they are the ceiling."""
+        if release.key == RAW.key:
+            return ("plain",)
+        return tuple(name for name in ATTACKERS if name in self.attackers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "data": self.data,
+            "releases": list(self.releases),
+            "blocks": list(self.blocks),
+            "subdivisions": list(self.subdivisions),
+            "epsilons": list(self.epsilons),
+            "neighbours": self.neighbours,
+            "restorations": list(self.restorations),
+            "identities": self.identities,
+            "size": list(self.size),
+            "grey": self.in_grey,
+            "public": not self.counted,
+            "seed": self.seed,
+            "learn_from": {"people": self.effort.people, "pictures": self.effort.pictures},
+        }
+
+    @property
+    def counted(self) -> bool:
+        """Whether the account counts what is attacked: all but what is public."""
+        return not (self.public or IdentitySpec.parse(self.data).public)
+
+    @property
+    def folder_mode(self) -> int:
+        """Who may look into the report's folder: its owner alone where it shows somebody's pictures."""
+        return 0o755 if IdentitySpec.parse(self.data).dataset.rendered else 0o700
+
+    def caveats(self) -> tuple[str, ...]:
+        """What a reader of the results must know."""
+        m = ReleaseConfig.of(self.epsilons[0], self.neighbours, 1).m
+        said = [NO_PROOF]
+        if "dp" in self.releases:
+            value = "the value of any single pixel" if m == 1 else f"the values of any {m} pixels"
+            whole = " and ".join(
+                f"epsilon {epsilon} comes to {upper(epsilon_of_all(self.neighbours, epsilon, self.size))}"
+                for epsilon in self.epsilons
+            )
+            said.append(
+                f"Neighbours {self.neighbours} hide {value}. They do not promise that a person is not recognised: for "
+                f"pictures of {self.size[0]} x {self.size[1]} that differ everywhere, {whole}."
+            )
+            said.append(RESTORED)
+        said.append(
+            f"All noise came from seed {self.seed}, so that the figures can be repeated. Pictures made so protect "
+            "nobody; dpose pixelize draws its noise from the operating system."
+        )
+        said.append(COUNTED if self.counted else UNCOUNTED)
+        if not IdentitySpec.parse(self.data).dataset.rendered:
+            said.append(
+                "This report shows raw pictures of some of the people: keep it where they may be seen."
+            )
+        return tuple(said)
+
+
+@dataclass(frozen=True)
+class AttackContext:
+    """What every attack stands on.
+
+    Attributes:
+        config: What was asked.
+        identities: Whom it was asked about.
+        training: Where the attackers learn.
+        note: Begins a line of the progress bar.
+    """
+
+    config: AttackConfig
+    identities: Identities
+    training: AttackerTraining
+    note: Callable[[str, int], Callable[[], None]]
+
+    def pictures(self, first: int, count: int, what: str) -> PersonPictures:
+        """Pictures `first` to `first + count` of everybody who is attacked; `what` names them while they are made."""
+        people = self.identities
+        return people.album(first, count, self.note(what, len(people.people) * count))
+
+    @property
+    def teachers(self) -> int:
+        """How many other people the attacker has pictures of."""
+        return min(self.config.effort.people, len(self.identities.public))
+
+    def facts(self) -> Mapping[str, str]:
+        """For the head of a report."""
+        pictures = self.config.effort.pictures
+        return {
+            "Attacked": self.identities.title,
+            "People": f"{len(self.identities.people):,}",
+            "The attacker's own": f"{self.teachers:,} other people, {pictures} pictures each",
+            "Seed": str(self.config.seed),
+        }
+
+
+@contextmanager
+def open_context(
+    config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]], out: Path, console: Console
+) -> Iterator[AttackContext]:
+    """The context, with a progress bar while it is in use; the account has it as reserved until it ends.
+
+    **Guarantee.** All pictures that the attacks may look at are read and reserved, in one charge, before anything is
+    computed from them; of files no other ones can be read afterwards. Nothing bounds what is found and shown, so that a
+    budget refuses it. Pictures that are declared public are not counted.
+
+    Args:
+        config: What is asked.
+        attacks: What will be done with it.
+        out: Where the reports go.
+        console: For the bar.
+
+    Raises:
+        DposeError: data that cannot be attacked, `out` exists, or a budget stands for some of the pictures.
+    """
+    check_free(out)
+    people, wanted = _chosen(config, attacks)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+
+        def note(text: str, steps: int) -> Callable[[], None]:
+            task = bar.add_task(text, total=steps)
+            return lambda: bar.advance(task)
+
+        name = ""
+        if config.counted:
+            people, name = _reserved(config, people, wanted, out, note)
+        with committing(name):
+            yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+
+
+def counted_context(config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]]) -> AttackContext:
+    """The context of a worker, whose command has counted what is attacked: the same pictures, and no others.
+
+    Args:
+        config: As the command's.
+        attacks: As the command's.
+
+    Raises:
+        DposeError: the data cannot be attacked.
+    """
+
+    def note(text: str, steps: int) -> Callable[[], None]:
+        return lambda: None
+
+    people, wanted = _chosen(config, attacks)
+    if config.counted:
+        people, _ = people.read(wanted, lambda: None)
+    return AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+
+
+def _chosen(
+    config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]]
+) -> tuple[Identities, list[tuple[int, int]]]:
+    """Who is attacked, and all pictures that may be looked at."""
+    people = open_identities(config.data, config.size, in_grey=config.in_grey)
+    people = people.chosen(config.identities, max(attack.pictures for attack in attacks))
+    return people, [pair for attack in attacks for pair in attack.reads(config, people)]
+
+
+def _reserved(
+    config: AttackConfig,
+    people: Identities,
+    wanted: Sequence[tuple[int, int]],
+    out: Path,
+    note: Callable[[str, int], Callable[[], None]],
+) -> tuple[Identities, str]:
+    """The people with the pictures that may be looked at, and the name of the charge that has all of these."""
+    people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
+    data = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
+    return people, charge_account(reading_charge(out, data, marks, PIXEL, ATTACK)).id
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """(height, width) from "HEIGHTxWIDTH".
+
+    Raises:
+        DposeError: it is no size.
+    """
+    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
+    if not found:
+        raise DposeError(f"must be HEIGHTxWIDTH, not {text!r}", "--size", "as in 128x96")
+    return int(found[1]), int(found[2])

@@ -1,0 +1,209 @@
+"""Reconstruction: a small network from released pictures to raw ones, and whether people are known in its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dpose.errors import DposeError
+from dpose.report.results import Figure, Table
+from dpose.stats import Interval, mean_over_people
+from dpose_lab.attacks.attack import SAMPLES, Attacked, AttackRow, ReleaseAttack, option
+from dpose_lab.attacks.reid import Chance, Row, searched
+from dpose_lab.attacks.report import percent, spread
+
+if TYPE_CHECKING:
+    from dpose_lab.attacks.adversary import Embedder
+    from dpose_lab.attacks.context import AttackConfig, AttackContext
+    from dpose_lab.attacks.identities import PersonPictures, Picture
+    from dpose_lab.attacks.transforms import Transform
+
+GALLERY, QUERIES = 1, 1
+
+
+@dataclass(frozen=True)
+class Restored(AttackRow):
+    """What was made of one release.
+
+    Attributes:
+        before: PSNR and SSIM of the released pictures themselves.
+        after: Of the reconstructions.
+        found_before: Re-identification of released pictures by the plain attacker.
+        found: Of the reconstructions, by the same.
+    """
+
+    before: tuple[Interval, Interval]
+    after: tuple[Interval, Interval]
+    found_before: Row
+    found: Row
+
+    @property
+    def strength(self) -> float:
+        """How many are recognised."""
+        return self.found.strength
+
+    def measures(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "released": {"psnr": self.before[0].to_dict(), "ssim": self.before[1].to_dict()},
+            "reconstructed": {"psnr": self.after[0].to_dict(), "ssim": self.after[1].to_dict()},
+            "rank1_released": self.found_before.within[1].to_dict(),
+            "rank1_reconstructed": self.found.within[1].to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Originals:
+    """What reconstructions are compared with.
+
+    Attributes:
+        gallery: Raw pictures with names.
+        queries: The originals of what is released.
+        raw: The same in colour, at one size.
+        plain: Recognises people.
+        ceiling: How well, in raw pictures.
+        chance: What guessing finds.
+    """
+
+    gallery: PersonPictures
+    queries: PersonPictures
+    raw: list[Picture]
+    plain: Embedder
+    ceiling: Row
+    chance: Chance
+
+
+@dataclass(frozen=True)
+class Reconstruction(ReleaseAttack[Originals, Restored]):
+    """What was the picture? A small network from released to raw, tested on people it never saw."""
+
+    name: ClassVar[str] = "reconstruct"
+    title: ClassVar[str] = "What was the picture? Reconstruction of released pictures"
+    chooses_attackers: ClassVar[bool] = False
+
+    epochs: int = option(3, "Passes over the attacker's pictures, of what learns to reconstruct.", min=1)
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise DposeError("the attacker needs one pass over its pictures", "--epochs", "use 1 or more")
+
+    @property
+    def pictures(self) -> int:
+        """Of each person."""
+        return GALLERY + QUERIES
+
+    def releases(self, config: AttackConfig) -> Sequence[Transform]:
+        """All but raw pictures, which need no reconstruction."""
+        from dpose_lab.attacks.transforms import RAW
+
+        return [release for release in config.transforms() if release.key != RAW.key]
+
+    def learn(self, context: AttackContext) -> Originals:
+        """The originals, and how well people are recognised in them."""
+        from dpose_lab.attacks.adversary import plain_embedder
+        from dpose_lab.attacks.learners import resized
+        from dpose_lab.attacks.transforms import RAW
+
+        config = context.config
+        gallery = context.pictures(0, GALLERY, "the gallery")
+        queries = context.pictures(GALLERY, QUERIES, "the queries")
+        plain = plain_embedder(context.training)
+        return Originals(
+            gallery,
+            queries,
+            resized(queries.pictures, config.size),
+            plain,
+            searched(RAW, "plain", plain, gallery, queries, config.seed),
+            Chance.of(gallery.people, queries.people),
+        )
+
+    def attack(self, context: AttackContext, learnt: Originals, release: Transform) -> Attacked[Restored]:
+        """Reconstruct one release."""
+        from dpose_lab.attacks.learners import each, psnr, resized, restored, ssim
+
+        size, seed = context.config.size, context.config.seed
+        seen = release.album(learnt.queries, seed, "query")
+        given = resized(seen.pictures, size)
+        made = restored(context.training.restorer(release, size, self.epochs), given)
+        panels: list[tuple[str, Picture]] = []
+        for k in range(min(SAMPLES, len(given))):
+            panels += [("raw", learnt.raw[k]), (release.short_title, given[k]), ("reconstructed", made[k])]
+
+        def quality(shown: Sequence[Picture]) -> tuple[Interval, Interval]:
+            people = learnt.queries.people
+            return (
+                mean_over_people(each(psnr, shown, learnt.raw), people, seed),
+                mean_over_people(each(ssim, shown, learnt.raw), people, seed),
+            )
+
+        def found(shown: PersonPictures) -> Row:
+            return searched(release, "plain", learnt.plain, learnt.gallery, shown, seed)
+
+        rebuilt = _album(learnt.queries, made, size)
+        row = Restored(release, "", quality(given), quality(made), found(seen), found(rebuilt))
+        return Attacked(release, (row,), tuple(panels))
+
+    def headline(self, learnt: Originals, rows: Sequence[Restored]) -> str:
+        """Of the first release."""
+        if not rows:
+            return "No release was attacked."
+        first = rows[0]
+        return (
+            f"{first.release.title}: {first.before[0].value:.1f} dB as released, {first.after[0].value:.1f} dB "
+            f"reconstructed. Of raw pictures {percent(learnt.ceiling.strength)} are recognised, of reconstructions "
+            f"{percent(first.strength)}; guessing finds {percent(learnt.chance.within(1))}."
+        )
+
+    def threat(self, context: AttackContext, learnt: Originals) -> tuple[str, ...]:
+        """Who reconstructs."""
+        return (
+            "The attacker knows the mechanism, releases pictures of other people with it, and trains a small U-Net "
+            f"from released to raw, {self.epochs} passes. It is tested on people it never saw.",
+            f"Public: {context.teachers:,} people, {context.config.effort.pictures} pictures each.",
+            "A reconstruction shows what is likely, not what was there: detail beyond the release is made up. Whether "
+            "somebody is known again is tested with the plain attacker of dpose attack reid.",
+        )
+
+    def tables(self, learnt: Originals, rows: Sequence[Restored]) -> tuple[Table, ...]:
+        """Fidelity and recognition, before and after."""
+        head = (
+            "Release", "PSNR released", "PSNR rebuilt", "SSIM released", "SSIM rebuilt", "rank-1 released",
+            "rank-1 rebuilt",
+        )  # fmt: skip
+        lines = [
+            (
+                row.release.title,
+                *(f"{found[0].value:.2f} dB" for found in (row.before, row.after)),
+                *(f"{found[1].value:.3f}" for found in (row.before, row.after)),
+                *(spread(found.within[1]) for found in (row.found_before, row.found)),
+            )
+            for row in rows
+        ]
+        lines.append(("raw pictures", "", "", "1.000", "", spread(learnt.ceiling.within[1]), ""))
+        lines.append(("guessing", "", "", "", "", percent(learnt.chance.within(1)), ""))
+        title = f"{len(learnt.raw):,} pictures of people nobody learnt from; rank-1 with 95 % intervals"
+        return (Table(title, head, tuple(lines)),)
+
+    def sheet(self, done: Sequence[Attacked[Restored]]) -> Figure | None:
+        """A few people of each release, before and after."""
+        from dpose.report.plots import pictures
+
+        panels = [panel for one in done for panel in one.pictures]
+        caption = "Raw, released, reconstructed, of people nobody learnt from"
+        return Figure("pictures", caption, png=pictures(panels, 6)) if panels else None
+
+    def chance(self, learnt: Originals) -> dict[str, Any]:
+        """As JSON."""
+        return {"rank1_raw": learnt.ceiling.within[1].to_dict(), "chance": learnt.chance.to_dict()}
+
+
+def _album(queries: PersonPictures, made: Sequence[Picture], size: tuple[int, int]) -> PersonPictures:
+    """Reconstructions with the boxes moved to their size."""
+    height, width = size
+    scale = np.asarray([(width / p.shape[1], height / p.shape[0]) for p in queries.pictures])
+    boxes = np.round(queries.boxes * np.tile(scale, 2)).astype(np.int64)
+    boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
+    return replace(queries.instead(made), boxes=boxes)

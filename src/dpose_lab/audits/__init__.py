@@ -1,0 +1,1 @@
+"""Audits that research needs: mechanisms, membership by many runs, releasing commands."""

@@ -1,0 +1,86 @@
+"""A shadow run: real training on a random part of the units, and what the weights then say of each unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dpose.privacy.tradeoff import Floats
+from dpose.training.canaries import CanaryTask, Coins, PresentUnits, view_losses
+from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
+from dpose.training.plan import TrainingPlan
+from dpose.training.trainer import Run, train
+from dpose.units import CanonicalUnits, Task, UnitDataset, View
+from dpose_lab.audits.lira import logit_scaled
+
+UNITS_AT_ONCE = 64
+
+
+def shadow_run(
+    task: Task,
+    model: torch.nn.Module,
+    units: UnitDataset,
+    included: Coins,
+    plan: TrainingPlan,
+    out: Path,
+    *,
+    optimizer: OptimizerConfig | None = None,
+    seed: int | None = None,
+    options: RunOptions | None = None,
+) -> tuple[Run, Floats]:
+    """Train on the units that are in and score all of them.
+
+    A unit that is out stays in the dataset and contributes nothing: zero-out, word for word, and n does not change.
+    The run itself is (epsilon, delta)-differentially private as any run of `plan` is. The scores are not: they are
+    functions of the private pictures without noise, and must stay where the pictures are.
+
+    Args:
+        task: The task itself.
+        model: Trained in place.
+        units: All units.
+        included: (n,), which of them are in.
+        plan: How.
+        out: The run folder to make.
+        optimizer: As `train` takes it.
+        seed: As `train` takes it.
+        options: As `train` takes them.
+
+    Returns:
+        The run, and the logit-scaled score of each unit, (n,).
+
+    Raises:
+        DposeError: as `train`.
+    """
+    run = train(
+        CanaryTask(task),
+        model,
+        private=PresentUnits(units, included),
+        plan=plan,
+        out=out,
+        optimizer=optimizer,
+        seed=seed,
+        options=options,
+    )
+    return run, logit_scaled(unit_losses(task, run.model, units))
+
+
+def unit_losses(task: Task, model: torch.nn.Module, units: UnitDataset) -> Floats:
+    """The weighted mean loss of each unit's un-augmented views, (n,) float64."""
+    found = []
+    for start in range(0, len(units), UNITS_AT_ONCE):
+        views = [_views(units, index) for index in range(start, min(start + UNITS_AT_ONCE, len(units)))]
+        owners = np.repeat(np.arange(len(views)), [len(v) for v in views])
+        weights = np.array([view.weight for unit in views for view in unit])
+        losses = view_losses(task, model, [view for unit in views for view in unit])
+        sums = np.bincount(owners, weights * losses, len(views))
+        found.append(sums / np.bincount(owners, weights, len(views)))
+    return np.concatenate(found)
+
+
+def _views(units: UnitDataset, index: int) -> list[View]:
+    if isinstance(units, CanonicalUnits):
+        return units.canonical(index)
+    return units.load(index, np.random.default_rng(0))

@@ -1,0 +1,1 @@
+"""The commands that dpose_lab adds to `dpose`."""

@@ -1,0 +1,264 @@
+"""`dpose attack`: what can still be found out from pictures that were released. Each registered attack is a command."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, make_dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+from dpose.cli.options import plain_console, typed, unfolded
+from dpose.cli.release_options import EngineName, EngineWorkers, Public
+from dpose.errors import DposeError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dpose_lab.attacks.attack import Attack
+    from dpose_lab.attacks.context import AttackConfig
+    from dpose_lab.attacks.report import AttackReport
+
+Data = Annotated[
+    str,
+    typer.Option(
+        help="Whose pictures: synthetic:LOOK[:SPLIT], folder:ROOT (a folder in it for each person) or celeba:ROOT."
+    ),
+]
+Out = Annotated[Path, typer.Option(help="The folder to make; must not exist.")]
+Releases = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="none, gaussian-blur, pixelate, dp, view:gaussian-blur or view:pixelization; may be given again, or "
+        "several with commas. Raw pictures are always there. Default: dp."
+    ),
+]
+Blocks = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Sides of blocks, pixels, or auto, as in auto,8,16; may be given again. Default: auto, as dpose pixelize "
+        "chooses it; pixelate then has 16."
+    ),
+]
+Parts = Annotated[
+    list[str] | None,
+    typer.Option(help="Parts n along a side of complex blocks; above 1 with private regions. As in 1,4."),
+]
+Epsilons = Annotated[
+    list[str] | None, typer.Option(help="Epsilon of a picture, as in 0.5,5; may be given again.")
+]
+Neighbours = Annotated[str, typer.Option(help="pixels:M, for pictures that differ in at most M pixels.")]
+Restores = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="How private releases are restored: learned, tv or none; may be given again. Default: learned."
+    ),
+]
+Attackers = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="plain (learnt from raw pictures), adaptive (learnt from released ones). Default: both."
+    ),
+]
+Identities = Annotated[int, typer.Option(min=2, help="How many people are attacked, at most.")]
+LearnFrom = Annotated[int, typer.Option(min=2, help="How many other people the attacker has pictures of.")]
+Pictures = Annotated[int, typer.Option(min=2, help="How many of each of those.")]
+Size = Annotated[str, typer.Option(help="HEIGHTxWIDTH of rendered pictures; files keep their own size.")]
+Grey = Annotated[bool, typer.Option("--grey", help="Grey pictures, as in the pixelization paper.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of all noise and learning; pictures made so protect nobody.")]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Whose pictures are attacked, and where the report goes."""
+
+    data: Data
+    out: Out
+    public: Public = False
+
+
+@dataclass(frozen=True)
+class Released:
+    """How they are released."""
+
+    release: Releases = None
+    block: Blocks = None
+    subdivide: Parts = None
+    epsilon: Epsilons = None
+    neighbours: Neighbours = "pixels:1"
+    restore: Restores = None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Who attacks."""
+
+    attacker: Attackers = None
+
+
+@dataclass(frozen=True)
+class People:
+    """How many are attacked."""
+
+    identities: Identities = 100
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What the attacker learns from, and how all pictures are made."""
+
+    learn_from: LearnFrom = 500
+    learn_pictures: Pictures = 5
+    size: Size = "128x96"
+    grey: Grey = False
+    seed: Seed = 0
+    engine: EngineName = None
+    workers: EngineWorkers = 1
+
+
+class _Commands(Mapping[str, Any]):
+    """The registered attacks' commands, each made when it is asked for: what learns takes long to import."""
+
+    def __getitem__(self, name: str) -> Any:
+        from dpose_lab.attacks.registry import ATTACKS
+
+        if name not in ATTACKS:
+            raise KeyError(name)
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        from dpose_lab.attacks.registry import ATTACKS
+
+        return iter(ATTACKS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Attack what is released: who is it, what was it, what do they look like. A failed attack proves nothing. It "
+    "reads raw pictures and tells of them without noise: the account counts it as what nothing bounds, and a budget "
+    "refuses it, unless they are public (--public, synthetic:studio).",
+    no_args_is_help=True,
+)
+
+
+@cache
+def _command(name: str) -> Any:
+    """The command of one attack: the options that all share, and its own fields."""
+    from dpose_lab.attacks.registry import load_attack
+
+    kind = load_attack(name)
+    own = make_dataclass("Own", _options(kind))
+    groups = {
+        "where": Where,
+        **({"released": Released} if kind.chooses_releases else {}),
+        **({"chosen": Chosen} if kind.chooses_attackers else {}),
+        "people": People,
+        "own": own,
+        "learning": Learning,
+    }
+
+    def command(**given: Any) -> None:
+        where, console = given["where"], plain_console()
+        config = _config(**{key: value for key, value in given.items() if key != "own"})
+        attack = kind(**vars(given["own"]))
+        for folder, report in attack.run(config, where.out, console):
+            _show(report, folder, console)
+
+    command.__doc__ = kind.__doc__
+    command.__annotations__ = groups
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=group)
+            for key, group in groups.items()
+        ]
+    )
+    grid = " --epsilon 5" if kind.chooses_releases else ""
+    alone = typer.Typer(add_completion=False)
+    example = f"Example: dpose attack {name} --data synthetic:ward{grid} --out runs/{name}"
+    alone.command(name, epilog=example)(unfolded(command))
+    return typer.main.get_command(alone)
+
+
+def _options(kind: type[Attack]) -> list[tuple[str, Any, Any]]:
+    """The fields of an attack as Typer's options: name, type, default."""
+    hints = get_type_hints(kind)
+    return [
+        (one.name, Annotated[hints[one.name], typer.Option(**one.metadata)], one.default)
+        for one in fields(kind)  # type: ignore[arg-type]
+    ]
+
+
+def _config(
+    where: Where,
+    people: People,
+    learning: Learning,
+    released: Released | None = None,
+    chosen: Chosen | None = None,
+) -> AttackConfig:
+    from dpose.release.config import AUTO
+    from dpose_lab.attacks.adversary import AttackerEffort
+    from dpose_lab.attacks.context import ATTACKERS, AttackConfig, parse_size
+
+    released, chosen = released or Released(), chosen or Chosen()
+    return AttackConfig(
+        data=where.data,
+        releases=tuple(_listed(released.release, ("dp",))),
+        blocks=tuple(
+            AUTO if text == AUTO else _whole([text], "--block")[0]
+            for text in _listed(released.block, (AUTO,))
+        ),
+        subdivisions=_whole(_listed(released.subdivide, ("1",)), "--subdivide"),
+        epsilons=tuple(_listed(released.epsilon, ("5",))),
+        neighbours=released.neighbours,
+        restorations=tuple(_listed(released.restore, ("learned",))),
+        attackers=tuple(_listed(chosen.attacker, ATTACKERS)),
+        identities=people.identities,
+        size=parse_size(learning.size),
+        in_grey=learning.grey,
+        public=where.public,
+        effort=AttackerEffort(learning.learn_from, learning.learn_pictures, learning.seed),
+        command=typed(),
+        engine=learning.engine or "",
+        workers=learning.workers,
+    )
+
+
+def _listed(given: list[str] | None, default: tuple[str, ...]) -> list[str]:
+    found = [part.strip() for text in given or () for part in text.split(",") if part.strip()]
+    return list(dict.fromkeys(found)) or list(default)
+
+
+def _whole(texts: list[str], option: str) -> tuple[int, ...]:
+    for text in texts:
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**6):
+            raise DposeError(f"must be whole numbers of pixels, not {text!r}", option, "as in 8,16")
+    return tuple(map(int, texts))
+
+
+def _show(report: AttackReport, out: Path, console: Console) -> None:
+    """Print what was found; then end with 130 where Ctrl-C left releases out, with 1 where one could not be made."""
+    from dpose.report.terminal import print_table
+
+    for found in report.tables:
+        print_table(found, console)
+    console.print(report.headline)
+    for line in report.caveats:
+        console.print(f"* {line}")
+    console.print(f"\nThe report is {out}/index.html; beside it results.md and results.json", soft_wrap=True)
+    if report.stopped:
+        raise KeyboardInterrupt
+    if report.measured.left:
+        raise typer.Exit(1)

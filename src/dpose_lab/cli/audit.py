@@ -1,0 +1,155 @@
+"""`dpose audit membership`, `mechanism` and `release`: audits of many runs and of mechanisms by themselves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dpose.cli.audit import Alpha, AuditedRun, Delta, Epsilon, Out, Seed, leave, show_audit
+from dpose.cli.options import option, unfolded
+from dpose.cli.run_options import GUARANTEE, BatchSize, Epochs, Limit, placed
+from dpose.privacy.rounding import as_given, lower
+
+if TYPE_CHECKING:
+    from dpose_lab.audits.mechanism_audit import MechanismAudit
+
+
+@dataclass(frozen=True)
+class HalfRuns(AuditedRun):
+    """Many runs, each on a random half of the units."""
+
+    limit: Limit = 200
+    epochs: Epochs = 8
+    expected_batch_size: BatchSize = 50
+
+
+@unfolded
+def membership(
+    run: HalfRuns,
+    *,
+    out: Out,
+    shadows: Annotated[int, option("Runs that the adversary learns from.")] = 16,
+    targets: Annotated[int, option("Runs that are attacked.")] = 4,
+    alpha: Alpha = 0.05,
+    controls: Annotated[bool, option("Train and attack the two controls too.")] = True,
+    workers: Annotated[
+        int | None, option("Processes; by default as many as cores, or one with a GPU.")
+    ] = None,
+) -> None:
+    """Train on random halves of the units, many times, and guess who was in which run."""
+    from dpose.runs.config import RunConfig
+    from dpose_lab.audits.membership import MembershipAudit, audit_membership
+
+    console = Console()
+    config = RunConfig.from_options(placed(run, watch="none"))
+    how = MembershipAudit(shadows, targets, alpha, controls, workers)
+    report = audit_membership(config, how, out, console)
+    show_audit(report, console)
+    console.print(f"Spent: {report.canaries['spent']}", highlight=False)
+    leave(report.findings.flagged, out, console)
+
+
+def mechanism(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="gaussian, poisson-gaussian (through the engine), laplace or randomized-response."
+        ),
+    ],
+    epsilon: Epsilon,
+    delta: Delta = 0.0,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Outputs of each input; half choose events, half test them. Default: 20,000, and 160,000 where faults "
+            "show less."
+        ),
+    ] = None,
+    plant: Annotated[str | None, typer.Option(help="Plant a fault, to see it flagged.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    alpha: Alpha = 0.05,
+    seed: Seed = None,
+) -> None:
+    """Run a mechanism on two neighbouring inputs and compare what comes out."""
+    from dpose_lab.audits.mechanism_audit import audit_named_mechanism
+
+    console = Console()
+    with console.status("drawing outputs of both inputs"):
+        report = audit_named_mechanism(
+            name, epsilon, delta, samples=samples, plant=plant, seed=seed, alpha=alpha
+        )
+    _show_mechanism(report, out, console)
+
+
+def release(
+    name: Annotated[str, typer.Argument(help="pixelize or release-video.")],
+    epsilon: Annotated[str, option("The claim: epsilon of each file.", GUARANTEE)],
+    delta: Annotated[
+        str, option("The claim: delta. 0 is pixelize's Laplace noise; release-video needs more.", GUARANTEE)
+    ] = "0",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Outputs of each input, 64 of a file; half choose events, half test them. Default: 2,560."
+        ),
+    ] = None,
+    plant: Annotated[
+        str | None, typer.Option(help="Plant a fault, half-noise or noise-missing, to see it flagged.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    alpha: Alpha = 0.05,
+) -> None:
+    """Run a releasing command on many neighbouring files and compare what the released ones show."""
+    from dpose.cli import main
+    from dpose_lab.audits.mechanism_audit import audit_release_command
+
+    console = Console()
+    with console.status("releasing files"):
+        report = audit_release_command(name, main, epsilon, delta, samples=samples, plant=plant, alpha=alpha)
+    _show_mechanism(report, out, console)
+
+
+def _show_mechanism(report: MechanismAudit, out: Path | None, console: Console) -> None:
+    from dpose.files import write_atomic
+
+    found = report.findings
+    table = Table(
+        title=f"{report.mechanism}: epsilon {as_given(found.epsilon)}, delta {as_given(found.delta)} claimed; "
+        f"{report.samples:,} outputs of each input"
+    )
+    for column in ("tested by", "event", "on the likelier input", "on the other"):
+        table.add_column(column)
+    for by, tested in (("(epsilon, delta)", found.pair), ("trade-off curve", found.curve)):
+        if tested:
+            rates = (f"{t.rate:.2%} of {t.total:,}" for t in (tested.likelier, tested.rarer))
+            table.add_row(by, str(tested.event), *rates)
+    console.print(table)
+    if report.planted:
+        console.print(f"Planted fault: {report.planted}", highlight=False)
+    estimate, bound = found.hockey_stick
+    lines = [
+        f"epsilon is at least {lower(found.epsilon_bound, 3)} at delta {as_given(found.delta)} "
+        f"(confidence {lower(1 - found.alpha)})",
+        f"delta at epsilon {as_given(found.epsilon)}: estimate {max(estimate, 0.0):.3g}, "
+        f"at least {lower(max(bound, 0.0), 3)}",
+    ]
+    if report.exact is not None:
+        lines.append(f"epsilon by adding up all outputs: {lower(report.exact, 6)}")
+    for line in lines:
+        console.print(line, highlight=False)
+    if out:
+        write_atomic(out, json.dumps(report.to_dict(), indent=1) + "\n")
+    reasons = found.refuted_by or ("adding up",)
+    console.print(
+        f"[bold red]FLAGGED[/]: refuted by {', '.join(reasons)}"
+        if report.flagged
+        else "[bold]not refuted[/]",
+        highlight=False,
+    )
+    leave(report.flagged)

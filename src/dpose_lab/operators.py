@@ -1,0 +1,17 @@
+"""Release algorithms of papers as printed: the entry point of the group `dpose.operators`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.published import PublishedPlan
+from dpose_lab.baselines.pixelization import PaperPlan
+from dpose_lab.baselines.video_dprp import DensePlan
+
+PUBLISHED: Mapping[str, Callable[[ReleaseConfig, Shape], PublishedPlan]] = {
+    "pictures": PaperPlan.of,
+    "videos": DensePlan.of,
+}
+"""Makes the plan of the algorithm that a config asks for, by what it releases."""

@@ -1,0 +1,173 @@
+"""Cells that are run once: each result is a file of its own, written whole, and found again by the next run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.files import explain_os_error, file_json, is_full, write_atomic
+from dpose_lab.papers.experiment import Bound, Cell, Outcome, Values
+
+SETTINGS = "settings.json"
+CELLS = "cells"
+
+
+def claim_folder(folder: Path, settings: Values) -> None:
+    """Make `folder` the place for results of `settings`, or find that it is already.
+
+    Raises:
+        DposeError: it holds results of other settings, or something else.
+    """
+    check_claim(folder, settings)
+    path = folder / SETTINGS
+    if not path.exists():
+        write_atomic(path, _text(settings))
+
+
+def check_claim(folder: Path, settings: Values) -> None:
+    """Refuse a folder that cannot be the place for results of `settings`; nothing is written.
+
+    Raises:
+        DposeError: as `claim_folder`.
+    """
+    path = folder / SETTINGS
+    if path.exists():
+        held = _read(path)
+        if held != json.loads(_text(settings)):
+            other = [name for name in {**held, **settings} if held.get(name) != settings.get(name)]
+            raise DposeError(
+                f"holds results of other settings ({', '.join(sorted(other)) or 'order'})",
+                str(folder),
+                "choose another --out, or give the same options",
+            )
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DposeError("is there already and holds no such results", str(folder), "choose another --out")
+
+
+def run_cells(
+    bound: Bound, folder: Path, progress: Callable[[int], None] = lambda _: None
+) -> Iterator[Outcome]:
+    """Run the cells that are wanted and have no result yet, one after the other.
+
+    A cell that fails is reported and tried again by the next run; the others are run all the same. Whatever stops this
+    (Ctrl-C, a power cut, a full disk) costs the cell in work and no other.
+
+    Args:
+        bound: The experiment.
+        folder: Claimed for its settings.
+        progress: Called with the weight of what was done since.
+
+    Yields:
+        Each cell's outcome, in order.
+
+    Raises:
+        DposeError: the disk is full.
+    """
+    failed: set[str] = set()
+    for cell in bound.cells:
+        found = read_cell(folder, cell)
+        if found.status == "done" or not cell.wanted:
+            progress(cell.weight if cell.wanted else 0)
+            yield found
+            continue
+        if cell.needs in failed:
+            failed.add(cell.key)
+            progress(cell.weight)
+            yield unmet(cell)
+            continue
+        done = [0]
+
+        def step(done: list[int] = done) -> None:
+            done[0] += 1
+            progress(1)
+
+        outcome = run_cell(bound, folder, cell, step)
+        if outcome.status == "failed":
+            failed.add(cell.key)
+        progress(cell.weight - done[0])
+        yield outcome
+
+
+def run_cell(bound: Bound, folder: Path, cell: Cell, step: Callable[[], None] = lambda: None) -> Outcome:
+    """Run one cell and write its result.
+
+    Args:
+        bound: The experiment.
+        folder: Claimed for its settings.
+        cell: One of its cells.
+        step: Called `cell.weight` times.
+
+    Raises:
+        DposeError: the disk is full: no cell can be done then.
+    """
+    try:
+        values = bound.run(cell, step)
+    except DposeError as error:
+        if _full_disk(error):
+            raise
+        return Outcome(cell, "failed", error=error.line())
+    except Exception as error:  # one broken cell must not cost the others their night
+        full = _full_disk(error)
+        if full:
+            raise explain_os_error(full, folder) from error
+        return Outcome(cell, "failed", error=" ".join(f"{type(error).__name__}: {error}".split()))
+    write_atomic(_path(folder, cell), _text({"settings": cell.settings, "values": values}))
+    return read_cell(folder, cell)
+
+
+def unmet(cell: Cell) -> Outcome:
+    """The outcome of a cell whose needed cell has failed."""
+    return Outcome(cell, "failed", error=f"needs the cell {cell.needs}, which failed")
+
+
+def _full_disk(error: BaseException | None) -> OSError | None:
+    """What says that the disk is full, in `error` or behind it."""
+    while error is not None:
+        if isinstance(error, OSError) and is_full(error):
+            return error
+        error = error.__cause__
+    return None
+
+
+def read_cell(folder: Path, cell: Cell) -> Outcome:
+    """A cell's result, or that there is none.
+
+    Raises:
+        DposeError: its file is damaged or another cell's.
+    """
+    path = _path(folder, cell)
+    if not path.exists():
+        return Outcome(cell)
+    content = _read(path)
+    if content.get("settings") != json.loads(_text(cell.settings)) or not isinstance(
+        content.get("values"), dict
+    ):
+        raise DposeError("is not the result of its cell", str(path), "delete it, and run again")
+    return Outcome(cell, "done", content["values"])
+
+
+def read_cells(folder: Path, cells: Sequence[Cell]) -> list[Outcome]:
+    """All cells' results, as far as there are any."""
+    return [read_cell(folder, cell) for cell in cells]
+
+
+def _path(folder: Path, cell: Cell) -> Path:
+    return folder / CELLS / f"{cell.key}.json"
+
+
+def _text(values: Any) -> str:
+    return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = file_json(path)
+    except (OSError, ValueError) as error:
+        raise DposeError("cannot be read", str(path), "delete it, and run again") from error
+    if not isinstance(content, dict):
+        raise DposeError("cannot be read", str(path), "delete it, and run again")
+    return content

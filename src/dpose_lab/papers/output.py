@@ -1,0 +1,52 @@
+"""What an experiment leaves in its folder: results.json, results.md, its figures, and a page with all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpose.privacy.statement import software_versions
+from dpose.report.document import Report
+from dpose_lab.papers.experiment import Experiment, Findings, Outcome, Values
+
+
+def write_results(
+    folder: Path, experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings
+) -> list[Path]:
+    """Write everything; the files that a reader opens first come first.
+
+    Raises:
+        DposeError: the folder cannot be written to.
+    """
+    return results_report(experiment, settings, outcomes, findings).write(folder)
+
+
+def results_report(
+    experiment: Experiment, settings: Values, outcomes: Sequence[Outcome], findings: Findings
+) -> Report:
+    """The experiment as it is shown."""
+    cells: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        cell: dict[str, Any] = {"settings": outcome.cell.settings, "status": outcome.status}
+        if outcome.status == "done":
+            cell["values"] = outcome.values
+        if outcome.error:
+            cell["error"] = outcome.error
+        cells.append(cell)
+    return Report(
+        f"{experiment.name}: {experiment.title}",
+        kind=f"dpose reproduce {experiment.name}",
+        source="the results beside it",
+        notes=findings.notes,
+        tables=findings.tables,
+        figures=findings.figures,
+        files=findings.files,
+        values={
+            "experiment": experiment.name,
+            "settings": settings,
+            "software": software_versions(),
+            **findings.values,
+            "cells": cells,
+        },
+    )

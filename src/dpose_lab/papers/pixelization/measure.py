@@ -1,0 +1,178 @@
+"""One setting on one photo: what is released, how near it is to the original, and what is still found in it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpose.privacy.noise import AesNoise, Key
+from dpose.release.api import bind
+from dpose.release.cells import RegionSums
+from dpose.release.config import Regions, ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.pixelization import PixelizationPlan
+from dpose.release.regions import PaperRegions, PrivateRegions, PublicRegions
+from dpose.release.released import Shown
+from dpose_lab.baselines.pixelization import PaperPlan, multiplier
+from dpose_lab.papers.pixelization.segmenting import Segmenter
+from dpose_lab.photos.photo import Photo
+
+MECHANISMS = {
+    "paper": "paper mode",
+    "dpose": "dpose",
+    "public": "dpose, mask taken as public",
+    "private": "dpose, private regions",
+}
+"""What tables call them. `paper` guarantees nothing, `public` nothing unless the mask was not made from the picture."""
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of one mechanism.
+
+    Attributes:
+        mechanism: A key of `MECHANISMS`.
+        b: Side of a block, pixels.
+        n: Parts along a side of a block in complex regions; 1 for blocks of one size.
+        m: Pixels that neighbours may differ in.
+        epsilon: As text, exact; in paper mode what the paper claims.
+    """
+
+    mechanism: str
+    b: int = 16
+    n: int = 1
+    m: int = 16
+    epsilon: str = "0.5"
+
+    @property
+    def key(self) -> str:
+        """Letters, digits, dots and hyphens."""
+        return f"{self.mechanism}-b{self.b}-n{self.n}-m{self.m}-e{self.epsilon}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    def setting(self, mask: NDArray[np.bool_] | None) -> ReleaseConfig:
+        """What the release is asked for; without parts the paper's Algorithm 3 is its Algorithm 2.
+
+        Args:
+            mask: Where people are; needed for `paper` and `public` with parts.
+        """
+        regions: Regions | None = None
+        if self.n > 1 and self.mechanism == "private":
+            regions = PrivateRegions()
+        elif self.n > 1:
+            assert mask is not None
+            regions = PaperRegions(mask) if self.mechanism == "paper" else PublicRegions(mask)
+        paper = None if self.mechanism != "paper" else 2 if self.n == 1 else 3
+        return ReleaseConfig.of(self.epsilon, self.m, self.b, 0, self.n, regions, paper)
+
+
+def photo_plan(point: Point, photo: Photo) -> PixelizationPlan | PaperPlan:
+    """The setting bound to a photo's size.
+
+    Raises:
+        DposeError: the photo is too small for it.
+    """
+    height, width = photo.pixels.shape
+    plan = bind(point.setting(photo.mask), Shape.of(height, width))
+    assert isinstance(plan, PixelizationPlan | PaperPlan)
+    return plan
+
+
+def release_photo(point: Point, photo: Photo, seed: int) -> tuple[Shown, PixelizationPlan | PaperPlan]:
+    """The release; the same for the same arguments, so it can be drawn again later, and protects nobody.
+
+    Raises:
+        DposeError: the photo is too small for the setting.
+    """
+    plan = photo_plan(point, photo)
+    digest = hashlib.sha256(f"{seed} {point.key} {photo.name}".encode()).digest()
+    source = AesNoise(Key.from_seed(int.from_bytes(digest[:8], "big")))
+    return plan.release(photo.pixels, source), plan
+
+
+def true_epsilon(point: Point, plan: PixelizationPlan | PaperPlan) -> float | None:
+    """What `point.m` pixels really cost: the claim, its true multiple in paper mode, None where nothing holds."""
+    if isinstance(plan, PixelizationPlan):
+        return float(Fraction(point.epsilon))
+    if point.n > 1:
+        return None
+    return float(Fraction(point.epsilon) * multiplier(plan.config, plan.blocks, point.m))
+
+
+def measure(point: Point, photo: Photo, seed: int, segmenter: Segmenter | None) -> dict[str, float | None]:
+    """Every measure of one release.
+
+    Args:
+        point: The setting, or one with mechanism `ORIGINAL`: the photo itself.
+        photo: The original.
+        seed: Of the noise.
+        segmenter: None to leave out what it finds.
+
+    Returns:
+        mse (squared gray levels), ssim; with a segmenter and a reference mask iou and dice of what it finds; with
+        regions mask_iou, of the published partition itself; true_epsilon.
+
+    Raises:
+        DposeError: the photo is too small for the setting.
+    """
+    if point.mechanism == ORIGINAL:
+        found: dict[str, float | None] = {}
+        shown = photo.pixels
+    else:
+        release, plan = release_photo(point, photo, seed)
+        shown = release.picture()[:, :, 0]
+        found = {
+            "mse": mse(photo.pixels, shown),
+            "ssim": grey_ssim(photo.pixels, shown),
+            "true_epsilon": true_epsilon(point, plan),
+        }
+        if photo.mask is not None and isinstance(release.cells, RegionSums):
+            found["mask_iou"] = iou(painted(release.cells), photo.mask)
+    if segmenter is not None and photo.mask is not None:
+        mask = segmenter.find(shown)
+        found |= {"iou": iou(mask, photo.mask), "dice": dice(mask, photo.mask)}
+    return found
+
+
+def painted(cells: RegionSums) -> NDArray[np.bool_]:
+    """The blocks that are divided, as a mask of the picture's size: all may see it, with no segmenter at all."""
+    shown: NDArray[np.bool_] = cells.coarse.adjoint(cells.mask.reshape(-1, 1).astype(np.uint8))[:, :, 0] > 0
+    return shown
+
+
+def mse(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """Mean squared error, squared gray levels."""
+    return float(np.mean((one.astype(np.float64) - other) ** 2))
+
+
+def grey_ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """Structural similarity (Wang et al. 2004), scikit-image's with its default 7 x 7 window."""
+    from skimage.metrics import structural_similarity
+
+    window = min(7, *(side - (side + 1) % 2 for side in one.shape))
+    return float(
+        structural_similarity(
+            one.astype(np.float32), other.astype(np.float32), data_range=255, win_size=window
+        )
+    )
+
+
+def iou(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
+    """Intersection over union; 1 where both are empty."""
+    union = int((one | other).sum())
+    return int((one & other).sum()) / union if union else 1.0
+
+
+def dice(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
+    """Twice the intersection over the sum of areas; 1 where both are empty."""
+    total = int(one.sum()) + int(other.sum())
+    return 2 * int((one & other).sum()) / total if total else 1.0

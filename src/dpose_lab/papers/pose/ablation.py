@@ -1,0 +1,124 @@
+"""What an ablation has of its own: the split it chooses on, rows that change nothing, and what it says of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.pose.data import SOURCES, DataSpec
+from dpose.privacy.rounding import as_given
+from dpose.report.results import Table
+from dpose.runs.build import shown_spec
+from dpose.runs.recipes import RECIPES
+from dpose_lab.papers.experiment import GridRequest
+from dpose_lab.papers.pose.cells import RECOMMENDED, Setup, Training
+from dpose_lab.papers.pose.variants import VARIANTS, changes
+
+_UNREAD = ("epochs", "batch_size", "optimizer", "lr", "ema", "augment")
+"""Settings of a grid that a recipe has of its own."""
+
+
+def check_options(name: str, asked: GridRequest) -> None:
+    """Refuse what an ablation would leave unread, and a test elsewhere than on the split for choosing.
+
+    Raises:
+        DposeError: such an option, or a variant that there is not.
+    """
+    refused = {
+        "--methods": asked.methods,
+        "--strategies": asked.strategies,
+        "--clip-norms": asked.clip_norms,
+        "--epochs": asked.epochs,
+        "--batch-size": asked.batch_size,
+        "--optimizer": asked.optimizer,
+        "--lr": asked.lr,
+        "--evaluate": asked.evaluate,
+    }
+    for option, value in refused.items():
+        if value not in (None, ()):
+            raise DposeError(
+                "an ablation has the recipe's settings, changes one at a time, and is tested on the split for choosing",
+                f"{name} {option}",
+                "leave it out; --variants chooses rows",
+            )
+    for variant in asked.variants:
+        if variant not in VARIANTS:
+            raise DposeError(f"cannot be {variant!r}", "--variants", f"choose from {', '.join(VARIANTS)}")
+
+
+def choosing_splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
+    """The data to train on and those to test on, neither of which a benchmark reports.
+
+    Raises:
+        DposeError: the data have no such splits, or another split was given.
+    """
+    splits = data.dataset.choosing
+    if not splits:
+        known = [name for name, source in SOURCES.items() if source.choosing]
+        raise DposeError("has no split to choose settings on", data.name, f"give {' or '.join(known)}")
+    train, test = splits
+    if data.split not in ("", train):
+        raise DposeError(
+            f"an ablation chooses settings: it trains on {train} and is tested on {test}",
+            str(data),
+            "leave the split out",
+        )
+    return replace(data, split=train), replace(data, split=test)
+
+
+def ablation_settings(setup: Setup) -> dict[str, Any]:
+    """What the results depend on: the setup as far as it is read, and the recipe, whose change makes another table."""
+    read = {name: value for name, value in setup.values.items() if name not in _UNREAD}
+    return {**read, "recipe": asdict(RECIPES[RECOMMENDED])}
+
+
+def is_idle(setup: Setup, training: Training, folder: Path) -> bool:
+    """Whether a variant leaves the recipe as it is."""
+    if not training.variant:
+        return False
+    return setup.config(training, folder) == setup.config(replace(training, variant=""), folder)
+
+
+def variants_table(setup: Setup, variants: Sequence[str], epsilon: float, folder: Path) -> Table:
+    """What each variant asks and changes, at one budget."""
+    recipe = Training(RECOMMENDED, "finetune", None, epsilon)
+    as_it_is = setup.config(recipe, folder)
+    rows = []
+    for name in variants:
+        changed = changes(as_it_is, setup.config(replace(recipe, variant=name), folder))
+        text = "; ".join(changed) or "nothing: the recipe has it so, or it means nothing here; not run"
+        rows.append((VARIANTS[name].title, name, VARIANTS[name].why, text))
+    title = f"the variants, and what each changes in the recipe (at epsilon {as_given(epsilon)})"
+    return Table(title, ("variant", "--variants", "what it asks", "changed"), tuple(rows))
+
+
+def choosing_notes(setup: Setup) -> tuple[str, ...]:
+    """Which pictures settings are chosen on here, and what that costs them."""
+    train, test = map(DataSpec.parse, (setup.data, setup.evaluate))
+    notes = [
+        f"this is where settings are chosen: trained on {shown_spec(train)}, tested on {shown_spec(test)}, which no "
+        "benchmark reports; a row that wins here is not yet a result"
+    ]
+    if test.dataset.rendered:
+        notes.append(
+            f"the people of {shown_spec(test)} are rendered and stand for private ones: nobody is shown"
+        )
+    elif not test.public:
+        notes.append(
+            f"the pictures of {shown_spec(test)} are private{_part(test.dataset.within, test.split)}: every "
+            "score and interval here is a use of them without noise, outside any guarantee, and so is a setting that "
+            "was chosen by it. The statement of each private model lists its scores, and dpose account shows them for "
+            "those pictures. Whoever may not use private pictures so chooses on rendered or public people instead"
+        )
+    if setup.public:
+        notes.append(
+            f"subspaces are fitted on {shown_spec(DataSpec.parse(setup.public))}, taken to be public"
+        )
+    return tuple(notes)
+
+
+def _part(within: Mapping[str, str], split: str) -> str:
+    return f", a part of the {within[split]} split" if split in within else ""

@@ -1,0 +1,270 @@
+"""One cell of a grid, a training: what tells it from the others, what it shares with them, and its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dpose.errors import DposeError
+from dpose.pose.backbones import shipped_for
+from dpose.privacy.rounding import as_given
+from dpose.runs.config import RunConfig
+from dpose.runs.recipes import RECIPES, filled_in
+from dpose.training.methods import METHODS
+from dpose_lab.papers.pose.settings import CEILING, own_settings
+from dpose_lab.papers.pose.variants import VARIANTS
+
+START = "start"
+"""The cell of the public model that the others start from."""
+RENDERED = "synthetic:studio"
+"""Public data of a start that has no weights to begin with."""
+RECOMMENDED = "recommended"
+"""The recipe of that name, as a row of its own; its settings are its own, too."""
+OWN_SETTINGS = "own"
+"""The strategy of methods with settings of their own (`dpose_lab.papers.pose.settings`), what trains among them."""
+RUNS = "runs"
+"""The folder of the run folders, in the results' folder."""
+
+
+@dataclass(frozen=True, order=True)
+class Training:
+    """What tells one training of a grid from the others; those that differ in `repetition` alone are repetitions.
+
+    Attributes:
+        method: A name in `METHODS`, `RECOMMENDED`, or `START`.
+        strategy: "finetune", "full" or "scratch"; or `OWN_SETTINGS`.
+        clip_norm: C; None for methods that clip nothing, and for a recipe, which has its own.
+        epsilon: None for methods without a guarantee.
+        repetition: From 1.
+        variant: A name in `VARIANTS`, of the recipe with one thing changed; "" for everything else. What it changes may
+            be the strategy, too.
+    """
+
+    method: str
+    strategy: str
+    clip_norm: float | None = None
+    epsilon: float | None = None
+    repetition: int = 1
+    variant: str = ""
+
+    @property
+    def key(self) -> str:
+        """Names its files."""
+        if self.method == START:
+            return START
+        parts = [self.variant] if self.variant else [self.method, self.strategy]
+        if self.clip_norm is not None:
+            parts.append(f"C{self.clip_norm:g}")
+        if self.epsilon is not None:
+            parts.append(f"eps{as_given(self.epsilon)}")
+        return "-".join([*parts, f"run{self.repetition}"])
+
+    @property
+    def setting(self) -> Training:
+        """The same for all repetitions."""
+        return replace(self, repetition=1)
+
+    @property
+    def private(self) -> bool:
+        """Whether it clips and adds noise."""
+        return self.method == RECOMMENDED or (self.method != START and METHODS[self.method].private)
+
+    @property
+    def on_views(self) -> bool:
+        """Whether it learns from public views alone: then there are two kinds of pictures to test it on."""
+        method = METHODS.get(self.method)
+        return method is not None and method.public_views and not method.private
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As JSON; without a variant where there is none, as in cells of grids that know no variants."""
+        values = asdict(self)
+        return values if self.variant else {k: v for k, v in values.items() if k != "variant"}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Training:
+        """From `values`; what else a cell tells is passed over."""
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+
+def shipped(preset: str) -> Path:
+    """The weights of `preset` that come with dpose.
+
+    Raises:
+        DposeError: there are none.
+    """
+    found = shipped_for(preset)
+    if found is None:
+        raise DposeError(f"there are no public weights of preset {preset}", "--preset", "give --init FOLDER")
+    return found
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all trainings of a grid share: a folder of another setup is another grid.
+
+    Attributes:
+        data: The private data, with their split.
+        public: Data nobody needs protected; None for none.
+        evaluate: What models are tested on, with its split.
+        preset: Of the model.
+        init: What "finetune" and "full" start from: a model folder, or the name of public weights.
+        pretrain: Public data that `init` learns from first, in a cell of its own; None for none.
+        epochs: Passes over the private data.
+        batch_size: Units in a batch on average.
+        delta: Of every private cell.
+        accountant: "pld" or "rdp".
+        unit: What is protected.
+        optimizer: A class of `torch.optim`.
+        lr: The highest learning rate.
+        ema: Decay of the weights' average.
+        augment: As `RunConfig`.
+        limit: At most so many units to train on.
+        tested: At most so many units to test on.
+        seed: None for fresh keys.
+        temperature: What the start's logits are divided by before the recipe, and before private methods at their own
+            settings; None for not at all.
+    """
+
+    data: str
+    public: str | None
+    evaluate: str
+    preset: str
+    init: str | None
+    pretrain: str | None
+    epochs: float
+    batch_size: int
+    delta: float
+    accountant: str
+    unit: str
+    optimizer: str
+    lr: float
+    ema: float
+    augment: str
+    limit: int | None
+    tested: int | None
+    seed: int | None
+    temperature: float | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @property
+    def bare(self) -> bool:
+        """Whether no weights of the preset come with dpose: a start of its own begins with nothing."""
+        return shipped_for(self.preset) is None
+
+    def first(self, folder: Path) -> str | None:
+        """What a training with a strategy that starts from something starts from; None for the preset's own weights.
+
+        Args:
+            folder: The results'.
+        """
+        return str(folder / RUNS / START) if self.pretrain else self.init
+
+    def config(self, training: Training, folder: Path) -> RunConfig:
+        """The configuration of a training; of `START`, of the public training that comes before all others.
+
+        Args:
+            training: Which one.
+            folder: The results'.
+
+        Raises:
+            DposeError: a value is out of range.
+        """
+        seed = None if self.seed is None else self.seed + training.repetition - 1
+        if training.method == START:
+            return RunConfig.from_dict(self._pretraining(seed))
+        if training.method == RECOMMENDED:
+            return self._varied(training.variant, self._recommended(training, folder, seed))
+        private = {
+            "epsilon": training.epsilon,
+            "delta": self.delta,
+            "clip_norm": training.clip_norm,
+            "accountant": self.accountant,
+        }
+        scratch = training.strategy == "scratch"
+        own: Mapping[str, Any] = {}
+        if training.strategy == OWN_SETTINGS:
+            own = own_settings(training.method, training.epsilon, self.preset)
+            if training.method != CEILING:
+                own = filled_in({"model": {"temperature": self.temperature}}, own)
+        strategy = "finetune" if training.strategy == OWN_SETTINGS else training.strategy
+        return RunConfig.from_dict(
+            filled_in(
+                dict(own),
+                {
+                    "data": {
+                        "private": self.data,
+                        "public": self.public,
+                        "watch": "none",
+                        "limit": self.limit,
+                    },
+                    "model": {
+                        "preset": self.preset,
+                        "init": None if scratch else self.first(folder),
+                        "strategy": strategy,
+                    },
+                    "plan": {
+                        "method": training.method,
+                        "epochs": self.epochs,
+                        "expected_batch_size": self.batch_size,
+                        "unit": self.unit,
+                        "ema_decay": self.ema,
+                        # as the papers print it: clipped gradients keep their length C beside a public gradient
+                        "normalise": False,
+                        **(private if training.private else {}),
+                    },
+                    "optimizer": {"name": self.optimizer, "lr": self.lr, "options": self._options()},
+                    "augment": self.augment,
+                    "seed": seed,
+                },
+            )
+        )
+
+    def _varied(self, variant: str, values: dict[str, Any]) -> RunConfig:
+        recipe = RunConfig.from_dict(values)
+        if not variant:
+            return recipe
+        changed = filled_in(VARIANTS[variant].change(recipe), values)
+        config = RunConfig.from_dict(changed)
+        if not config.plan.kind.fitted:
+            return config
+        return RunConfig.from_dict(filled_in({"data": {"public": self.public}}, changed))
+
+    def _recommended(self, training: Training, folder: Path, seed: int | None) -> dict[str, Any]:
+        return {
+            "recipe": RECOMMENDED,
+            "data": {"private": self.data, "watch": "none", "limit": self.limit},
+            # from what the others start from: its own public stage would be another start
+            "model": {
+                "preset": self.preset,
+                "init": self.first(folder) or str(shipped(self.preset)),
+                "temperature": self.temperature,
+            },
+            "plan": {
+                "epsilon": training.epsilon,
+                "delta": self.delta,
+                "accountant": self.accountant,
+                "unit": self.unit,
+            },
+            "seed": seed,
+        }
+
+    def _pretraining(self, seed: int | None) -> dict[str, Any]:
+        own = {
+            # weights that come with dpose have seen rendered people; others see them here
+            "data": {"private": [RENDERED, self.pretrain] if self.bare else self.pretrain, "watch": "none"},
+            "model": {"preset": self.preset, **({"strategy": "scratch"} if self.bare else {})},
+            "seed": seed,
+        }
+        # the recipe's, so that no other method starts from a weaker model
+        return filled_in(own, RECIPES[RECOMMENDED].public)
+
+    def _options(self) -> dict[str, Any]:
+        # decay pulls weights towards zero whatever the data say: with few noisy steps it would be all there is
+        return {"weight_decay": 0.0} if self.optimizer.lower() == "adamw" else {}

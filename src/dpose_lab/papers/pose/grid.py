@@ -1,0 +1,216 @@
+"""A grid of trainings as an experiment: its cells, and what is shown of those that are done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dpose.errors import DposeError
+from dpose.pose.backbones import backbone_named
+from dpose.pose.data import DataSpec
+from dpose.pose.folder import find_model, weights_digest
+from dpose.privacy.rounding import upper
+from dpose.report.results import Figure, Table
+from dpose.runs.recipes import RECIPES
+from dpose.training.methods import METHODS
+from dpose_lab.papers.experiment import Cell, Findings, GridRequest, Outcome, Request, Values
+from dpose_lab.papers.pose.ablation import (
+    ablation_settings,
+    check_options,
+    choosing_splits,
+    is_idle,
+    variants_table,
+)
+from dpose_lab.papers.pose.benchmarks import STRATEGIES, Design, Scale
+from dpose_lab.papers.pose.cells import OWN_SETTINGS, RECOMMENDED, START, Setup, Training
+from dpose_lab.papers.pose.differences import compared
+from dpose_lab.papers.pose.figures import grid_figures
+from dpose_lab.papers.pose.notes import grid_notes
+from dpose_lab.papers.pose.pictures import side_by_side
+from dpose_lab.papers.pose.run import run_training
+from dpose_lab.papers.pose.settings import own_settings
+from dpose_lab.papers.pose.tables import grid_tables
+
+
+@dataclass(frozen=True)
+class TrainingGrid:
+    """A design with its data named.
+
+    Attributes:
+        design: What it is made of.
+        asked: What the user asked for.
+        scale: What is run of it.
+        setup: What all trainings share.
+        folder: The results'.
+    """
+
+    design: Design
+    asked: GridRequest
+    scale: Scale
+    setup: Setup
+    folder: Path
+
+    @classmethod
+    def of(cls, design: Design, request: Request) -> TrainingGrid:
+        """What was asked for, with everything else by default.
+
+        Raises:
+            DposeError: no data, several data, or a value that cannot be.
+        """
+        asked = request.grid
+        _check(design, asked)
+        scale = design.scale(asked)
+        given = request.data or ((design.data,) if design.data else ())
+        if len(given) != 1:
+            raise DposeError("trains on one kind of data", design.name, "give one --data NAME[:ROOT][:SPLIT]")
+        data = DataSpec.parse(given[0])
+        own, held_out = choosing_splits(data) if design.variants else _splits(data)
+        own.located("train")
+        splits = own.dataset.splits
+        public = asked.public or (str(replace(own, split="public")) if "public" in splits else None)
+        if public:
+            DataSpec.parse(public)
+        evaluate = (
+            str(DataSpec.parse(asked.evaluate).for_purpose("evaluate")) if asked.evaluate else str(held_out)
+        )
+        if asked.init:
+            find_model(asked.init)
+        pretrain = public if design.pretrain and not asked.init else None
+        setup = Setup(
+            data=str(own),
+            public=public,
+            evaluate=evaluate,
+            preset=backbone_named(asked.preset or own.dataset.preset).name,
+            init=asked.init,
+            pretrain=pretrain,
+            epochs=scale.epochs,
+            batch_size=scale.batch_size,
+            delta=design.delta,
+            accountant=design.accountant,
+            # the papers count people; where a picture shows one, they are the same
+            unit="crop" if own.dataset.several else "image",
+            optimizer=asked.optimizer or "adamw",
+            lr=scale.lr,
+            ema=scale.ema,
+            augment=scale.augment,
+            limit=request.limit or scale.limit,
+            tested=request.limit or scale.tested,
+            seed=request.seed,
+            # a start that has seen few public pictures often: the stage's, or one that was made as it is
+            temperature=RECIPES[RECOMMENDED].temperature if design.pretrain else None,
+        )
+        setup.config(
+            Training("non-private", "scratch"), request.folder
+        )  # a wrong value is told before anything runs
+        return cls(design, asked, scale, setup, request.folder)
+
+    @property
+    def settings(self) -> Values:
+        """All that a cell's result depends on. Not which cells are run: a grid may grow in its folder."""
+        setup = self.setup
+        # other weights under the same name make other results
+        first = {"init_sha256": weights_digest(find_model(setup.init))} if setup.init else {}
+        if self.design.variants:
+            return {**ablation_settings(setup), **first}
+        stage = {"public_stage": RECIPES[RECOMMENDED].public} if setup.pretrain else {}
+        return {**setup.values, **first, **stage}
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """The starting weights, then every setting and repetition, in the order of the table."""
+        found = []
+        for training, wanted in self.design.trainings(self.asked).items():
+            if is_idle(self.setup, training, self.folder):
+                continue
+            starts = training.method == START
+            for repetition in range(1, self.design.runs(training, self.asked) + 1):
+                one = replace(training, repetition=repetition)
+                needs = START if self.setup.pretrain and not starts and training.strategy != "scratch" else ""
+                found.append(Cell(one.key, self._told(one), 1, wanted, needs))
+        return found
+
+    def run(self, cell: Cell, progress: Callable[[], None]) -> Values:
+        """Train and test once.
+
+        Raises:
+            DposeError: the setting is not possible.
+            KeyboardInterrupt: it was stopped, and is saved.
+        """
+        values = run_training(self.setup, Training.of(cell.settings), self.folder, self._command())
+        progress()
+        return values
+
+    def show(self, outcomes: Sequence[Outcome]) -> Findings:
+        """Tables, curves, heat maps and pictures.
+
+        Raises:
+            DposeError: the data or a model cannot be read any more.
+        """
+        ablates = bool(self.design.variants)
+        tables = grid_tables(self.design, outcomes)
+        notes = grid_notes(self.design, self.asked, self.scale, self.setup, outcomes)
+        # the curves would draw all variants as one
+        figures = () if ablates else self._figures(outcomes)
+        if self.design.tables:
+            return Findings(tables, figures, notes)
+        apart = compared(outcomes, self.folder)
+        first, *others = tables
+        more = [*([apart.table] if apart.told else []), *([self._variants()] if ablates else [])]
+        return Findings((first, *more, *others), figures, (*notes, *apart.notes), apart.values)
+
+    def _told(self, training: Training) -> Values:
+        if training.strategy == OWN_SETTINGS:
+            own = own_settings(training.method, training.epsilon, self.setup.preset)
+            return {**training.values, "own": own}
+        if training.method != RECOMMENDED or training.variant:
+            return training.values
+        # the recipe may change: what an older one gave is then no result of this cell
+        return {**training.values, "recipe": RECIPES[RECOMMENDED].at(training.epsilon)}
+
+    def _figures(self, outcomes: Sequence[Outcome]) -> tuple[Figure, ...]:
+        people = side_by_side(self.design.name, self.setup, self.folder, outcomes, self.asked.show_pictures)
+        return (*grid_figures(self.design, outcomes), *([people] if people else []))
+
+    def _variants(self) -> Table:
+        return variants_table(self.setup, self.design.variants, max(self.scale.epsilons), self.folder)
+
+    def _command(self) -> str:
+        return f"dpose reproduce {self.design.name}"
+
+
+def _splits(data: DataSpec) -> tuple[DataSpec, DataSpec]:
+    """The data to train on, and those that are held out to test on."""
+    own, source = data.for_purpose("train"), data.dataset
+    split = "test" if "test" in source.splits else source.default["evaluate"]
+    return own, replace(own, split=split)
+
+
+def told_cell(outcome: Outcome) -> str:
+    """One line of a finished cell."""
+    if outcome.status != "done":
+        return f"{outcome.cell.key}: {outcome.status}{': ' + outcome.error if outcome.error else ''}"
+    columns = outcome.values["columns"]
+    mean = columns["AP"] if "AP" in columns else columns["Mean"]
+    score = "-" if mean is None else f"{mean:.2f}"
+    spent = outcome.values["epsilon"]
+    epsilon = "" if spent is None else f", epsilon {upper(spent)}"
+    return f"{outcome.cell.key}: {score}{epsilon}, {outcome.values['seconds']:.0f} s"
+
+
+def _check(design: Design, asked: GridRequest) -> None:
+    if design.variants:
+        check_options(design.name, asked)
+    elif asked.variants:
+        raise DposeError("are the rows of an ablation", f"{design.name} --variants", "leave it out")
+    for name, values, known in (
+        ("--methods", asked.methods, (*METHODS, RECOMMENDED)),
+        ("--strategies", asked.strategies, tuple(STRATEGIES)),
+    ):
+        for value in values:
+            if value not in known:
+                raise DposeError(f"cannot be {value!r}", name, f"choose from {', '.join(known)}")
+    for name, numbers in (("--epsilons", asked.epsilons), ("--clip-norms", asked.clip_norms)):
+        if not all(math.isfinite(n) and n > 0 for n in numbers) or len(set(numbers)) != len(numbers):
+            raise DposeError("must be positive numbers, each once", name, "such as 0.2,0.8")

@@ -1,0 +1,120 @@
+"""Running one training of a grid: into a run folder, gone on with where it was stopped, then tested."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dpose.files import file_text
+from dpose.pose.folder import WEIGHTS, find_model
+from dpose.runs.places import check_begun
+from dpose.runs.train import resume_task, train_run
+from dpose.training.folder import read_statement
+from dpose_lab.papers.pose.cells import RUNS, START, Setup, Training, shipped
+from dpose_lab.papers.pose.testing import tested
+
+QUIET = Console(quiet=True)
+PEOPLE = "people"
+"""The folder of what was found of each person tested, in the results' folder: never in a run folder, which travels."""
+
+
+def run_training(setup: Setup, training: Training, folder: Path, command: str = "") -> dict[str, Any]:
+    """Train and test.
+
+    **Guarantee.** A private training is the trainer's own: its run folder has statement and ledger, and an account is
+    kept of the data. A folder with a ledger is gone on with and never begun anew, so that no step goes uncounted. The
+    scores on data that are not public are listed in the statement, outside its guarantee.
+
+    Args:
+        setup: What the trainings share.
+        training: Which one.
+        folder: The results'; the run goes to `runs/KEY` in it.
+        command: What the user typed, for the run's report.
+
+    Returns:
+        What `tested` gives, and "epsilon" (spent, at the setup's delta), "kind" (of the statement), "steps" and
+        "seconds" (of training, in the process that finished it), as JSON.
+
+    Raises:
+        DposeError: data, model or plan are not possible.
+        KeyboardInterrupt: the training was stopped, and is saved.
+    """
+    began = time.perf_counter()
+    run = _start(setup, folder) if training.method == START and not setup.pretrain else None
+    if run is None:
+        run = folder / RUNS / training.key
+        _train(setup, training, run, folder, command)
+    seconds = time.perf_counter() - began
+    scores, people = tested(run, setup.evaluate, setup.tested, views=training.on_views)
+    if people:
+        place = folder / PEOPLE
+        place.mkdir(exist_ok=True)
+        people.write(place / f"{training.key}.json")
+    statement = read_statement(run)
+    return {
+        **scores,
+        "epsilon": statement.epsilon if statement else None,
+        "kind": statement.kind.value if statement else "none",
+        "steps": _steps(run),
+        "seconds": round(seconds, 1),
+    }
+
+
+def model_of(setup: Setup, training: Training, folder: Path) -> Path:
+    """The folder of the model that a cell trained, or of the weights that all start from."""
+    if training.method == START and not setup.pretrain:
+        return _start(setup, folder)
+    return folder / RUNS / training.key
+
+
+def _start(setup: Setup, folder: Path) -> Path:
+    first = setup.first(folder)
+    return find_model(first) if first else shipped(setup.preset)
+
+
+def _train(setup: Setup, training: Training, run: Path, folder: Path, command: str) -> None:
+    config = setup.config(training, folder)
+    if run.exists() and not _begun(run):
+        shutil.rmtree(run)
+    if not run.exists():
+        ended = train_run(config, run, QUIET, command=command)
+    else:
+        if (run / "config.json").exists():
+            check_begun(run, config)
+        if _complete(run):
+            return
+        ended = resume_task(run, QUIET)
+    if ended.interrupted:
+        raise KeyboardInterrupt
+
+
+def _begun(run: Path) -> bool:
+    """Whether there is something to go on with: a ledger, which counts what was spent, or a checkpoint."""
+    return (run / "ledger.jsonl").exists() or any(run.glob("checkpoints/step-*"))
+
+
+def _complete(run: Path) -> bool:
+    """Whether the released model is that of the plan's last step."""
+    return (run / WEIGHTS).exists() and _steps(run) >= _lines(run, "start", "steps")
+
+
+def _steps(run: Path) -> int:
+    return _lines(run, "step", "step") if (run / "log.jsonl").exists() else 0
+
+
+def _lines(run: Path, kind: str, name: str) -> int:
+    """The largest `name` of the log's lines of type `kind`; a torn last line is none."""
+    found = [0]
+    for text in file_text(run / "log.jsonl").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if line.get("type") == kind:
+            found.append(int(line[name]))
+    return max(found)

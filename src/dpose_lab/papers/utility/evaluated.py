@@ -1,0 +1,122 @@
+"""A public pose model tested on pictures as they are released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpose.pose.folder import find_model, load_model
+from dpose.pose.model import PoseModel
+from dpose.release.api import bind
+from dpose.release.config import ReleaseConfig
+from dpose.release.grid import Shape
+from dpose.release.pixelization import PixelizationPlan
+from dpose.stats import Floats, over_people
+from dpose.units import UnitDataset, View, WrappedUnits
+from dpose_lab.papers.experiment import Values
+from dpose_lab.papers.pose.testing import people
+from dpose_lab.papers.quality.measure import noise_of
+
+SHOWN: Mapping[str, str] = {"none": "painted", "learned": "restored"}
+"""What tables call them."""
+MODEL = "nano"
+RESAMPLES = 1000
+
+
+def public_model() -> PoseModel:
+    """The model with its public weights, where it is fastest.
+
+    Raises:
+        DposeError: its folder is damaged.
+    """
+    return load_model(find_model(MODEL)).to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def crops_config(epsilon: int, m: int, restore: str) -> ReleaseConfig:
+    """As `dpose pixelize --epsilon E --neighbours pixels:M --restore HOW` has it.
+
+    Raises:
+        DposeError: a value is out of range.
+    """
+    return ReleaseConfig.of(epsilon, m, None, colour=None).restored(restore)
+
+
+class ReleasedCrops(WrappedUnits):
+    """Units as they are released: each view a picture of its own, with noise from a seed.
+
+    A view is the same release however often it is loaded: its noise depends on its unit's name and its place alone.
+
+    Args:
+        dataset: The originals, not augmented.
+        config: How they are released.
+        seed: Of the noise.
+    """
+
+    def __init__(self, dataset: UnitDataset, config: ReleaseConfig, seed: int) -> None:
+        super().__init__(dataset)
+        self.config, self.seed = config, seed
+        self._held: dict[int, list[View]] = {}
+
+    def load(self, index: int, rng: np.random.Generator) -> list[View]:
+        """The unit's views, released."""
+        if index not in self._held:
+            views, name = self.dataset.load(index, rng), self.unit_id(index)
+            self._held[index] = [
+                replace(
+                    view,
+                    image=self.plan(*view.image.shape[:2])
+                    .release(view.image, noise_of(self.seed, name, k))
+                    .picture(),
+                )
+                for k, view in enumerate(views)
+            ]
+        return self._held[index]
+
+    def plan(self, height: int, width: int) -> PixelizationPlan:
+        """For crops of this size."""
+        bound = bind(self.config, Shape.of(height, width, 3))
+        assert isinstance(bound, PixelizationPlan)
+        return bound
+
+
+def pckh_by_group(
+    model: PoseModel, units: UnitDataset, seed: int, group: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """PCKh@0.5 with its interval, a bootstrap over groups of units.
+
+    Args:
+        model: With joints that MPII has.
+        units: Not augmented, with MPII's joints.
+        seed: Of the bootstrap.
+        group: From a unit's name to that of its group; every unit is one of its own.
+
+    Returns:
+        pckh (an `Interval` as JSON), people.
+    """
+    everyone = people(model, units)
+    found, scored = everyone.found()
+    names = np.unique([group(name) for name in everyone.names], return_inverse=True)[1]
+    sums = [np.bincount(names, part).astype(np.float64) for part in (found, scored)]
+
+    def share(weights: Floats) -> float:
+        return float((sums[0] * weights).sum() / max((sums[1] * weights).sum(), 1))
+
+    return {"pckh": over_people(share, len(sums[0]), seed, RESAMPLES).to_dict(), "people": len(found)}
+
+
+def evaluated(settings: Values, units: UnitDataset, seed: int) -> Values:
+    """The public model on units, released as `settings` say: `epsilon`, `m`, `restore`; {} for the originals.
+
+    Raises:
+        DposeError: a picture cannot be read or released.
+    """
+    model = public_model()
+    if not settings:
+        return {**pckh_by_group(model, units, seed), "block": 0}
+    released = ReleasedCrops(units, crops_config(**settings), seed)
+    side = released.plan(*model.config.input_size).config.side
+    return {**pckh_by_group(model, released, seed), "block": side}

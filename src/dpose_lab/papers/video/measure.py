@@ -1,0 +1,159 @@
+"""One cell: train on what a method shows, and measure what is left of action and of privacy."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from dpose.action.data.units import VideoSet, VideoUnits
+from dpose.action.metrics import AttributeResult, Top1Result
+from dpose.action.model import ActionConfig, fresh_model
+from dpose.action.task import ActionTask, AttributeTask
+from dpose.training.optim import OptimizerConfig
+from dpose.training.options import RunOptions
+from dpose.training.plan import TrainingPlan
+from dpose.training.trainer import train
+from dpose.training.validation import metric_of_views
+from dpose_lab.papers.video.methods import DELTA, VideoMethod, released_videos
+
+ACTION_EPOCHS, ATTRIBUTE_EPOCHS, PRIVATE_EPOCHS = 8.0, 15.0, 15.0
+BATCH, PRIVATE_BATCH = 16, 64
+STEPS = 3
+"""What a cell reports its progress in: released, learnt the action, learnt the attributes."""
+
+
+def measure_videos(
+    method: VideoMethod,
+    train_set: VideoSet,
+    test_set: VideoSet,
+    seed: int,
+    external: Mapping[str, Path],
+    folder: Path,
+    progress: Callable[[], None],
+    witness: VideoSet | None = None,
+    public: tuple[bool, bool] = (False, False),
+) -> dict[str, Any]:
+    """Top-1 on raw and on released test videos; cMAP and F1 of the attributes on both.
+
+    The attributes are learnt from the middle frames of released training videos with their true labels: what somebody
+    can who knows some of the people and sees releases. Privately trained models release no videos, so there is no such
+    measure of them.
+
+    Args:
+        method: The row.
+        train_set: Raw videos.
+        test_set: Raw videos of other people.
+        seed: Of weights, order and noise.
+        external: Folders of videos that were made elsewhere.
+        folder: Where released files go.
+        progress: Called `STEPS` times.
+        witness: Pictures or videos of other data to learn the attributes from, shown by the method too; those of
+            `train_set` where None.
+        public: Whether nobody needs protection: in the videos, and in `witness`.
+
+    Raises:
+        DposeError: the method's videos are not available.
+    """
+    began = time.perf_counter()
+    shown, shown_test = (
+        released_videos(v, method, seed, external, folder, public=public[0]) for v in (train_set, test_set)
+    )
+    for videos in (shown, shown_test):
+        for video in videos.videos:
+            video.source.count()
+    found: dict[str, Any] = {
+        "release_seconds": (time.perf_counter() - began) / (len(shown) + len(shown_test)),
+        "train": len(shown),
+        "test": len(test_set),
+    }
+    progress()
+    model = ActionConfig(train_set.actions)
+    task = ActionTask(train_set.actions)
+    tests = [VideoUnits(videos, model) for videos in (test_set, shown_test)]
+    raw, own = learn(
+        task, VideoUnits(shown, model, views=method.views, augment=True), tests, training_plan(method), seed
+    )
+    assert isinstance(raw, Top1Result)
+    assert isinstance(own, Top1Result)
+    found["top1_raw"] = raw.top1
+    progress()
+    if method.kind != "train":
+        found["top1_released"] = own.top1
+        known = shown
+        if witness is not None:
+            known = released_videos(witness, method, seed, {}, folder, public=public[1])
+        if known.attributes:
+            found |= _attributes(known, [test_set, shown_test], seed)
+    progress()
+    return found
+
+
+def _attributes(shown: VideoSet, tests: list[VideoSet], seed: int) -> dict[str, Any]:
+    model = ActionConfig(shown.attributes, frames=1)
+    task = AttributeTask(shown.attributes)
+    units = VideoUnits(shown, model, augment=True, labels="attributes")
+    plan = TrainingPlan(
+        method="non-private", epochs=ATTRIBUTE_EPOCHS, expected_batch_size=BATCH, unit="video"
+    )
+    held_out = [VideoUnits(videos, model, labels="attributes") for videos in tests]
+    raw, own = learn(task, units, held_out, plan, seed)
+    assert isinstance(raw, AttributeResult)
+    assert isinstance(own, AttributeResult)
+    return {
+        "cmap_raw": raw.cmap,
+        "f1_raw": raw.mean_f1,
+        "cmap_released": own.cmap,
+        "f1_released": own.mean_f1,
+        "cmap_chance": raw.chance,
+    }
+
+
+def training_plan(method: VideoMethod) -> TrainingPlan:
+    """How a row's model is trained."""
+    if method.kind != "train":
+        return TrainingPlan(
+            method="non-private", epochs=ACTION_EPOCHS, expected_batch_size=BATCH, unit="video"
+        )
+    return TrainingPlan(
+        method="dp-sgd",
+        epsilon=method.epsilon,
+        delta=DELTA,
+        epochs=PRIVATE_EPOCHS,
+        expected_batch_size=PRIVATE_BATCH,
+        clip_norm=0.4,
+        unit="video",
+    )
+
+
+def learn(task: Any, units: VideoUnits, tests: list[VideoUnits], plan: TrainingPlan, seed: int) -> list[Any]:
+    """Train from nothing in a folder that nobody keeps; the scores on each of `tests`.
+
+    Its state lies there too: what is learnt from private videos, and how well, is in the experiment's own charge.
+
+    Raises:
+        KeyboardInterrupt: the training was stopped.
+    """
+    quiet = Console(quiet=True)
+    model = fresh_model(units.config, seed).to("cuda" if torch.cuda.is_available() else "cpu")
+    with tempfile.TemporaryDirectory() as place:
+        run = train(
+            task,
+            model,
+            private=units,
+            plan=plan,
+            out=Path(place) / "run",
+            optimizer=OptimizerConfig(lr=2e-3),
+            seed=seed,
+            options=RunOptions(
+                state_dir=Path(place) / "state", console=quiet, views_at_once=BATCH * units.views
+            ),
+        )
+    if run.interrupted:
+        raise KeyboardInterrupt  # a shorter training is no cell's
+    return [metric_of_views(task, run.model, test, views_at_once=BATCH, console=quiet) for test in tests]

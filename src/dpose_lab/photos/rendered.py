@@ -1,0 +1,33 @@
+"""Rendered people, whose masks are exact: for when a dataset is not at hand."""
+
+from __future__ import annotations
+
+from dpose.media.identity import pixel_hash
+from dpose_lab.photos.photo import Photo, Photos, grey
+
+
+def open_rendered(look: str, split: str, size: tuple[int, int]) -> Photos:
+    """One split of a look.
+
+    Args:
+        look: `studio` or `ward`.
+        split: One of the scene's splits.
+        size: (height, width) to render at.
+    """
+    from dpose_scene.aids import choose_scene
+    from dpose_scene.render import render_person
+    from dpose_scene.splits import SPLITS
+
+    def read(index: int) -> Photo:
+        chosen = choose_scene(look, split, index)
+        scene = render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
+        hashes = (pixel_hash(scene.image),)
+        return Photo(f"{split} {index}", grey(scene.image), scene.mask, scene.identity, hashes, scene.image)
+
+    return Photos(
+        title=f"rendered people, {look}:{split}, {size[1]} x {size[0]}",
+        names=tuple(f"{split} {index}" for index in range(SPLITS[split])),
+        read=read,
+        masks="exact masks",
+        rendered=True,
+    )

@@ -1,0 +1,59 @@
+"""Rendered people as data sets: what dpose opens for the specs `synthetic:LOOK:SPLIT` and `synthetic-clips:LOOK:SPLIT`.
+
+The entry point of the group `dpose.data`; the names below are those of `dpose.extensions.RenderedPeople`.
+"""
+
+from __future__ import annotations
+
+from dpose_scene.aids import choose_scene
+from dpose_scene.body import body_of
+from dpose_scene.films import FILM_ACTIONS, FILM_SPLITS, film, film_labels
+from dpose_scene.render import Scene, render_person
+from dpose_scene.splits import SPLITS
+from dpose_scene.stage import identity_of, wears_gown
+
+__all__ = [
+    "FILM_ACTIONS",
+    "FILM_SPLITS",
+    "SPLITS",
+    "film",
+    "film_labels",
+    "groups_at",
+    "identity_at",
+    "render_at",
+]
+
+REPORTED = ("age", "build", "skin", "bottom", "glasses")
+"""Attributes of people by which scores are told apart."""
+
+
+def identity_at(look: str, split: str, index: int) -> int:
+    """Who is in picture `index` of a split.
+
+    Raises:
+        DposeError: unknown look or split, or an index outside the split.
+    """
+    return identity_of(look, choose_scene(look, split, index).seed)
+
+
+def render_at(look: str, split: str, index: int, size: tuple[int, int]) -> Scene:
+    """Picture `index` of a split, `size` (height, width) pixels.
+
+    Raises:
+        DposeError: as `identity_at`.
+    """
+    chosen = choose_scene(look, split, index)
+    return render_person(look, chosen.seed, size, action=chosen.action, aid=chosen.aid)
+
+
+def groups_at(look: str, split: str, index: int) -> dict[str, str]:
+    """What a witness would say of the person in picture `index`, and in the split `aids` which aid is shown.
+
+    Raises:
+        DposeError: as `identity_at`.
+    """
+    chosen = choose_scene(look, split, index)
+    who = identity_of(look, chosen.seed)
+    attributes = body_of(who, wears_gown(look, who)).attributes
+    said = {key: attributes[key] for key in REPORTED}
+    return {**said, "aid": chosen.words} if split == "aids" else said

@@ -1,0 +1,53 @@
+"""The mechanisms by name: the true ones stand, and each fault that one can have is flagged."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpose.errors import DposeError
+from dpose_lab.audits.hockey_stick import audit_mechanism, exact_epsilon
+from dpose_lab.audits.mechanisms import MECHANISMS, build
+from quick import quick  # noqa: F401
+
+CASES = [(name, fault) for name, (_, faults) in MECHANISMS.items() for fault in (None, *faults)]
+
+
+@pytest.mark.parametrize(("name", "fault"), CASES)
+def test_true_mechanisms_stand_and_faults_are_flagged(name, fault):
+    engine = "gaussian" in name
+    mechanism = build(name, 1.0, 1e-5, fault, seed=5)
+    found = audit_mechanism(
+        mechanism.first,
+        mechanism.second,
+        epsilon=1.0,
+        delta=1e-5 if engine else 0.0,
+        samples=8000 if name == "gaussian" else 20000,
+        curve=mechanism.curve,
+        scores=mechanism.scores,
+        alpha=0.05 / len(CASES),
+    )
+    assert found.flagged == (fault is not None)
+    assert bool(mechanism.fault) == (fault is not None)
+
+
+def test_the_textbook_mechanisms_add_up_to_their_epsilon():
+    for name in ("laplace", "randomized-response"):
+        assert exact_epsilon(*build(name, 1.25, 1e-5).exact, 0.0) == pytest.approx(1.25)
+        assert exact_epsilon(*build(name, 1.25, 1e-5, "double-counting").exact, 0.0) == pytest.approx(2.5)
+        assert exact_epsilon(*build(name, 1.25, 1e-5, "noise-missing").exact, 0.0) == math.inf
+
+
+def test_samples_follow_the_distribution_that_is_added_up():
+    mechanism = build("laplace", 1.0, 1e-5, seed=1)
+    drawn = mechanism.first(40000)
+    for outcome, probability in mechanism.exact[0].items():
+        assert abs((drawn == outcome).mean() - probability) < 5 * np.sqrt(probability / 40000) + 1e-4
+    assert math.fsum(mechanism.exact[0].values()) == pytest.approx(1.0)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(DposeError, match="choose one of gaussian"):
+        build("gausian", 1.0, 1e-5)
+    with pytest.raises(DposeError, match="cannot have the fault"):
+        build("gaussian", 1.0, 1e-5, "float-laplace")
