@@ -1,0 +1,307 @@
+"""Faults of the training step: its sample, gradients, clipping, noise and divisor, and what is computed on the way."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mutants.planted.patches import Patches, Planted
+
+
+# ------------------------------------------------------------------------------------------------------------- sampling
+
+
+def rate_too_high(patch: Patches) -> None:
+    patch.seen_by(
+        "dpose.training.step",
+        "poisson_batch",
+        lambda draw: lambda n, rate, stream: draw(n, min(1.0, 1.02 * rate), stream),
+        within="private_gradient",
+    )
+
+
+def true_n_in_the_rate(patch: Patches) -> None:
+    """The divisor stays the plan's: the rate alone is that of the units there are."""
+    plans: list[Any] = []
+
+    def noted(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(engine: Any, *args: Any, **kw: Any) -> Any:
+            plans[:] = [engine.bound.plan]
+            return original(engine, *args, **kw)
+
+        return called
+
+    patch.replace("dpose.training.step:private_gradient", noted)
+    patch.seen_by(
+        "dpose.training.step",
+        "poisson_batch",
+        lambda draw: lambda n, _, stream: draw(n, min(1.0, plans[0].expected_batch_size / n), stream),
+        within="private_gradient",
+    )
+
+
+def true_n_in_the_divisor(patch: Patches) -> None:
+    def divided(gradient: dict[str, Any], engine: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        factor = engine.bound.n / len(engine.loader.dataset)
+        return {name: value * factor for name, value in gradient.items()}
+
+    patch.result("dpose.training.step:private_gradient", divided)
+
+
+def keyed_by_the_place(patch: Patches) -> None:
+    """Units' draws are told apart by the place in the sample: another unit's presence moves them."""
+
+    class Placed:
+        def __init__(self, noise: Any, place: int) -> None:
+            self.noise, self.place = noise, place
+
+        def stream(self, purpose: Any, step: int, context: bytes) -> Any:
+            return self.noise.stream(purpose, step, self.place.to_bytes(8, "big") + context[8:])
+
+    places: dict[int, int] = {}
+
+    def units(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(self: Any, indices: Sequence[int], *args: Any, **kw: Any) -> Iterator[Any]:
+            places.clear()
+            places.update({int(index): place for place, index in enumerate(indices)})
+            return original(self, indices, *args, **kw)
+
+        return called
+
+    def unit(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(self: Any, index: int, step: int) -> Any:
+            loader = copy.copy(self)
+            loader.noise = Placed(self.noise, places.get(index, 0))
+            return original(loader, index, step)
+
+        return called
+
+    patch.replace("dpose.training.loader:Loader.units", units)
+    patch.replace("dpose.training.loader:Loader.unit", unit)
+
+
+def share_by_place(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda sample, ranks, numbers=None: original(
+            sample, ranks, {int(unit): place for place, unit in enumerate(sample)}
+        )
+
+    patch.replace("dpose.training.step:_share", make)
+
+
+def share_without_numbers(patch: Patches) -> None:
+    patch.argument("dpose.training.step:_share", "numbers", lambda _: None)
+
+
+SAMPLE = (
+    Planted(
+        "sampling rate 2 % higher in the step than in the event", rate_too_high, ("training/test_passed.py",)
+    ),
+    Planted(
+        "the true n under add-or-remove: in the sampling rate",
+        true_n_in_the_rate,
+        ("training/test_passed.py", "training/test_step.py"),
+    ),
+    Planted(
+        "the true n under add-or-remove: in the divisor",
+        true_n_in_the_divisor,
+        ("training/test_passed.py", "training/test_step.py"),
+    ),
+    Planted(
+        "augmentation keyed by the place in the sample",
+        keyed_by_the_place,
+        ("training/test_passed.py", "training/test_step.py"),
+    ),
+    Planted(
+        "a run of several processes: whose a unit is depends on what was drawn",
+        share_by_place,
+        ("training/test_passed.py", "training/test_step.py"),
+    ),
+    Planted(
+        "a run of several processes: copies move later units to processes that have not read them",
+        share_without_numbers,
+        ("training/test_passed.py", "training/test_step.py"),
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- before the clip
+
+
+def norm_as_it_was(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def measurable(task: Any, model: Any, params: Any, batch: Any, way: Any, transform: Any) -> Any:
+            book = original(task, model, params, batch, way, transform)
+            if transform is not None:
+                book.norms = original(task, model, params, batch, way, None).norms
+            return book
+
+        return measurable
+
+    patch.seen_by("dpose.training.gradients", "_measurable", make, within="clipped_sum")
+
+
+def noise_shared(patch: Patches) -> None:
+    def shared(engine: Any, params: Any) -> Any:
+        if engine.transform is None:
+            return engine
+        few, many = (
+            sum(value.numel() for value in one.values()) for one in (engine.transform.like(params), params)
+        )
+        event = engine.bound.event
+        event = replace(event, sigma=event.sigma * math.sqrt(few / many))
+        return replace(engine, bound=replace(engine.bound, event=event))
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda engine, params, *args, **kw: original(shared(engine, params), params, *args, **kw)
+
+    patch.replace("dpose.training.step:private_gradient", make)
+
+
+def noise_behind_the_way_back(patch: Patches) -> None:
+    """Sums of coefficients stay without noise; what they are mapped back to gets it."""
+    left: list[Any] = []
+
+    def kept_back(add: Callable[..., Any]) -> Callable[..., Any]:
+        def called(sums: Any, *noise: Any) -> Any:
+            if not left:
+                return add(sums, *noise)
+            left[:] = [noise]
+            return {name: value.clone() for name, value in sums.items()}
+
+        return called
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def private_gradient(engine: Any, params: Any, *args: Any, **kw: Any) -> Any:
+            from dpose.privacy.gaussian_noise import add_gaussian
+
+            if engine.transform is None or not engine.ranks.first:
+                return original(engine, params, *args, **kw)
+            left[:] = [None]
+            mean = original(engine, params, *args, **kw)
+            noise, divisor = left.pop(), engine.bound.divisor
+            noisy = add_gaussian({name: value.double() * divisor for name, value in mean.items()}, *noise)
+            return {name: (value / divisor).to(params[name]) for name, value in noisy.items()}
+
+        return private_gradient
+
+    patch.replace("dpose.training.step:private_gradient", make)
+    patch.seen_by("dpose.training.step", "add_gaussian", kept_back, within="private_gradient")
+
+
+def fitted_on_the_run(patch: Patches) -> None:
+    """The loader of public units loads the run's own."""
+    own: list[Any] = []
+
+    def opened(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(inputs: Any, *args: Any, **kw: Any) -> Any:
+            own[:] = [inputs.data]
+            return original(inputs, *args, **kw)
+
+        return called
+
+    def loader(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda task, units, noise, threads, label: original(
+            task, own[0] if label == b"public" else units, noise, threads, label
+        )
+
+    patch.replace("dpose.training.gradient:open_parts", opened)
+    patch.seen_by("dpose.training.gradient", "Loader", loader)
+
+
+def less_the_mean(patch: Patches) -> None:
+    patch.result(
+        "dpose.training.preclipping:Coefficients.each",
+        lambda found, *_: {name: value - value.mean(0) for name, value in found.items()},
+    )
+
+
+PRECLIPPING = (
+    Planted(
+        "before the clip: the norm is that of the gradient as it was",
+        norm_as_it_was,
+        ("training/test_preclipping.py",),
+    ),
+    Planted(
+        "before the clip: the noise of all parameters shared by fewer coefficients",
+        noise_shared,
+        ("training/test_preclipping.py",),
+    ),
+    Planted(
+        "before the clip: the way back goes before the noise",
+        noise_behind_the_way_back,
+        ("training/test_preclipping.py",),
+    ),
+    Planted(
+        "before the clip: fitted on the units of the run",
+        fitted_on_the_run,
+        ("training/test_preclipping.py", "training/test_gradient.py"),
+    ),
+    Planted(
+        "before the clip: coefficients less the batch's mean",
+        less_the_mean,
+        ("training/test_preclipping.py",),
+    ),
+)
+
+
+# ------------------------------------------------------------------------------------------------- sums and averages
+
+
+def taken_for_frozen(patch: Patches) -> None:
+    """Whatever stands beside a parameter is taken for a frozen weight."""
+    patch.replace(
+        "dpose.training.grad_sample:_Uses._is_tracked",
+        lambda _: lambda self, call: id(call.x) not in self._names,
+    )
+
+
+def first_view_alone(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, gradient, *rest: original(x[:, :1].copy(), gradient[:, :1].copy(), *rest)
+
+    patch.replace("dpose.training.unit_sums:_depthwise", make)
+
+
+def two_threads_alike(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def over_units(sums: Callable[..., None], units: int, *arrays: Any) -> None:
+            return original(lambda *given: sums(*given[:-1], units), units, *arrays)
+
+        return over_units
+
+    patch.replace("dpose.training.unit_sums:over_units", make)
+
+
+def one_step_more(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def update(self: Any, params: Any) -> None:
+            before = self.before
+            self.before = None if before is None else before - 1
+            original(self, params)
+            self.before = before
+
+        return update
+
+    patch.replace("dpose.training.optim:WeightAverage.update", make)
+
+
+SUMS = (
+    Planted(
+        "weights made of a parameter are taken for frozen ones",
+        taken_for_frozen,
+        ("training/test_layers.py",),
+    ),
+    Planted(
+        "a depthwise convolution's gradient is that of the first view",
+        first_view_alone,
+        ("training/test_layers.py",),
+    ),
+    Planted("two threads sum the same units", two_threads_alike, ("training/test_layers.py",)),
+    Planted("a tail averages one step more", one_step_more, ("training/test_optim.py",)),
+)
+
+STEPS = (*SAMPLE, *PRECLIPPING, *SUMS)

@@ -1,0 +1,234 @@
+"""Faults of the studio: who is let in, what is read and served, and what a release of it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mutants.planted.patches import Patches, Planted
+
+SECURITY = ("studio/test_security.py",)
+RELEASE = ("studio/test_release.py",)
+
+
+def listed(patch: Patches, path: str, name: str, make: Callable[[Any], Any]) -> None:
+    """Exchange one function of a mapping from names to functions."""
+    patch.replace(path, lambda calls: {**calls, name: make(calls[name])})
+
+
+# -------------------------------------------------------------------------------------------------------- who is let in
+
+
+def any_host(patch: Patches) -> None:
+    class Every(frozenset[str]):
+        def __contains__(self, _: object) -> bool:
+            return True
+
+    patch.result("dpose.studio.security:Door.hosts", lambda hosts, _: Every(hosts))
+
+
+def any_origin(patch: Patches) -> None:
+    def own(scope: Any) -> Any:
+        headers = list(scope["headers"])
+        host = next((value for name, value in headers if name.lower() == b"host"), b"")
+        mended = [
+            (name, b"http://" + host if name.lower() == b"origin" else value) for name, value in headers
+        ]
+        return {**scope, "headers": mended}
+
+    patch.argument("dpose.studio.security:Door.refusal", "scope", own)
+
+
+def any_secret(patch: Patches) -> None:
+    def known(knows: bool, _: Any, scope: Any) -> bool:
+        from starlette.datastructures import Headers
+
+        from dpose.studio.security import HEADER
+
+        return knows or len(Headers(scope=scope).getlist(HEADER)) == 1
+
+    patch.result("dpose.studio.security:Door.knows", known)
+
+
+def any_key(patch: Patches) -> None:
+    def known(knows: bool, _: Any, scope: Any) -> bool:
+        from urllib.parse import parse_qs
+
+        return knows or len(parse_qs(scope["query_string"].decode("latin-1")).get("key", [])) == 1
+
+    patch.result("dpose.studio.security:Door.knows", known)
+
+
+def one_key(patch: Patches) -> None:
+    patch.argument("dpose.studio.security:Door._key", "path", lambda _: "")
+
+
+def no_policy(patch: Patches) -> None:
+    patch.seen_by(
+        "dpose.studio.app",
+        "HTMLResponse",
+        lambda response: lambda content, headers=None: response(content),
+        within="make_app",
+    )
+
+
+def no_sandbox(patch: Patches) -> None:
+    patch.replace("dpose.studio.security:REPORT_POLICY", lambda policy: policy.removeprefix("sandbox; "))
+
+
+DOOR = (
+    Planted("studio: another name of this machine is let in", any_host, SECURITY),
+    Planted("studio: a page of another site is answered", any_origin, SECURITY),
+    Planted("studio: any secret opens it", any_secret, SECURITY),
+    Planted("studio: any key opens a path", any_key, SECURITY),
+    Planted("studio: a key opens every path", one_key, SECURITY),
+    Planted("studio: a report may run what it holds", no_policy, ("studio/test_views.py",)),
+    Planted("studio: a report's policy has no sandbox", no_sandbox, ("studio/test_views.py",)),
+)
+
+
+# ---------------------------------------------------------------------------------------------- what is read and served
+
+
+def every_file_served(patch: Patches) -> None:
+    class Generous:
+        """A job that has written all that lies beside what it wrote."""
+
+        def __init__(self, job: Any) -> None:
+            vars(self)["job"] = job
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(vars(self)["job"], name)
+            if name != "files":
+                return found
+            return [path for folder in {file.parent for file in found} for path in folder.iterdir()]
+
+        def __setattr__(self, name: str, value: object) -> None:
+            setattr(vars(self)["job"], name, value)
+
+    patch.result("dpose.studio.jobs:Jobs.get", lambda job, *_: Generous(job))
+
+
+def exchanged_for_a_model(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def predict(task: Any) -> Any:
+            from dpose.files import file_digest
+
+            return original({**task, "digest": file_digest(Path(task["source"]))})
+
+        return predict
+
+    listed(patch, "dpose.studio.worker:WORK", "predict", make)
+
+
+def links_followed(patch: Patches) -> None:
+    patch.replace("dpose.studio.worker:_inside", lambda _: lambda jobs, task: list(jobs))
+
+
+def among_what_is_written(patch: Patches) -> None:
+    """What the studio writes of an upload lies in the upload's own folder."""
+
+    def decoded(answer: Callable[..., Any]) -> Callable[..., Any]:
+        def called(work: str, task: Any, **limits: Any) -> Any:
+            beside = Path(task["source"]).is_relative_to(task["room"])
+            room = str(Path(task["source"]).parent) if beside else task["room"]
+            return answer(work, {**task, "room": room}, **limits)
+
+        return called
+
+    def kept(opened: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda name, source, roots, room, facts: opened(
+            name, source, roots, source.parent if source.is_relative_to(room) else room, facts
+        )
+
+    patch.seen_by("dpose.studio.opened", "answer", decoded, within="OpenedFiles.open")
+    patch.seen_by("dpose.studio.opened", "OpenedFile", kept, within="OpenedFiles.open")
+
+
+def link_out(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def find(self: Any, place: Any) -> Path:
+            root, inner = self._split(place)
+            led = (root / inner).resolve()
+            return led if led.exists() else original(self, place)
+
+        return find
+
+    patch.replace("dpose.studio.roots:Roots.find", make)
+
+
+SERVED = (
+    Planted("studio: any file of the output folder is served", every_file_served, RELEASE),
+    Planted("studio: a model is tried on a file that was exchanged", exchanged_for_a_model, RELEASE),
+    Planted(
+        "studio: a file that was exchanged since it was opened is released",
+        lambda patch: patch.nothing("dpose.studio.worker:_check_same"),
+        RELEASE,
+    ),
+    Planted("studio: a folder's links out are released", links_followed, RELEASE),
+    Planted("studio: an upload lies among what the studio writes", among_what_is_written, RELEASE),
+    Planted("studio: a link leads out of the folders", link_out, SECURITY),
+)
+
+
+# ------------------------------------------------------------------------------------------------------ jobs and releases
+
+
+def always_holds(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda studio, body: original(studio, body) | {"holds": True}
+
+    listed(patch, "dpose.studio.app:CALLS", "verify_job", make)
+
+
+def jobs_outlive(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def close(self: Any) -> None:
+            self.stop = lambda name: None
+            original(self)
+            del self.stop
+
+        return close
+
+    patch.replace("dpose.studio.jobs:Jobs.close", make)
+
+
+def same_noise(patch: Patches) -> None:
+    def seeded(_: Any) -> Any:
+        import numpy as np
+
+        return np.random.default_rng(0)
+
+    patch.argument("dpose.studio.preview:_noise", "rng", seeded)
+
+
+def unlimited(patch: Patches) -> None:
+    patch.argument("dpose.studio.worker:limit", "memory", lambda _: 0)
+
+
+def not_said(patch: Patches) -> None:
+    def less(caveats: tuple[str, ...]) -> tuple[str, ...]:
+        from dpose.studio.settings import SEEN
+
+        return tuple(caveat for caveat in caveats if caveat != SEEN)
+
+    patch.argument("dpose.release.jobs:JobList.said", "caveats", less)
+
+
+def step_below(patch: Patches) -> None:
+    patch.argument("dpose.studio.settings:up_the_ladder", "pixels", lambda pixels: max(1, pixels // 2 + 1))
+
+
+JOBS = (
+    Planted("studio: whatever a job wrote holds", always_holds, RELEASE),
+    Planted("studio: jobs outlive it", jobs_outlive, ("studio/test_views.py", *RELEASE)),
+    Planted("studio: the noise of previews is the same each time", same_noise, RELEASE),
+    Planted("studio: releases have no limit of memory", unlimited, RELEASE),
+    Planted(
+        "studio: the statement does not say that whoever chose saw the picture", not_said, RELEASE
+    ),
+    Planted("studio: m is a step of the ladder below the box", step_below, RELEASE),
+)
+
+STUDIO = (*DOOR, *SERVED, *JOBS)
