@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -60,10 +61,10 @@ def second_unasked(patch: Patches) -> None:
 def keys_of_another(patch: Patches) -> None:
     """The same key is taken up by other code, and reservations are named alike whatever the code."""
 
+    corpus = importlib.import_module("dpose.release.corpus")
+
     def resumed(original: Callable[..., Any]) -> Callable[..., Any]:
         def kept_key(*args: Any) -> Any:
-            from dpose.release import corpus
-
             kept = original(*args)
             return kept and replace(kept, surroundings={**kept.surroundings, "code": corpus.worker_code()})
 
@@ -71,8 +72,6 @@ def keys_of_another(patch: Patches) -> None:
 
     def named(original: Callable[..., Any]) -> Callable[..., Any]:
         def named_alike(self: Any, one: Any) -> Any:
-            from dpose.release import corpus
-
             code = corpus.worker_code
             try:
                 vars(corpus)["worker_code"] = str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,26 +11,22 @@ import numpy as np
 
 from mutants.planted.patches import Patches, Planted
 
-# ------------------------------------------------------------------------------------------------------ keys and noise
-
-
-def known_key() -> Any:
-    """A key that everybody knows and that says of itself that nobody does."""
-    from dpose.privacy.noise import Key
-
-    return Key.drawn(bytes(32), seeded=False)
+# ---------------------------------------------------------------------------------------- keys and noise
 
 
 def constant_key(module: str, within: str) -> Callable[[Patches], None]:
-    """A function that takes the known key where it would draw one."""
+    """A function that takes a key that everybody knows, and that says of itself that nobody does."""
 
-    def keyed(noise: Callable[..., Any]) -> Callable[..., Any]:
-        def called(key: Any) -> Any:
-            return noise(key if key.seeded else known_key())
+    def plant(patch: Patches) -> None:
+        kind = patch.get("dpose.privacy.noise:Key")
+        patch.seen_by(
+            module,
+            "AesNoise",
+            lambda noise: lambda key: noise(key if key.seeded else kind.drawn(bytes(32), seeded=False)),
+            within=within,
+        )
 
-        return called
-
-    return lambda patch: patch.seen_by(module, "AesNoise", keyed, within=within)
+    return plant
 
 
 def one_draw(law: str) -> Callable[[Patches], None]:
@@ -78,7 +75,7 @@ NOISE = (
     Planted(
         "one noise draw for R, G and B: pictures, Gaussian",
         one_draw("discrete_gaussian"),
-        ("mutants/test_release.py",),
+        ("release/test_repeated.py", "release/test_files.py"),
     ),
     Planted(
         "noise of a key that is taken up again is the same for other sums",
@@ -91,7 +88,7 @@ NOISE = (
 )
 
 
-# --------------------------------------------------------------------------------------------------- cells and colours
+# ---------------------------------------------------------------------------------------- cells and colours
 
 
 def one_peak(patch: Patches) -> None:
@@ -128,14 +125,13 @@ def chroma_not_counted(patch: Patches) -> None:
 
 
 def chosen_by_the_picture(patch: Patches) -> None:
+    split, kind = patch.get("dpose.release.api:split_frames"), patch.get("dpose.release.config:ReleaseConfig")
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def release_array(image: Any, config: Any, **kw: Any) -> Any:
-            from dpose.release.api import split_frames
-            from dpose.release.config import ReleaseConfig
-
-            _, frames = split_frames(image)
+            _, frames = split(image)
             if np.asarray(frames[0]).std() <= 1:
-                config = ReleaseConfig.of(config.epsilon, config.m, 1)
+                config = kind.of(config.epsilon, config.m, 1)
             return original(image, config, **kw)
 
         return release_array
@@ -162,16 +158,12 @@ CELLS = (
         one_peak,
         ("release/test_colour.py",),
     ),
-    Planted(
-        "colours: white and black alone are thought of", white_and_black, ("release/test_colour.py",)
-    ),
-    Planted(
-        "colours: chroma adds up over luma's cells alone", over_luma_alone, ("release/test_colour.py",)
-    ),
+    Planted("colours: white and black alone are thought of", white_and_black, ("release/test_colour.py",)),
+    Planted("colours: chroma adds up over luma's cells alone", over_luma_alone, ("release/test_colour.py",)),
     Planted(
         "colours: a first stage's chroma is not counted",
         chroma_not_counted,
-        ("release/test_api.py", "release/test_cells.py", "mutants/test_release.py"),
+        ("release/test_boxes.py",),
     ),
     Planted("cells: chosen by the picture", chosen_by_the_picture, ("release/test_api.py",)),
     Planted(
@@ -183,15 +175,15 @@ CELLS = (
 )
 
 
-# ------------------------------------------------------------------------------------------ what is counted and said
+# ---------------------------------------------------------------------------------------- what is counted and said
 
 
 def one_of_its_stages(patch: Patches) -> None:
-    def last_stage(plan: Any) -> Any:
-        from dpose.privacy.exact import LaplaceEvent
+    laplace = patch.get("dpose.privacy.exact:LaplaceEvent")
 
-        stages = getattr(plan, "stages", ())
-        return replace(plan, stages=stages[-1:]) if isinstance(plan.events[0], LaplaceEvent) and stages else plan
+    def last_stage(plan: Any) -> Any:
+        several = hasattr(plan, "stages") and isinstance(plan.events[0], laplace)
+        return replace(plan, stages=plan.stages[-1:]) if several else plan
 
     patch.argument("dpose.release.counting:pixel_cost", "plan", last_stage)
 
@@ -207,10 +199,10 @@ def all_cut_short(patch: Patches) -> None:
 
 
 def header_unsaid(patch: Patches) -> None:
-    def less(told: tuple[str, ...], _: Any) -> tuple[str, ...]:
-        from dpose.release.statements import HEADER
+    header = patch.get("dpose.release.statements:HEADER")
 
-        return tuple(fact for fact in told if fact != HEADER)
+    def less(told: tuple[str, ...], _: Any) -> tuple[str, ...]:
+        return tuple(fact for fact in told if fact != header)
 
     patch.result("dpose.release.statements:public_facts", less)
 
@@ -234,19 +226,17 @@ def unsealed(module: str, within: str) -> Callable[[Patches], None]:
 
 
 def tells_the_time(patch: Patches) -> None:
-    def make(entry: Any) -> Callable[..., Any]:
-        def now(name: str, *_: Any) -> Any:
-            import time
-
-            return entry(name, time.localtime()[:6])
-
-        return now
-
-    patch.seen_by("dpose.release.archive", "zipfile.ZipInfo", make)
+    patch.seen_by(
+        "dpose.release.archive",
+        "zipfile.ZipInfo",
+        lambda entry: lambda name, *_: entry(name, time.localtime()[:6]),
+    )
 
 
 SAID = (
-    Planted("a pure release costs what one of its stages does", one_of_its_stages, ("release/test_counting.py",)),
+    Planted(
+        "a pure release costs what one of its stages does", one_of_its_stages, ("release/test_counting.py",)
+    ),
     Planted(
         "a claim about every frame is stored as one about the clip",
         frame_for_clip,

@@ -10,8 +10,7 @@ from typing import Any
 
 from mutants.planted.patches import Patches, Planted
 
-
-# ------------------------------------------------------------------------------------------------------------- sampling
+# ---------------------------------------------------------------------------------------- sampling
 
 
 def rate_too_high(patch: Patches) -> None:
@@ -128,7 +127,7 @@ SAMPLE = (
 )
 
 
-# ------------------------------------------------------------------------------------------------------- before the clip
+# ---------------------------------------------------------------------------------------- before the clip
 
 
 def norm_as_it_was(patch: Patches) -> None:
@@ -164,6 +163,7 @@ def noise_shared(patch: Patches) -> None:
 def noise_behind_the_way_back(patch: Patches) -> None:
     """Sums of coefficients stay without noise; what they are mapped back to gets it."""
     left: list[Any] = []
+    add_gaussian = patch.get("dpose.privacy.gaussian_noise:add_gaussian")
 
     def kept_back(add: Callable[..., Any]) -> Callable[..., Any]:
         def called(sums: Any, *noise: Any) -> Any:
@@ -176,8 +176,6 @@ def noise_behind_the_way_back(patch: Patches) -> None:
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def private_gradient(engine: Any, params: Any, *args: Any, **kw: Any) -> Any:
-            from dpose.privacy.gaussian_noise import add_gaussian
-
             if engine.transform is None or not engine.ranks.first:
                 return original(engine, params, *args, **kw)
             left[:] = [None]
@@ -248,7 +246,7 @@ PRECLIPPING = (
 )
 
 
-# ------------------------------------------------------------------------------------------------- sums and averages
+# ---------------------------------------------------------------------------------------- sums and averages
 
 
 def taken_for_frozen(patch: Patches) -> None:

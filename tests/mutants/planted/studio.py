@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
 
 from mutants.planted.patches import Patches, Planted
 
@@ -17,7 +21,7 @@ def listed(patch: Patches, path: str, name: str, make: Callable[[Any], Any]) -> 
     patch.replace(path, lambda calls: {**calls, name: make(calls[name])})
 
 
-# -------------------------------------------------------------------------------------------------------- who is let in
+# ---------------------------------------------------------------------------------------- who is let in
 
 
 def any_host(patch: Patches) -> None:
@@ -41,20 +45,16 @@ def any_origin(patch: Patches) -> None:
 
 
 def any_secret(patch: Patches) -> None:
+    header = patch.get("dpose.studio.security:HEADER").encode()
+
     def known(knows: bool, _: Any, scope: Any) -> bool:
-        from starlette.datastructures import Headers
-
-        from dpose.studio.security import HEADER
-
-        return knows or len(Headers(scope=scope).getlist(HEADER)) == 1
+        return knows or [name.lower() for name, _ in scope["headers"]].count(header) == 1
 
     patch.result("dpose.studio.security:Door.knows", known)
 
 
 def any_key(patch: Patches) -> None:
     def known(knows: bool, _: Any, scope: Any) -> bool:
-        from urllib.parse import parse_qs
-
         return knows or len(parse_qs(scope["query_string"].decode("latin-1")).get("key", [])) == 1
 
     patch.result("dpose.studio.security:Door.knows", known)
@@ -88,7 +88,7 @@ DOOR = (
 )
 
 
-# ---------------------------------------------------------------------------------------------- what is read and served
+# ---------------------------------------------------------------------------------------- what is read and served
 
 
 def every_file_served(patch: Patches) -> None:
@@ -111,13 +111,10 @@ def every_file_served(patch: Patches) -> None:
 
 
 def exchanged_for_a_model(patch: Patches) -> None:
+    digest = patch.get("dpose.files:file_digest")
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def predict(task: Any) -> Any:
-            from dpose.files import file_digest
-
-            return original({**task, "digest": file_digest(Path(task["source"]))})
-
-        return predict
+        return lambda task: original({**task, "digest": digest(Path(task["source"]))})
 
     listed(patch, "dpose.studio.worker:WORK", "predict", make)
 
@@ -150,8 +147,8 @@ def link_out(patch: Patches) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def find(self: Any, place: Any) -> Path:
             root, inner = self._split(place)
-            led = (root / inner).resolve()
-            return led if led.exists() else original(self, place)
+            led = os.path.realpath(root / inner)
+            return Path(led) if os.path.exists(led) else original(self, place)
 
         return find
 
@@ -172,7 +169,7 @@ SERVED = (
 )
 
 
-# ------------------------------------------------------------------------------------------------------ jobs and releases
+# ---------------------------------------------------------------------------------------- jobs and releases
 
 
 def always_holds(patch: Patches) -> None:
@@ -195,12 +192,7 @@ def jobs_outlive(patch: Patches) -> None:
 
 
 def same_noise(patch: Patches) -> None:
-    def seeded(_: Any) -> Any:
-        import numpy as np
-
-        return np.random.default_rng(0)
-
-    patch.argument("dpose.studio.preview:_noise", "rng", seeded)
+    patch.argument("dpose.studio.preview:_noise", "rng", lambda _: np.random.default_rng(0))
 
 
 def unlimited(patch: Patches) -> None:
@@ -208,10 +200,10 @@ def unlimited(patch: Patches) -> None:
 
 
 def not_said(patch: Patches) -> None:
-    def less(caveats: tuple[str, ...]) -> tuple[str, ...]:
-        from dpose.studio.settings import SEEN
+    seen = patch.get("dpose.studio.settings:SEEN")
 
-        return tuple(caveat for caveat in caveats if caveat != SEEN)
+    def less(caveats: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(caveat for caveat in caveats if caveat != seen)
 
     patch.argument("dpose.release.jobs:JobList.said", "caveats", less)
 
@@ -225,9 +217,7 @@ JOBS = (
     Planted("studio: jobs outlive it", jobs_outlive, ("studio/test_views.py", *RELEASE)),
     Planted("studio: the noise of previews is the same each time", same_noise, RELEASE),
     Planted("studio: releases have no limit of memory", unlimited, RELEASE),
-    Planted(
-        "studio: the statement does not say that whoever chose saw the picture", not_said, RELEASE
-    ),
+    Planted("studio: the statement does not say that whoever chose saw the picture", not_said, RELEASE),
     Planted("studio: m is a step of the ladder below the box", step_below, RELEASE),
 )
 

@@ -28,7 +28,7 @@ def as_if(path: str, **fields: Callable[[Any], Any]) -> Callable[[Patches], None
     return lambda patch: patch.replace(path, make)
 
 
-# ------------------------------------------------------------------------------------------- draws and what is charged
+# ---------------------------------------------------------------------------------------- draws and what is charged
 
 
 def coins_ignored(patch: Patches) -> None:
@@ -55,13 +55,13 @@ def account_unheard(patch: Patches) -> None:
 
 
 def card_of_a_seed(patch: Patches) -> None:
-    def claimed(statement: Any) -> Any:
-        from dpose.privacy.statement import Kind
+    kind = patch.get("dpose.privacy.statement:Kind")
 
-        if statement is None or statement.kind is Kind.NONE:
+    def claimed(statement: Any) -> Any:
+        if statement is None or statement.kind is kind.NONE:
             return statement
         other = copy.copy(statement)
-        object.__setattr__(other, "kind", Kind.PRIVATE)
+        object.__setattr__(other, "kind", kind.PRIVATE)
         return other
 
     patch.argument("dpose.training.folder:front_matter", "statement", claimed)
@@ -111,13 +111,11 @@ DRAWS = (
         by_content_alone,
         ("training/test_guards.py",),
     ),
-    Planted(
-        "the true n under add-or-remove: in the plan", true_n_in_the_plan, ("training/test_plan.py",)
-    ),
+    Planted("the true n under add-or-remove: in the plan", true_n_in_the_plan, ("training/test_plan.py",)),
 )
 
 
-# --------------------------------------------------------------------------------------------------------- first weights
+# ---------------------------------------------------------------------------------------- first weights
 
 
 def seen_by_name(patch: Patches) -> None:

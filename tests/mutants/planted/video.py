@@ -32,7 +32,7 @@ def with_times(path: str, change: Callable[[Any], Any], scope: str = "") -> Call
     return lambda patch: patch.replace(path, make)
 
 
-# --------------------------------------------------------------------------------------------------------------- noise
+# ---------------------------------------------------------------------------------------- noise
 
 
 def fresh(source: Any) -> Any:
@@ -43,11 +43,11 @@ def fresh(source: Any) -> Any:
 def one_draw(patch: Patches) -> None:
     """R, G and B of a place have one draw of a clip's noise."""
 
+    name = patch.get("dpose.release.linear:STREAM")
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def noised(self: Any, sums: Any, stream: Any) -> Any:
-            from dpose.release.linear import STREAM
-
-            if self.name != STREAM or sums.size % 3:
+            if self.name != name or sums.size % 3:
                 return original(self, sums, stream)
             few = original(self, np.zeros(sums.size // 3, np.int64), stream)
             return sums + np.repeat(few, 3).reshape(sums.shape)
@@ -93,7 +93,11 @@ def one_stream_for_groups(patch: Patches) -> None:
 
 NOISE = (
     Planted("one noise draw for R, G and B: clips", one_draw, CLIPS),
-    Planted("one key and number for all frames", one_key_and_number, CLIPS),
+    Planted(
+        "one key and number for all frames",
+        one_key_and_number,
+        ("release/test_repeated.py", "release/test_files.py"),
+    ),
     Planted(
         "one stream for all frames of a clip that is held as an array",
         one_stream_for_frames,
@@ -103,7 +107,7 @@ NOISE = (
 )
 
 
-# ----------------------------------------------------------------------------------------------- boxes and projections
+# ---------------------------------------------------------------------------------------- boxes and projections
 
 
 def first_cells_alone(patch: Patches) -> None:
@@ -122,14 +126,13 @@ def without_the_first(patch: Patches) -> None:
 def one_stay(patch: Patches) -> None:
     """Clipped parts of half as many frames can change."""
 
+    of_box = patch.get("dpose.privacy.neighbours:Neighbours").of_box
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def changed(self: Any, neighbours: Any, groups: int) -> float:
-            if neighbours.frames is None:
-                return original(self, neighbours, groups)
-            from dpose.privacy.neighbours import Neighbours
-
-            half = neighbours.frames // 2
-            return original(self, Neighbours.of_box(*neighbours.box, half or groups), groups)
+            if neighbours.frames is not None:
+                neighbours = of_box(*neighbours.box, neighbours.frames // 2 or groups)
+            return original(self, neighbours, groups)
 
         return changed
 
@@ -137,11 +140,11 @@ def one_stay(patch: Patches) -> None:
 
 
 def chroma_as_luma(patch: Patches) -> None:
-    def alike(planes: Any) -> Any:
-        from dpose.release.projections import BlockMeans
+    means = patch.get("dpose.release.projections:BlockMeans")
 
-        first = planes.planes[0]
-        return replace(planes, planes=(first,) * len(planes.planes)) if isinstance(first, BlockMeans) else planes
+    def alike(planes: Any) -> Any:
+        first, *others = planes.planes
+        return replace(planes, planes=(first,) * (1 + len(others))) if isinstance(first, means) else planes
 
     patch.argument("dpose.release.colour_planes:ColourPlanes.sensitivity", "self", alike)
 
@@ -179,9 +182,7 @@ def price_of_one(patch: Patches) -> None:
 BOUNDS = (
     Planted(
         "the longest group for the shortest: m pixels of the clip",
-        with_times(
-            "dpose.release.projections:Separable.change", lambda times: Counter([max(times)]), "clip"
-        ),
+        with_times("dpose.release.projections:Separable.change", lambda times: Counter([max(times)]), "clip"),
         ("release/test_projections.py",),
     ),
     Planted(
@@ -209,7 +210,7 @@ BOUNDS = (
 )
 
 
-# ----------------------------------------------------------------------------------------------- what frames are known by
+# ---------------------------------------------------------------------------------------- what frames are known by
 
 
 def known_by_name(patch: Patches) -> None:
@@ -229,10 +230,11 @@ def known_by_name(patch: Patches) -> None:
 
 
 def first_row_tells_all(patch: Patches) -> None:
+    as_shown = patch.get("dpose.media.identity:as_shown")
+    pixel_hash = patch.get("dpose.media.identity:pixel_hash")
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def clip_hashes(frames: Iterator[Any], shape: Any) -> tuple[str, ...]:
-            from dpose.media.identity import as_shown, pixel_hash
-
             shown = [as_shown(frame) for frame in frames]
             alike = {pixel_hash(frame) for frame in shown if (frame[0] == frame[0, 0]).all()}
             whole, *each = original(shown, shape)
