@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 from mutants.planted.patches import Patches, Planted
 
@@ -72,12 +73,8 @@ def keys_of_another(patch: Patches) -> None:
 
     def named(original: Callable[..., Any]) -> Callable[..., Any]:
         def named_alike(self: Any, one: Any) -> Any:
-            code = corpus.worker_code
-            try:
-                vars(corpus)["worker_code"] = str
+            with mock.patch.object(corpus, "worker_code", str):
                 return original(self, one)
-            finally:
-                vars(corpus)["worker_code"] = code
 
         return named_alike
 

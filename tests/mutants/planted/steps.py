@@ -3,51 +3,31 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 from mutants.planted.patches import Patches, Planted
 
 # ---------------------------------------------------------------------------------------- sampling
 
 
-def rate_too_high(patch: Patches) -> None:
-    patch.seen_by(
-        "dpose.training.step",
-        "poisson_batch",
-        lambda draw: lambda n, rate, stream: draw(n, min(1.0, 1.02 * rate), stream),
-        within="private_gradient",
-    )
+def with_bound(change: Callable[[Any, int], dict[str, Any]]) -> Callable[[Patches], None]:
+    """A step that has other constants than the accountant; they are made of its own and of how many units there are."""
+
+    def other(engine: Any) -> Any:
+        fields = change(engine.bound, len(engine.loader.dataset))
+        return replace(engine, bound=replace(engine.bound, **fields))
+
+    return lambda patch: patch.argument("dpose.training.step:private_gradient", "engine", other)
 
 
-def true_n_in_the_rate(patch: Patches) -> None:
-    """The divisor stays the plan's: the rate alone is that of the units there are."""
-    plans: list[Any] = []
-
-    def noted(original: Callable[..., Any]) -> Callable[..., Any]:
-        def called(engine: Any, *args: Any, **kw: Any) -> Any:
-            plans[:] = [engine.bound.plan]
-            return original(engine, *args, **kw)
-
-        return called
-
-    patch.replace("dpose.training.step:private_gradient", noted)
-    patch.seen_by(
-        "dpose.training.step",
-        "poisson_batch",
-        lambda draw: lambda n, _, stream: draw(n, min(1.0, plans[0].expected_batch_size / n), stream),
-        within="private_gradient",
-    )
-
-
-def true_n_in_the_divisor(patch: Patches) -> None:
-    def divided(gradient: dict[str, Any], engine: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        factor = engine.bound.n / len(engine.loader.dataset)
-        return {name: value * factor for name, value in gradient.items()}
-
-    patch.result("dpose.training.step:private_gradient", divided)
+def at_rate(bound: Any, rate: float) -> dict[str, Any]:
+    """Another sampling rate beside the same divisor, which is the product of both."""
+    return {"sampling_rate": min(1.0, rate), "n": bound.divisor / min(1.0, rate)}
 
 
 def keyed_by_the_place(patch: Patches) -> None:
@@ -97,16 +77,18 @@ def share_without_numbers(patch: Patches) -> None:
 
 SAMPLE = (
     Planted(
-        "sampling rate 2 % higher in the step than in the event", rate_too_high, ("training/test_passed.py",)
+        "sampling rate 2 % higher in the step than in the event",
+        with_bound(lambda bound, _: at_rate(bound, 1.02 * bound.sampling_rate)),
+        ("training/test_passed.py",),
     ),
     Planted(
         "the true n under add-or-remove: in the sampling rate",
-        true_n_in_the_rate,
+        with_bound(lambda bound, n: at_rate(bound, bound.plan.expected_batch_size / n)),
         ("training/test_passed.py", "training/test_step.py"),
     ),
     Planted(
         "the true n under add-or-remove: in the divisor",
-        true_n_in_the_divisor,
+        with_bound(lambda _, n: {"n": n}),
         ("training/test_passed.py", "training/test_step.py"),
     ),
     Planted(
@@ -162,32 +144,25 @@ def noise_shared(patch: Patches) -> None:
 
 def noise_behind_the_way_back(patch: Patches) -> None:
     """Sums of coefficients stay without noise; what they are mapped back to gets it."""
-    left: list[Any] = []
-    add_gaussian = patch.get("dpose.privacy.gaussian_noise:add_gaussian")
-
-    def kept_back(add: Callable[..., Any]) -> Callable[..., Any]:
-        def called(sums: Any, *noise: Any) -> Any:
-            if not left:
-                return add(sums, *noise)
-            left[:] = [noise]
-            return {name: value.clone() for name, value in sums.items()}
-
-        return called
+    step = importlib.import_module("dpose.training.step")
+    patch.get("dpose.training.step:add_gaussian")
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def private_gradient(engine: Any, params: Any, *args: Any, **kw: Any) -> Any:
             if engine.transform is None or not engine.ranks.first:
                 return original(engine, params, *args, **kw)
-            left[:] = [None]
-            mean = original(engine, params, *args, **kw)
-            noise, divisor = left.pop(), engine.bound.divisor
-            noisy = add_gaussian({name: value.double() * divisor for name, value in mean.items()}, *noise)
+            noise: list[Any] = []
+            # what adds noise by now: a test may have exchanged it
+            add = step.add_gaussian
+            with mock.patch.object(step, "add_gaussian", lambda sums, *rest: noise.extend(rest) or sums):
+                mean = original(engine, params, *args, **kw)
+            divisor = engine.bound.divisor
+            noisy = add({name: value.double() * divisor for name, value in mean.items()}, *noise)
             return {name: (value / divisor).to(params[name]) for name, value in noisy.items()}
 
         return private_gradient
 
     patch.replace("dpose.training.step:private_gradient", make)
-    patch.seen_by("dpose.training.step", "add_gaussian", kept_back, within="private_gradient")
 
 
 def fitted_on_the_run(patch: Patches) -> None:
