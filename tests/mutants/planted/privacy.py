@@ -1,0 +1,300 @@
+"""Faults of the guarantee itself: noise, canaries, statements and their sections, signatures, who reads what."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+from mutants.planted.patches import Patches, Planted
+
+
+def _noise_repeats(patch: Patches) -> None:
+    period = 2 * patch.get("dpose.privacy.noise:PAIRS_AT_ONCE")
+
+    def repeated(drawn, *_args, **_kw):
+        flat = drawn.reshape(-1)
+        for start in range(period, len(flat), period):
+            part = flat[start : start + period]
+            part[:] = flat[: len(part)]
+        return drawn
+
+    patch.result("dpose.privacy.noise:Stream.gaussian", repeated)
+
+
+def _less_noise_for_many(patch: Patches) -> None:
+    def make(original):
+        def gaussian(self, shape, scale=1.0):
+            count = shape if isinstance(shape, int) else math.prod(shape)
+            return original(self, shape, scale / 2 if count > 10**6 else scale)
+
+        return gaussian
+
+    patch.replace("dpose.privacy.noise:Stream.gaussian", make)
+
+
+def _copies_within_a_share(patch: Patches) -> None:
+    counts = [1]
+
+    def protect(original):
+        def called(*args, **kw):
+            counts.append(kw["readers"].count if "readers" in kw else 1)
+            try:
+                return original(*args, **kw)
+            finally:
+                counts.pop()
+
+        return called
+
+    def groups_of(original):
+        return lambda names: original(
+            [[f"{k % counts[-1]} {name}" for name in each] for k, each in enumerate(names)]
+        )
+
+    patch.seen_by("dpose.privacy.protected", "groups_of", groups_of, "protect")
+    patch.replace("dpose.privacy.protected:protect", protect)
+
+
+class _Agreeing:
+    """Processes that agree on whatever they are asked first."""
+
+    def __init__(self, readers: object) -> None:
+        self._readers, self._asked = readers, False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._readers, name)
+
+    def agree(self, digests: object) -> None:
+        if self._asked:
+            self._readers.agree(digests)
+        self._asked = True
+
+
+def _said_of_another(original):
+    def told(do, readers):
+        read = original(do, readers)
+        values = [value for part in read for _, value in part]
+        return [list(zip(sorted(index for part in read for index, _ in part), values, strict=True))]
+
+    return told
+
+
+def _by_the_key_it_brings(patch: Patches) -> None:
+    signature_of = patch.get("dpose.privacy.signing:signature_file")
+    signature = patch.get("dpose.privacy.signing:Signature")
+    public = patch.get("cryptography.hazmat.primitives.asymmetric.ed25519:Ed25519PublicKey")
+
+    def make(original):
+        def check(signed, statement, public_key):
+            brought = public.from_public_bytes(bytes.fromhex(signature.read(signature_of(signed)).key))
+            return original(signed, statement, brought)
+
+        return check
+
+    patch.seen_by("dpose.privacy.signing", "_public", lambda _: lambda key: key, "check_signature")
+    patch.replace("dpose.privacy.signing:check_signature", make)
+
+
+def _signs_another_file(patch: Patches) -> None:
+    signature_of = patch.get("dpose.privacy.signing:signature_file")
+    signature = patch.get("dpose.privacy.signing:Signature")
+    patch.seen_by(
+        "dpose.privacy.signing",
+        "file_digest",
+        lambda _: lambda signed: signature.read(signature_of(signed)).signs,
+        "check_signature",
+    )
+
+
+def _another_relation(patch: Patches) -> None:
+    zero_out = patch.get("dpose.privacy.accounting:Relation").ZERO_OUT
+    patch.seen_by(
+        "dpose.privacy.attackers",
+        "_bound",
+        lambda original: lambda events, relation, *rest: original(events, zero_out, *rest),
+        "bound_attackers",
+    )
+
+
+def _bound_too_low(original):
+    def check(self, true, slack):
+        theirs = dict(true.found)
+        found = tuple((rate, max(most, theirs.get(rate, most))) for rate, most in self.found)
+        return original(replace(self, found=found), true, slack)
+
+    return check
+
+
+def _groups_unchecked(original):
+    def verify(self):
+        if self.release and self.sections.attackers is None:
+            return None
+        return original(self)
+
+    return verify
+
+
+def _commitment_afterwards(patch: Patches) -> None:
+    reserve = patch.get("dpose.privacy.entries:EntryType").RESERVE
+    patch.argument(
+        "dpose.runs.verify:_check_canaries",
+        "entries",
+        lambda entries: [entry for entry in entries if entry.type is not reserve],
+    )
+
+
+def _another_commitment(patch: Patches) -> None:
+    canaries = patch.get("dpose.privacy.entries:EntryType").CANARIES
+
+    def make(original):
+        def check(_statement, entries, ledger):
+            events = [entry.event for entry in entries if entry.type is canaries]
+            named = SimpleNamespace(to_dict=lambda: events[0]) if events else None
+            return original(SimpleNamespace(sections=SimpleNamespace(canaries=named)), entries, ledger)
+
+        return check
+
+    patch.replace("dpose.runs.verify:_check_canaries", make)
+
+
+PRIVACY = (
+    Planted(
+        "exact sampler: draws that need more digits are rejected",
+        lambda patch: patch.nothing("dpose.privacy.rounded_gaussian:_slowly"),
+        (),
+    ),
+    Planted("noise that repeats every 131,072 coordinates", _noise_repeats, ()),
+    Planted("noise halved for tensors above a million coordinates", _less_noise_for_many, ()),
+    Planted(
+        "canaries: any opening is taken for the one that was committed to",
+        lambda patch: patch.nothing("dpose.privacy.canaries:Opening.check"),
+        (),
+    ),
+    Planted(
+        "canaries: the commitment does not hold the coins",
+        lambda patch: patch.replace(
+            "dpose.privacy.canaries:Opening.commitment",
+            lambda original: lambda self: original(replace(self, coins=(False,) * len(self.coins))),
+        ),
+        (),
+    ),
+    Planted(
+        "canaries: every one is in",
+        lambda patch: patch.result(
+            "dpose.privacy.canaries:Opening.drawn",
+            lambda opening, *_: replace(opening, coins=(True,) * len(opening.coins)),
+        ),
+        (),
+    ),
+    Planted("verify: a commitment that was made after the first step passes", _commitment_afterwards, ()),
+    Planted("verify: the statement may name another commitment than the ledger", _another_commitment, ()),
+    Planted(
+        "ledger: one key with other noise is counted once",
+        lambda patch: patch.seen_by(
+            "dpose.privacy.entries", "json.dumps", lambda _: lambda *args, **kw: "", "spent"
+        ),
+        (),
+    ),
+    Planted(
+        "a run of several processes: one computes a unit that another computes, too",
+        lambda patch: patch.replace(
+            "dpose.privacy.shares:is_own",
+            lambda _: lambda number, readers: number % readers.count <= readers.index,
+        ),
+        (),
+    ),
+    Planted(
+        "a run of several processes: one leaves out a unit of its share",
+        lambda patch: patch.argument("dpose.privacy.shares:_said", "own", lambda own: own[1:]),
+        (),
+    ),
+    Planted(
+        "a run of several processes: what one of them says of a unit stands for another unit",
+        lambda patch: patch.seen_by("dpose.privacy.shares", "told_to_all", _said_of_another, "read_shared"),
+        (),
+    ),
+    Planted(
+        "a run of several processes: copies are found within a process's share alone",
+        _copies_within_a_share,
+        (),
+    ),
+    Planted(
+        "a run of several processes: one trains on a copy that it has not read",
+        lambda patch: patch.nothing("dpose.privacy.protected:_check_copies"),
+        (),
+    ),
+    Planted(
+        "a run of several processes: a number is another name in another process",
+        lambda patch: patch.argument("dpose.privacy.protected:protect", "readers", _Agreeing),
+        (),
+    ),
+    Planted(
+        "protect: a unit without content is charged as no picture",
+        lambda patch: patch.replace(
+            "dpose.privacy.protected:contents_of", lambda _: lambda data, index: data.content_hashes(index)
+        ),
+        (),
+    ),
+    Planted(
+        "the Gaussian curve is matched at one point and not held above all",
+        lambda patch: patch.argument(
+            "dpose.privacy.attackers:_least_mu", "profile", lambda profile: profile[:2]
+        ),
+        (),
+    ),
+    Planted("an attacker's bound is that of another relation", _another_relation, ()),
+    Planted(
+        "an attacker's bound that allows less than the truth is let through",
+        lambda patch: patch.replace("dpose.privacy.attackers:AttackerBound.check", _bound_too_low),
+        (),
+    ),
+    Planted(
+        "several units are drawn half as often",
+        lambda patch: patch.argument(
+            "dpose.privacy.group_privacy:_drawn", "q", lambda q: q if q == 1 else q / 2
+        ),
+        (),
+    ),
+    Planted(
+        "several units are bounded in one direction alone",
+        lambda patch: patch.result(
+            "dpose.privacy.group_privacy:_losses",
+            lambda found, *_: type(found)(found._pmf_add, found._pmf_add),
+        ),
+        (),
+    ),
+    Planted(
+        "exchanging units costs what blanking them out does",
+        lambda patch: patch.result("dpose.privacy.group_privacy:_in_two_steps", lambda found, *_: found / 2),
+        (),
+    ),
+    Planted(
+        "a smaller epsilon of several units is let through",
+        lambda patch: patch.argument("dpose.privacy.sections:_enough", "slack", lambda _: 1.0),
+        (),
+    ),
+    Planted(
+        "sections are not computed again",
+        lambda patch: patch.nothing("dpose.privacy.statement:PrivacyStatement.verify_sections"),
+        (),
+    ),
+    Planted(
+        "what several times a release's pixels cost is not computed again",
+        lambda patch: patch.replace(
+            "dpose.privacy.statement:PrivacyStatement.verify_sections", _groups_unchecked
+        ),
+        (),
+    ),
+    Planted(
+        "a release of several times the pixels costs as much as one",
+        lambda patch: patch.seen_by(
+            "dpose.privacy.statement",
+            "times_as_sensitive",
+            lambda _: lambda event, k: event,
+            "PrivacyStatement.several",
+        ),
+        (),
+    ),
+    Planted("a signature holds for a file that was changed", _signs_another_file, ()),
+    Planted("a signature is checked with the key that it brings", _by_the_key_it_brings, ()),
+)
