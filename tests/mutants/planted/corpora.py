@@ -10,8 +10,6 @@ from unittest import mock
 
 from mutants.planted.patches import Patches, Planted
 
-TESTS = ("release/test_corpus.py",)
-
 
 def never_another(patch: Patches) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,21 +81,49 @@ def keys_of_another(patch: Patches) -> None:
 
 
 CORPORA = (
-    Planted("a corpus: another attempt is never another release", never_another, TESTS),
-    Planted("a corpus: another attempt is one at no frame", at_no_frame, TESTS),
-    Planted("a corpus: one key for all its releases", one_key, TESTS),
-    Planted("a corpus: a key travels with the digests of all frames", with_all_digests, TESTS),
+    Planted(
+        "a corpus: another attempt is never another release",
+        never_another,
+        ("release/test_corpus.py::test_where_sums_may_differ_another_attempt_is_another_release",),
+    ),
+    Planted(
+        "a corpus: another attempt is one at no frame",
+        at_no_frame,
+        ("release/test_corpus.py::test_what_a_killed_worker_had_begun_to_write_does_not_stay",),
+    ),
+    Planted(
+        "a corpus: one key for all its releases",
+        one_key,
+        ("release/test_corpus.py::test_secrets_stay_out_of_sight",),
+    ),
+    Planted(
+        "a corpus: a key travels with the digests of all frames",
+        with_all_digests,
+        ("release/test_corpus.py::test_a_key_travels_with_little_however_long_a_video_is",),
+    ),
     Planted(
         "a corpus: a worker's folder may be another one",
         lambda patch: patch.nothing("dpose.release.corpus_items:Work.check_folder"),
-        TESTS,
+        ("release/test_corpus.py::test_a_worker_that_has_another_folder_releases_nothing",),
     ),
-    Planted("a corpus: what is released is not what was reserved", not_what_was_reserved, TESTS),
+    Planted(
+        "a corpus: what is released is not what was reserved",
+        not_what_was_reserved,
+        ("release/test_corpus.py::test_a_file_that_was_changed_after_it_was_reserved_is_refused",),
+    ),
     Planted(
         "a corpus: a worker releases by a plan of its own",
         lambda patch: patch.nothing("dpose.release.corpus_items:_check_plan"),
-        TESTS,
+        ("release/test_corpus.py::test_a_worker_whose_plan_is_another_releases_nothing",),
     ),
-    Planted("a corpus: nobody asks for a second release", second_unasked, TESTS),
-    Planted("a corpus: a cut-off command's reservations are another's keys", keys_of_another, TESTS),
+    Planted(
+        "a corpus: nobody asks for a second release",
+        second_unasked,
+        ("release/test_corpus.py::test_a_second_release_is_refused_without_again",),
+    ),
+    Planted(
+        "a corpus: a cut-off command's reservations are another's keys",
+        keys_of_another,
+        ("release/test_corpus.py::test_other_code_is_another_release",),
+    ),
 )

@@ -55,22 +55,22 @@ NOISE = (
     Planted(
         "a constant key for everything that is released from an array",
         constant_key("dpose.release.api", "release_array"),
-        ("release/test_api.py",),
+        ("release/test_api.py::test_fresh_noise_each_time_and_the_same_with_a_seed",),
     ),
     Planted(
         "a constant key for every released picture file",
         constant_key("dpose.release.files", "release_picture"),
-        ("release/test_files.py",),
+        ("release/test_files.py::TestPictures::test_grey_and_deep_pictures_keep_their_kind",),
     ),
     Planted(
         "a constant key for every released video",
         constant_key("dpose.release.api", "release_file"),
-        ("release/test_files.py", "release/test_clips.py"),
+        ("release/test_files.py::TestVideos::test_sound_that_is_kept_is_named",),
     ),
     Planted(
         "one noise draw for R, G and B: pictures, Laplace",
         one_draw("discrete_laplace"),
-        ("mutants/test_release.py",),
+        ("mutants/test_release.py::test_the_true_code_passes_every_check",),
     ),
     Planted(
         "one noise draw for R, G and B: pictures, Gaussian",
@@ -80,10 +80,12 @@ NOISE = (
     Planted(
         "noise of a key that is taken up again is the same for other sums",
         same_for_other_sums,
-        ("release/test_corpus.py",),
+        ("release/test_corpus.py::test_noise_of_a_key_that_is_taken_up_again_is_bound_to_the_sums",),
     ),
     Planted(
-        "noise looked at in pairs that its values make", pairs_of_values, ("release/test_noise_tests.py",)
+        "noise looked at in pairs that its values make",
+        pairs_of_values,
+        ("release/test_noise_tests.py::TestLevel::test_no_small_values",),
     ),
 )
 
@@ -156,22 +158,40 @@ CELLS = (
     Planted(
         "colours: a difference of colours moves by one peak, not by two",
         one_peak,
-        ("release/test_colour.py",),
+        ("release/test_colour.py::TestOnePixel::test_real_pixels_never_change_more_than_the_corners",),
     ),
-    Planted("colours: white and black alone are thought of", white_and_black, ("release/test_colour.py",)),
-    Planted("colours: chroma adds up over luma's cells alone", over_luma_alone, ("release/test_colour.py",)),
+    Planted(
+        "colours: white and black alone are thought of",
+        white_and_black,
+        ("release/test_colour.py::TestOnePixel::test_real_pixels_never_change_more_than_the_corners",),
+    ),
+    Planted(
+        "colours: chroma adds up over luma's cells alone",
+        over_luma_alone,
+        ("release/test_colour.py::TestSmallPictures::test_pixels_that_share_a_chroma_cell_alone",),
+    ),
     Planted(
         "colours: a first stage's chroma is not counted",
         chroma_not_counted,
         ("release/test_boxes.py",),
     ),
-    Planted("cells: chosen by the picture", chosen_by_the_picture, ("release/test_api.py",)),
+    Planted(
+        "cells: chosen by the picture",
+        chosen_by_the_picture,
+        ("release/test_api.py::TestStatement::test_neighbours_are_pixels_of_the_clip_or_of_each_frame",),
+    ),
     Planted(
         "cells that are said to be chosen are not chosen again",
         choice_unchecked,
-        ("release/test_colour.py", "release/test_verify.py"),
+        ("release/test_colour.py::TestChoice::test_what_is_said_to_be_chosen_is_chosen_again",),
     ),
-    Planted("what transparency hides is shown", shown_through, ("media/test_images.py",)),
+    Planted(
+        "what transparency hides is shown",
+        shown_through,
+        (
+            "media/test_images.py::TestTransparency::test_colours_are_laid_on_white_and_turned_with_their_alpha",
+        ),
+    ),
 )
 
 
@@ -235,44 +255,50 @@ def tells_the_time(patch: Patches) -> None:
 
 SAID = (
     Planted(
-        "a pure release costs what one of its stages does", one_of_its_stages, ("release/test_counting.py",)
+        "a pure release costs what one of its stages does",
+        one_of_its_stages,
+        ("release/test_counting.py::TestCosts::test_no_neighbour_costs_more_than_the_points_say",),
     ),
     Planted(
         "a claim about every frame is stored as one about the clip",
         frame_for_clip,
-        ("release/test_counting.py",),
+        ("release/test_counting.py::TestCosts::test_clips_by_projection",),
     ),
     Planted(
         "an earlier release with the same settings is taken for one that was cut short",
         all_cut_short,
-        ("release/test_counting.py",),
+        ("release/test_counting.py::TestPython::test_grey_and_tensors_are_the_same_picture",),
     ),
     Planted(
         "a statement does not say that the original's header is public",
         header_unsaid,
-        ("release/test_files.py",),
+        ("release/test_files.py::TestPictures::test_a_statement_says_what_no_noise_hides",),
     ),
     Planted(
         "a release's recorded numbers may be a twentieth off",
         a_twentieth_off,
-        ("release/test_clips.py", "release/test_colour.py", "release/test_verify.py"),
+        ("release/test_clips.py::TestFiles::test_a_forged_record_is_found_out",),
     ),
     Planted(
         "a picture's bytes are not compared with its seal",
         unsealed("dpose.release.embed", "read_stamp"),
-        ("release/test_verify.py", "cli/test_statement.py"),
+        ("release/test_verify.py::TestExchangedPictures::test_another_picture_than_the_archive_beside_it",),
     ),
     Planted(
         "an archive's values are not compared with its seal",
         unsealed("dpose.release.archive", "unpack"),
-        ("release/test_archive.py", "release/test_verify.py"),
+        ("release/test_verify.py::TestSeal::test_another_archives_values_under_a_genuine_seal",),
     ),
     Planted(
         "a video's bytes are not compared with its seal",
         unsealed("dpose.release.verify", "_opened"),
-        ("release/test_verify.py", "cli/test_statement.py"),
+        ("cli/test_statement.py::TestForgeries::test_another_video_under_a_signed_sidecar",),
     ),
-    Planted("an archive tells when it was made", tells_the_time, ("release/test_archive.py",)),
+    Planted(
+        "an archive tells when it was made",
+        tells_the_time,
+        ("release/test_archive.py::TestRefusals::test_no_clock_is_published",),
+    ),
 )
 
 RELEASE = (*NOISE, *CELLS, *SAID)

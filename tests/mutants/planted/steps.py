@@ -89,22 +89,22 @@ SAMPLE = (
     Planted(
         "the true n under add-or-remove: in the divisor",
         with_bound(lambda _, n: {"n": n}),
-        ("training/test_passed.py", "training/test_step.py"),
+        ("training/test_passed.py::test_the_divisor_is_the_plans_and_not_the_samples",),
     ),
     Planted(
         "augmentation keyed by the place in the sample",
         keyed_by_the_place,
-        ("training/test_passed.py", "training/test_step.py"),
+        ("training/test_passed.py::test_augmentation_goes_with_the_unit_and_not_with_its_place",),
     ),
     Planted(
         "a run of several processes: whose a unit is depends on what was drawn",
         share_by_place,
-        ("training/test_passed.py", "training/test_step.py"),
+        ("training/test_passed.py::test_processes_share_the_sample_and_one_adds_the_noise",),
     ),
     Planted(
         "a run of several processes: copies move later units to processes that have not read them",
         share_without_numbers,
-        ("training/test_passed.py", "training/test_step.py"),
+        ("training/test_passed.py::test_processes_share_the_sample_and_one_adds_the_noise",),
     ),
 )
 
@@ -196,12 +196,12 @@ PRECLIPPING = (
     Planted(
         "before the clip: the norm is that of the gradient as it was",
         norm_as_it_was,
-        ("training/test_preclipping.py",),
+        ("training/test_preclipping.py::test_the_sum_is_of_gradients_transformed_and_then_clipped",),
     ),
     Planted(
         "before the clip: the noise of all parameters shared by fewer coefficients",
         noise_shared,
-        ("training/test_preclipping.py",),
+        ("training/test_preclipping.py::test_the_step_noises_the_transformed_sum_once_and_maps_back",),
     ),
     Planted(
         "before the clip: the way back goes before the noise",
@@ -211,12 +211,12 @@ PRECLIPPING = (
     Planted(
         "before the clip: fitted on the units of the run",
         fitted_on_the_run,
-        ("training/test_preclipping.py", "training/test_gradient.py"),
+        ("training/test_preclipping.py::test_the_transform_is_of_public_units_and_released_weights",),
     ),
     Planted(
         "before the clip: coefficients less the batch's mean",
         less_the_mean,
-        ("training/test_preclipping.py",),
+        ("training/test_preclipping.py::test_the_sum_is_of_gradients_transformed_and_then_clipped",),
     ),
 )
 
@@ -266,15 +266,23 @@ SUMS = (
     Planted(
         "weights made of a parameter are taken for frozen ones",
         taken_for_frozen,
-        ("training/test_layers.py",),
+        ("training/test_layers.py::test_known_uses_do_not_fall_back",),
     ),
     Planted(
         "a depthwise convolution's gradient is that of the first view",
         first_view_alone,
-        ("training/test_layers.py",),
+        ("training/test_layers.py::test_every_layer_is_as_in_the_plain_way",),
     ),
-    Planted("two threads sum the same units", two_threads_alike, ("training/test_layers.py",)),
-    Planted("a tail averages one step more", one_step_more, ("training/test_optim.py",)),
+    Planted(
+        "two threads sum the same units",
+        two_threads_alike,
+        ("training/test_layers.py::test_sums_of_a_depthwise_convolution_are_as_by_torch",),
+    ),
+    Planted(
+        "a tail averages one step more",
+        one_step_more,
+        ("training/test_optim.py::test_a_tail_is_the_mean_of_the_last_weights",),
+    ),
 )
 
 STEPS = (*SAMPLE, *PRECLIPPING, *SUMS)

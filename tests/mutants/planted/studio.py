@@ -12,9 +12,6 @@ import numpy as np
 
 from mutants.planted.patches import Patches, Planted
 
-SECURITY = ("studio/test_security.py",)
-RELEASE = ("studio/test_release.py",)
-
 
 def listed(patch: Patches, path: str, name: str, make: Callable[[Any], Any]) -> None:
     """Exchange one function of a mapping from names to functions."""
@@ -78,13 +75,41 @@ def no_sandbox(patch: Patches) -> None:
 
 
 DOOR = (
-    Planted("studio: another name of this machine is let in", any_host, SECURITY),
-    Planted("studio: a page of another site is answered", any_origin, SECURITY),
-    Planted("studio: any secret opens it", any_secret, SECURITY),
-    Planted("studio: any key opens a path", any_key, SECURITY),
-    Planted("studio: a key opens every path", one_key, SECURITY),
-    Planted("studio: a report may run what it holds", no_policy, ("studio/test_views.py",)),
-    Planted("studio: a report's policy has no sandbox", no_sandbox, ("studio/test_views.py",)),
+    Planted(
+        "studio: another name of this machine is let in",
+        any_host,
+        ("studio/test_security.py::test_another_name_of_this_machine_is_misdirected",),
+    ),
+    Planted(
+        "studio: a page of another site is answered",
+        any_origin,
+        ("studio/test_security.py::test_a_page_of_another_site_gets_no_answer",),
+    ),
+    Planted(
+        "studio: any secret opens it",
+        any_secret,
+        ("studio/test_security.py::test_no_secret_or_yesterdays_opens_nothing",),
+    ),
+    Planted(
+        "studio: any key opens a path",
+        any_key,
+        ("studio/test_security.py::test_a_key_opens_its_own_path_alone",),
+    ),
+    Planted(
+        "studio: a key opens every path",
+        one_key,
+        ("studio/test_security.py::test_a_key_opens_its_own_path_alone",),
+    ),
+    Planted(
+        "studio: a report may run what it holds",
+        no_policy,
+        ("studio/test_views.py::test_a_report_runs_nothing_whatever_it_holds",),
+    ),
+    Planted(
+        "studio: a report's policy has no sandbox",
+        no_sandbox,
+        ("studio/test_views.py::test_a_report_runs_nothing_whatever_it_holds",),
+    ),
 )
 
 
@@ -156,16 +181,36 @@ def link_out(patch: Patches) -> None:
 
 
 SERVED = (
-    Planted("studio: any file of the output folder is served", every_file_served, RELEASE),
-    Planted("studio: a model is tried on a file that was exchanged", exchanged_for_a_model, RELEASE),
+    Planted(
+        "studio: any file of the output folder is served",
+        every_file_served,
+        ("studio/test_release.py::test_what_a_job_wrote_is_served_and_nothing_else_of_the_folder",),
+    ),
+    Planted(
+        "studio: a model is tried on a file that was exchanged",
+        exchanged_for_a_model,
+        ("studio/test_release.py::test_no_worker_tells_of_other_bytes_than_were_opened",),
+    ),
     Planted(
         "studio: a file that was exchanged since it was opened is released",
         lambda patch: patch.nothing("dpose.studio.worker:_check_same"),
-        RELEASE,
+        ("studio/test_release.py::test_a_file_that_was_exchanged_since_it_was_opened_is_not_released",),
     ),
-    Planted("studio: a folder's links out are released", links_followed, RELEASE),
-    Planted("studio: an upload lies among what the studio writes", among_what_is_written, RELEASE),
-    Planted("studio: a link leads out of the folders", link_out, SECURITY),
+    Planted(
+        "studio: a folder's links out are released",
+        links_followed,
+        ("studio/test_release.py::test_a_folder_is_released_without_what_leads_out_of_it",),
+    ),
+    Planted(
+        "studio: an upload lies among what the studio writes",
+        among_what_is_written,
+        ("studio/test_release.py::test_an_upload_keeps_its_bytes_whatever_it_is_called",),
+    ),
+    Planted(
+        "studio: a link leads out of the folders",
+        link_out,
+        ("studio/test_security.py::test_no_path_leaves_the_folders",),
+    ),
 )
 
 
@@ -213,12 +258,36 @@ def step_below(patch: Patches) -> None:
 
 
 JOBS = (
-    Planted("studio: whatever a job wrote holds", always_holds, RELEASE),
-    Planted("studio: jobs outlive it", jobs_outlive, ("studio/test_views.py", *RELEASE)),
-    Planted("studio: the noise of previews is the same each time", same_noise, RELEASE),
-    Planted("studio: releases have no limit of memory", unlimited, RELEASE),
-    Planted("studio: the statement does not say that whoever chose saw the picture", not_said, RELEASE),
-    Planted("studio: m is a step of the ladder below the box", step_below, RELEASE),
+    Planted(
+        "studio: whatever a job wrote holds",
+        always_holds,
+        ("studio/test_release.py::test_a_release_that_was_altered_does_not_verify",),
+    ),
+    Planted(
+        "studio: jobs outlive it",
+        jobs_outlive,
+        ("studio/test_views.py::test_the_end_of_the_studio_ends_its_jobs",),
+    ),
+    Planted(
+        "studio: the noise of previews is the same each time",
+        same_noise,
+        ("studio/test_release.py::test_a_preview_is_another_one_each_time",),
+    ),
+    Planted(
+        "studio: releases have no limit of memory",
+        unlimited,
+        ("studio/test_release.py::test_a_worker_limits_itself_before_it_reads_anything",),
+    ),
+    Planted(
+        "studio: the statement does not say that whoever chose saw the picture",
+        not_said,
+        ("studio/test_release.py::test_a_clip_is_previewed_and_released",),
+    ),
+    Planted(
+        "studio: m is a step of the ladder below the box",
+        step_below,
+        ("studio/test_release.py::test_sizes_go_up_a_public_ladder",),
+    ),
 )
 
 STUDIO = (*DOOR, *SERVED, *JOBS)

@@ -80,7 +80,11 @@ def true_n_in_the_plan(patch: Patches) -> None:
 
 
 DRAWS = (
-    Planted("canaries: coins are ignored in training", coins_ignored, ("audits/test_claim.py",)),
+    Planted(
+        "canaries: coins are ignored in training",
+        coins_ignored,
+        ("audits/test_claim.py::test_a_model_without_its_noise_is_refuted",),
+    ),
     Planted(
         "training: draws do not depend on the surroundings",
         lambda patch: patch.seen_by(
@@ -94,25 +98,33 @@ DRAWS = (
     Planted(
         "training: draws do not depend on the weights",
         no_weights,
-        ("training/test_copies.py", "training/test_resume.py"),
+        ("training/test_copies.py::test_weights_that_come_out_otherwise_have_draws_of_their_own",),
     ),
     Planted(
         "training: a seeded run is charged as bounded",
         seeded_as_bounded,
-        ("training/test_first_weights.py", "training/test_validation.py"),
+        ("training/test_first_weights.py::test_so_are_those_of_a_seeded_run",),
     ),
     Planted(
         "training: a missing ledger that the account alone tells of is a blank sheet",
         account_unheard,
-        ("training/test_copies.py", "training/test_resume.py"),
+        ("training/test_copies.py::test_a_missing_ledger_is_refused",),
     ),
-    Planted("a card's metadata claim what a seed does not guarantee", card_of_a_seed, ("pose/test_hub.py",)),
+    Planted(
+        "a card's metadata claim what a seed does not guarantee",
+        card_of_a_seed,
+        ("pose/test_hub.py::test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more",),
+    ),
     Planted(
         "guards: what is watched is compared by content alone",
         by_content_alone,
-        ("training/test_guards.py",),
+        ("training/test_guards.py::test_a_near_copy_is_refused",),
     ),
-    Planted("the true n under add-or-remove: in the plan", true_n_in_the_plan, ("training/test_plan.py",)),
+    Planted(
+        "the true n under add-or-remove: in the plan",
+        true_n_in_the_plan,
+        ("training/test_plan.py::test_add_or_remove_never_uses_the_true_number",),
+    ),
 )
 
 
@@ -195,12 +207,12 @@ FIRST_WEIGHTS = (
     Planted(
         "first weights: a run forgets what its own first weights have seen",
         forgets_the_first,
-        ("training/test_trained_on.py", "runs/test_seen.py"),
+        ("training/test_trained_on.py::TestTold::test_a_run_passes_on_what_its_first_weights_saw",),
     ),
     Planted(
         "first weights: what nobody knows is not taken as given",
         unknown_is_nothing,
-        ("training/test_trained_on.py",),
+        ("training/test_trained_on.py::TestFollows::test_conditions_name_what_is_known_and_what_is_not",),
     ),
     Planted(
         "first weights: nothing is taken as given of those that come with dpose",

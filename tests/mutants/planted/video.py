@@ -12,9 +12,6 @@ import numpy as np
 
 from mutants.planted.patches import Patches, Planted
 
-CLIPS = ("release/test_clips.py", "mutants/test_video.py")
-BOXES = ("release/test_boxes.py",)
-
 
 def with_times(path: str, change: Callable[[Any], Any], scope: str = "") -> Callable[[Patches], None]:
     """A method of an operator that sees other lengths of groups, for neighbours of one scope where it is named."""
@@ -92,7 +89,13 @@ def one_stream_for_groups(patch: Patches) -> None:
 
 
 NOISE = (
-    Planted("one noise draw for R, G and B: clips", one_draw, CLIPS),
+    Planted(
+        "one noise draw for R, G and B: clips",
+        one_draw,
+        (
+            "release/test_clips.py::TestWhatIsPassedOn::test_each_group_has_a_stream_of_its_own_and_the_choice_another",
+        ),
+    ),
     Planted(
         "one key and number for all frames",
         one_key_and_number,
@@ -101,9 +104,13 @@ NOISE = (
     Planted(
         "one stream for all frames of a clip that is held as an array",
         one_stream_for_frames,
-        ("release/test_api.py", "release/test_repeated.py"),
+        ("release/test_api.py::test_every_frame_and_stage_has_a_stream_of_its_own",),
     ),
-    Planted("one stream for all groups of a clip", one_stream_for_groups, CLIPS),
+    Planted(
+        "one stream for all groups of a clip",
+        one_stream_for_groups,
+        ("release/test_clips.py::test_frames_and_groups_have_noise_of_their_own",),
+    ),
 )
 
 
@@ -183,30 +190,58 @@ BOUNDS = (
     Planted(
         "the longest group for the shortest: m pixels of the clip",
         with_times("dpose.release.projections:Separable.change", lambda times: Counter([max(times)]), "clip"),
-        ("release/test_projections.py",),
+        ("release/test_projections.py::test_one_pixel_of_an_uneven_group_is_bounded_exactly",),
     ),
     Planted(
         "the longest group for the shortest: one frame",
         with_times(
             "dpose.release.projections:Separable.change", lambda times: Counter([max(times)]), "one frame"
         ),
-        ("release/test_projections.py",),
+        ("release/test_projections.py::test_no_neighbour_in_every_frame_or_in_one_frame_changes_more",),
     ),
-    Planted("a box is laid on the first cells alone, wherever it would do more", first_cells_alone, BOXES),
-    Planted("seconds become frames without the one that they begin with", without_the_first, BOXES),
-    Planted("a box's frames are one stay: re-entry is forgotten where parts are clipped", one_stay, BOXES),
+    Planted(
+        "a box is laid on the first cells alone, wherever it would do more",
+        first_cells_alone,
+        ("release/test_boxes.py::test_a_stretch_fills_pieces_most_where_an_end_meets_an_edge",),
+    ),
+    Planted(
+        "seconds become frames without the one that they begin with",
+        without_the_first,
+        ("release/test_boxes.py::TestTime::test_at_a_constant_rate_it_is_the_floor_plus_one",),
+    ),
+    Planted(
+        "a box's frames are one stay: re-entry is forgotten where parts are clipped",
+        one_stay,
+        ("release/test_boxes.py::test_re_entry_counts_each_frame_may_stand_in_a_part_of_its_own",),
+    ),
     Planted(
         "a box's frames do not add up in one group",
         with_times(
             "dpose.release.projections:BlockMeans.box_sensitivity",
             lambda times: Counter({1: sum(length * count for length, count in times.items())}),
         ),
-        BOXES,
+        ("release/test_boxes.py::test_no_box_in_any_frames_changes_an_operator_more",),
     ),
-    Planted("a box shares no more of chroma's cells than of luma's", chroma_as_luma, BOXES),
-    Planted("colours: a projection of chroma weighs nothing", light_chroma, ("release/test_colour.py",)),
-    Planted("a box's frames do not add up in one group of a projection", not_more_than_one, BOXES),
-    Planted("a box in T frames is pixelized at the price of one", price_of_one, BOXES),
+    Planted(
+        "a box shares no more of chroma's cells than of luma's",
+        chroma_as_luma,
+        ("release/test_boxes.py::TestLumaAndChroma::test_no_box_in_any_frames_changes_an_operator_more",),
+    ),
+    Planted(
+        "colours: a projection of chroma weighs nothing",
+        light_chroma,
+        ("release/test_colour.py::TestOperators::test_no_neighbouring_clip_changes_more",),
+    ),
+    Planted(
+        "a box's frames do not add up in one group of a projection",
+        not_more_than_one,
+        ("release/test_boxes.py::test_no_box_in_any_frames_changes_an_operator_more",),
+    ),
+    Planted(
+        "a box in T frames is pixelized at the price of one",
+        price_of_one,
+        ("release/test_boxes.py::test_pixelized_clips_cost_no_more_than_is_claimed",),
+    ),
 )
 
 
@@ -246,11 +281,19 @@ def first_row_tells_all(patch: Patches) -> None:
 
 
 KNOWN = (
-    Planted("frames kept by their file's name", known_by_name, ("action/test_data.py",)),
+    Planted(
+        "frames kept by their file's name",
+        known_by_name,
+        (
+            "action/test_data.py::test_frames_are_digested_once_for_each_content_and_kept_for_their_owner_alone",
+        ),
+    ),
     Planted(
         "frames whose first row has one colour are not linked",
         first_row_tells_all,
-        ("release/test_counting.py",),
+        (
+            "release/test_counting.py::TestIdentity::test_a_frame_is_linked_though_its_first_row_has_one_colour",
+        ),
     ),
 )
 
