@@ -79,12 +79,12 @@ SAMPLE = (
     Planted(
         "sampling rate 2 % higher in the step than in the event",
         with_bound(lambda bound, _: at_rate(bound, 1.02 * bound.sampling_rate)),
-        ("training/test_passed.py",),
+        ("training/test_passed.py::test_sampler_clipping_and_noise_get_what_is_accounted",),
     ),
     Planted(
         "the true n under add-or-remove: in the sampling rate",
         with_bound(lambda bound, n: at_rate(bound, bound.plan.expected_batch_size / n)),
-        ("training/test_passed.py", "training/test_step.py"),
+        ("training/test_passed.py::test_sampler_clipping_and_noise_get_what_is_accounted",),
     ),
     Planted(
         "the true n under add-or-remove: in the divisor",
@@ -206,7 +206,7 @@ PRECLIPPING = (
     Planted(
         "before the clip: the way back goes before the noise",
         noise_behind_the_way_back,
-        ("training/test_preclipping.py",),
+        ("training/test_preclipping.py::test_the_step_noises_the_transformed_sum_once_and_maps_back",),
     ),
     Planted(
         "before the clip: fitted on the units of the run",

@@ -93,12 +93,12 @@ DRAWS = (
             lambda _: lambda *_, **__: "",
             within="TrainingSession.run",
         ),
-        ("training/test_copies.py", "training/test_resume.py"),
+        ("training/test_copies.py::test_draws_depend_on_the_surroundings",),
     ),
     Planted(
         "training: draws do not depend on the weights",
         no_weights,
-        ("training/test_copies.py::test_weights_that_come_out_otherwise_have_draws_of_their_own",),
+        ("training/test_copies.py::test_draws_depend_on_all_that_a_sum_is_computed_at",),
     ),
     Planted(
         "training: a seeded run is charged as bounded",
