@@ -200,7 +200,7 @@ ACCOUNT = (
             lambda _: lambda *args, **kw: None,
             "CountedSteps._note",
         ),
-        (),
+        ("privacy/test_odometer_ledgers.py::test_what_passes_the_plan_is_charged",),
     ),
     Planted(
         "account: a copy that is behind goes on under its key",
@@ -210,9 +210,13 @@ ACCOUNT = (
                 lambda self, use, *rest: original(self, use and replace(use, head=self.ledger.head), *rest)
             ),
         ),
-        (),
+        ("privacy/test_odometer_ledgers.py::test_a_copy_that_is_behind_has_no_key",),
     ),
-    Planted("account: each copy of a ledger has the plan's steps for itself", _own_plan_for_each_copy, ()),
+    Planted(
+        "account: each copy of a ledger has the plan's steps for itself",
+        _own_plan_for_each_copy,
+        ("privacy/test_odometer_ledgers.py::test_copies_together_keep_to_the_plan",),
+    ),
     Planted(
         "choosing: weights that the account knows of one side",
         lambda patch: patch.seen_by(
@@ -221,7 +225,7 @@ ACCOUNT = (
             lambda original: lambda run_id: original(run_id)[:1],
             "note_weights",
         ),
-        (),
+        ("runs/test_tune.py::test_the_best_trial_becomes_a_run_whose_statement_carries_the_price",),
     ),
     Planted(
         "audits left out of the composed epsilon",
@@ -230,11 +234,23 @@ ACCOUNT = (
             "entries",
             lambda entries: [entry for entry in entries if entry.what != "audit"],
         ),
-        (),
+        ("privacy/test_odometer.py::test_an_audit_counts_as_any_run_does",),
     ),
-    Planted("a filter that forgets what was only reserved", _reserved_forgotten, ()),
-    Planted("a stored bound that does not grow", _bound_does_not_grow, ()),
-    Planted("replacement accounted as zeroing out", _replaced_as_zeroed, ()),
+    Planted(
+        "a filter that forgets what was only reserved",
+        _reserved_forgotten,
+        ("privacy/test_odometer.py::test_a_budget_refuses_beforehand",),
+    ),
+    Planted(
+        "a stored bound that does not grow",
+        _bound_does_not_grow,
+        ("privacy/test_odometer.py::test_a_budget_refuses_beforehand",),
+    ),
+    Planted(
+        "replacement accounted as zeroing out",
+        _replaced_as_zeroed,
+        ("privacy/test_odometer_store.py::test_replacement_under_sampling_is_bounded",),
+    ),
     Planted(
         "group privacy of zCDP that grows with k and not with its square",
         lambda patch: patch.seen_by(
@@ -243,18 +259,34 @@ ACCOUNT = (
             lambda original: lambda *args: original(*args[:-1], lambda k, rho: k * rho),
             "ZcdpLoss.restated",
         ),
-        (),
+        ("privacy/test_odometer_store.py::test_losses_are_restated_by_group_privacy_or_better",),
     ),
     Planted(
         "people in parallel, as if each were in one picture",
         lambda patch: patch.replace(
             "dpose.privacy.odometer.records:Asked.together", lambda _: lambda self: self.unit == "video"
         ),
-        (),
+        ("privacy/test_odometer_store.py::test_people_are_added_up_whatever_pictures_share",),
     ),
-    Planted("an older copy of an account taken for the account", _older_copy, ()),
-    Planted("another history of an account taken for its own", _another_history, ()),
-    Planted("an account that is gone begun anew", _begun_anew, ()),
+    Planted(
+        "an older copy of an account taken for the account",
+        _older_copy,
+        (
+            "privacy/test_odometer_versions.py::test_an_older_copy_is_refused_and_taken_only_where_that_is_wanted",
+        ),
+    ),
+    Planted(
+        "another history of an account taken for its own",
+        _another_history,
+        (
+            "privacy/test_odometer_versions.py::test_another_history_of_the_same_length_or_longer_is_not_the_one_that_was_seen",
+        ),
+    ),
+    Planted(
+        "an account that is gone begun anew",
+        _begun_anew,
+        ("privacy/test_odometer_store.py::test_an_account_that_is_gone_is_not_begun_anew",),
+    ),
     Planted(
         "SQLite's transactions begin without the lock",
         lambda patch: patch.replace(
@@ -263,41 +295,69 @@ ACCOUNT = (
                 lambda self, connection, write: original(self, connection, write and not self.lite)
             ),
         ),
-        (),
+        ("privacy/test_odometer_store.py::test_who_writes_waits_before_anything_is_read",),
     ),
     Planted(
         "the account: a picture taken to be public is not found by it",
         lambda patch: patch.replace(
             "dpose.privacy.odometer.history:_sets", lambda _: lambda entry: entry.stored.sets
         ),
-        (),
+        (
+            "privacy/test_odometer_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",
+        ),
     ),
-    Planted("the account: what a charge read later is not found by it", _read_later, ()),
-    Planted("committed before it is computed", _committed_early, ()),
-    Planted("charged again: another claim takes the place of the first", _another_claim, ()),
-    Planted("charged again: what nothing bounded becomes bounded", _bounded_later, ()),
+    Planted(
+        "the account: what a charge read later is not found by it",
+        _read_later,
+        (
+            "privacy/test_odometer_store.py::test_the_charges_of_a_picture_are_found_without_looking_at_the_others",
+        ),
+    ),
+    Planted(
+        "committed before it is computed",
+        _committed_early,
+        (
+            "attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
+        ),
+    ),
+    Planted(
+        "charged again: another claim takes the place of the first",
+        _another_claim,
+        ("privacy/test_odometer.py::test_charged_again_a_charge_claims_no_more_than_before",),
+    ),
+    Planted(
+        "charged again: what nothing bounded becomes bounded",
+        _bounded_later,
+        ("privacy/test_odometer.py::test_charged_again_a_charge_claims_no_more_than_before",),
+    ),
     Planted(
         "charged again: two equal losses become one",
         lambda patch: patch.result(
             "dpose.privacy.odometer.records:_joined_events",
             lambda events, before, after: tuple(dict.fromkeys(events)),
         ),
-        (),
+        ("privacy/test_odometer.py::test_charged_again_events_only_grow",),
     ),
-    Planted("a fixed plan: the delta of approximate losses is not taken off", _delta_not_taken_off, ()),
+    Planted(
+        "a fixed plan: the delta of approximate losses is not taken off",
+        _delta_not_taken_off,
+        (
+            "privacy/test_odometer.py::test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others",
+        ),
+    ),
     Planted(
         "a budget: approximate losses have all the delta that they like",
         lambda patch: patch.argument(
             "dpose.privacy.odometer.filters:_within", "cost", lambda cost: (cost[0], 0.0)
         ),
-        (),
+        ("privacy/test_odometer.py::test_a_budget_keeps_a_tenth_of_its_delta_for_approximate_losses",),
     ),
     Planted(
         "chosen after earlier ones: every filter has the whole delta",
         lambda patch: patch.replace(
             "dpose.privacy.odometer.composition:chosen_share", lambda _: lambda delta: delta
         ),
-        (),
+        ("privacy/test_odometer.py::test_the_filters_that_are_asked_together_share_delta",),
     ),
     Planted(
         "chosen after earlier ones: approximate losses have all the delta that they like",
@@ -307,8 +367,20 @@ ACCOUNT = (
             lambda original: lambda *args, **kw: (original(*args, **kw)[0], 0.0),
             "chosen_epsilon",
         ),
-        (),
+        (
+            "privacy/test_odometer.py::test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_have_let_in",
+        ),
     ),
-    Planted("chosen after earlier ones: several runs as one that was planned", _always_planned, ()),
-    Planted("chosen after earlier ones: a score without noise is passed over", _scores_passed_over, ()),
+    Planted(
+        "chosen after earlier ones: several runs as one that was planned",
+        _always_planned,
+        (
+            "privacy/test_odometer.py::test_what_holds_for_runs_chosen_after_earlier_ones_is_what_a_budget_would_have_let_in",
+        ),
+    ),
+    Planted(
+        "chosen after earlier ones: a score without noise is passed over",
+        _scores_passed_over,
+        ("privacy/test_odometer.py::test_what_no_filter_lets_in_has_no_figure",),
+    ),
 )

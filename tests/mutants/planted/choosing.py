@@ -73,28 +73,40 @@ def _checked_on_one_side(patch: Patches, check: str) -> None:
 
 
 CHOOSING = (
-    Planted("choosing: one trial is charged for all", _one_trial_for_all, ()),
-    Planted("choosing: the smaller of two sides is claimed", _smaller_side, ()),
-    Planted("choosing: both sides pay what the cheaper one costs", _cheaper_curve, ()),
+    Planted(
+        "choosing: one trial is charged for all",
+        _one_trial_for_all,
+        ("privacy/test_tuning.py::test_a_statement_that_claims_one_trial_is_refused",),
+    ),
+    Planted(
+        "choosing: the smaller of two sides is claimed",
+        _smaller_side,
+        ("privacy/test_tuning.py::test_the_claim_is_the_larger_of_the_two_sides",),
+    ),
+    Planted(
+        "choosing: both sides pay what the cheaper one costs",
+        _cheaper_curve,
+        ("runs/test_tune.py::test_units_of_several_pictures_are_charged_once_at_the_dearer_side",),
+    ),
     Planted(
         "choosing: a setting costs what settings cost on average",
         lambda patch: patch.replace(
             "dpose.privacy.tuning:selection_curve",
             lambda original: lambda events, law: np.mean([original((one,), law) for one in events], axis=0),
         ),
-        (),
+        ("privacy/test_tuning.py::test_a_grid_costs_what_its_dearest_setting_does_at_every_order",),
     ),
     Planted(
         "choosing: a fixed number of trials",
         lambda patch: patch.replace(
             "dpose.privacy.trial_law:_poisson", lambda _: lambda mean, stream: int(mean)
         ),
-        (),
+        ("privacy/test_tuning.py::test_numbers_of_trials_are_drawn_by_their_law",),
     ),
     Planted(
         "choosing: geometric whatever eta is",
         lambda patch: patch.replace("dpose.privacy.trial_law:TrialLaw.draw", _geometric),
-        (),
+        ("privacy/test_tuning.py::test_numbers_of_trials_are_drawn_by_their_law",),
     ),
     Planted(
         "choosing: a score without noise",
@@ -103,26 +115,26 @@ CHOOSING = (
             "stream",
             lambda _: SimpleNamespace(gaussian=lambda shape, scale: np.zeros(shape)),
         ),
-        (),
+        ("runs/test_tune.py::test_the_score_has_the_noise_that_is_paid_for",),
     ),
     Planted(
         "choosing: a person on both sides",
         lambda patch: patch.seen_by("dpose.privacy.sides", "KnownPictures", lambda _: type("Nobody", (), {})),
-        (),
+        ("runs/test_tune.py::test_sides_share_nobody_and_depend_on_names_alone",),
     ),
     Planted(
         "choosing: one that goes on begins another",
         lambda patch: patch.seen_by(
             "dpose.runs.tune", "kept_key", lambda _: lambda *args, **kw: None, "tune_runs"
         ),
-        (),
+        ("runs/test_tune.py::test_what_was_killed_goes_on_to_the_same_end_at_no_further_cost",),
     ),
     Planted(
         "choosing: nothing is charged",
         lambda patch: patch.seen_by(
             "dpose.runs.tune", "reserve_all", lambda _: lambda *args, **kw: None, "tune_runs"
         ),
-        (),
+        ("runs/test_tune.py::test_the_best_trial_becomes_a_run_whose_statement_carries_the_price",),
     ),
     Planted(
         "choosing: one side is charged and the other not",
@@ -132,23 +144,23 @@ CHOOSING = (
             lambda original: lambda entries, *rest: original(entries[:1], *rest),
             "tune_runs",
         ),
-        (),
+        ("runs/test_tune.py::test_the_best_trial_becomes_a_run_whose_statement_carries_the_price",),
     ),
     Planted(
         "choosing: what lost stays",
         lambda patch: patch.seen_by(
             "dpose.runs.tune", "_clear", lambda _: lambda *args, **kw: None, "_finish"
         ),
-        (),
+        ("runs/test_tune.py::test_nothing_is_told_of_what_lost",),
     ),
     Planted(
         "choosing: what is watched may be scored units",
         lambda patch: _checked_on_one_side(patch, "check_not_watched"),
-        (),
+        ("runs/test_tune.py::test_units_of_either_side_are_neither_watched_nor_public",),
     ),
     Planted(
         "choosing: what is public may be scored units",
         lambda patch: _checked_on_one_side(patch, "check_disjoint"),
-        (),
+        ("runs/test_tune.py::test_units_of_either_side_are_neither_watched_nor_public",),
     ),
 )

@@ -50,17 +50,17 @@ POSE = (
     Planted(
         "norms: a convolution that others read too takes BatchNorm up",
         lambda patch: patch.seen_by("dpose.pose.norms", "_Reads", _read_once),
-        (),
+        ("pose/test_timm_models.py::test_only_what_one_batchnorm_alone_reads_is_folded",),
     ),
     Planted(
         "norms: a convolution that is used twice takes BatchNorm up",
         lambda patch: patch.seen_by("dpose.pose.norms", "_Reads", _made_once),
-        (),
+        ("pose/test_timm_models.py::test_only_what_one_batchnorm_alone_reads_is_folded",),
     ),
     Planted(
         "timm: a backbone that stores what it sees passes",
         lambda patch: patch.argument("dpose.pose.timm_models:_refuse_mixing", "model", _Still),
-        (),
+        ("pose/test_timm_models.py::test_what_mixes_or_stores_is_refused",),
     ),
     Planted(
         "timm: weights from a file may run code",
@@ -70,6 +70,6 @@ POSE = (
             lambda original: lambda *args, **kw: original(*args, **{**kw, "weights_only": False}),
             "_unpickled",
         ),
-        (),
+        ("pose/test_weights_file.py::test_files_that_are_not_its_weights",),
     ),
 )

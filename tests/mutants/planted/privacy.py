@@ -161,14 +161,24 @@ PRIVACY = (
     Planted(
         "exact sampler: draws that need more digits are rejected",
         lambda patch: patch.nothing("dpose.privacy.rounded_gaussian:_slowly"),
-        (),
+        (
+            "privacy/test_rounded_gaussian.py::test_a_draw_left_to_whole_numbers_stands_among_the_others_in_its_place",
+        ),
     ),
-    Planted("noise that repeats every 131,072 coordinates", _noise_repeats, ()),
-    Planted("noise halved for tensors above a million coordinates", _less_noise_for_many, ()),
+    Planted(
+        "noise that repeats every 131,072 coordinates",
+        _noise_repeats,
+        ("privacy/test_noise.py::test_noise_never_repeats_however_large_the_tensor",),
+    ),
+    Planted(
+        "noise halved for tensors above a million coordinates",
+        _less_noise_for_many,
+        ("privacy/test_noise.py::test_noise_is_as_large_in_every_block_and_every_tensor",),
+    ),
     Planted(
         "canaries: any opening is taken for the one that was committed to",
         lambda patch: patch.nothing("dpose.privacy.canaries:Opening.check"),
-        (),
+        ("privacy/test_canaries.py::test_nothing_else_opens_it",),
     ),
     Planted(
         "canaries: the commitment does not hold the coins",
@@ -176,7 +186,7 @@ PRIVACY = (
             "dpose.privacy.canaries:Opening.commitment",
             lambda original: lambda self: original(replace(self, coins=(False,) * len(self.coins))),
         ),
-        (),
+        ("privacy/test_canaries.py::test_nothing_else_opens_it",),
     ),
     Planted(
         "canaries: every one is in",
@@ -184,16 +194,24 @@ PRIVACY = (
             "dpose.privacy.canaries:Opening.drawn",
             lambda opening, *_: replace(opening, coins=(True,) * len(opening.coins)),
         ),
-        (),
+        ("privacy/test_canaries.py::test_coins_and_salt_are_drawn_anew_and_fair",),
     ),
-    Planted("verify: a commitment that was made after the first step passes", _commitment_afterwards, ()),
-    Planted("verify: the statement may name another commitment than the ledger", _another_commitment, ()),
+    Planted(
+        "verify: a commitment that was made after the first step passes",
+        _commitment_afterwards,
+        ("audits/test_claim.py::test_a_commitment_that_was_made_afterwards_is_noticed",),
+    ),
+    Planted(
+        "verify: the statement may name another commitment than the ledger",
+        _another_commitment,
+        ("audits/test_claim.py::test_a_commitment_that_was_made_afterwards_is_noticed",),
+    ),
     Planted(
         "ledger: one key with other noise is counted once",
         lambda patch: patch.seen_by(
             "dpose.privacy.entries", "json.dumps", lambda _: lambda *args, **kw: "", "spent"
         ),
-        (),
+        ("privacy/test_ledger.py::test_steps_taken_again_under_one_key_with_other_noise_count_again",),
     ),
     Planted(
         "a run of several processes: one computes a unit that another computes, too",
@@ -201,59 +219,65 @@ PRIVACY = (
             "dpose.privacy.shares:is_own",
             lambda _: lambda number, readers: number % readers.count <= readers.index,
         ),
-        (),
+        ("privacy/test_shares.py::test_each_unit_is_one_process_s",),
     ),
     Planted(
         "a run of several processes: one leaves out a unit of its share",
         lambda patch: patch.argument("dpose.privacy.shares:_said", "own", lambda own: own[1:]),
-        (),
+        ("privacy/test_shares.py::test_units_that_were_left_out_or_read_by_two_are_told",),
     ),
     Planted(
         "a run of several processes: what one of them says of a unit stands for another unit",
         lambda patch: patch.seen_by("dpose.privacy.shares", "told_to_all", _said_of_another, "read_shared"),
-        (),
+        ("privacy/test_shares.py::test_they_find_the_units_digests_and_marks_that_one_finds",),
     ),
     Planted(
         "a run of several processes: copies are found within a process's share alone",
         _copies_within_a_share,
-        (),
+        ("privacy/test_shares.py::test_one_picture_under_two_names_in_two_processes_is_one_unit_or_refused",),
     ),
     Planted(
         "a run of several processes: one trains on a copy that it has not read",
         lambda patch: patch.nothing("dpose.privacy.protected:_check_copies"),
-        (),
+        ("privacy/test_shares.py::test_one_picture_under_two_names_in_two_processes_is_one_unit_or_refused",),
     ),
     Planted(
         "a run of several processes: a number is another name in another process",
         lambda patch: patch.argument("dpose.privacy.protected:protect", "readers", _Agreeing),
-        (),
+        ("privacy/test_shares.py::test_one_that_holds_something_else_is_refused_and_all_say_so",),
     ),
     Planted(
         "protect: a unit without content is charged as no picture",
         lambda patch: patch.replace(
             "dpose.privacy.protected:contents_of", lambda _: lambda data, index: data.content_hashes(index)
         ),
-        (),
+        (
+            "privacy/test_protected.py::TestIdentity::test_a_unit_without_content_hash_is_refused_before_anything_is_charged",
+        ),
     ),
     Planted(
         "the Gaussian curve is matched at one point and not held above all",
         lambda patch: patch.argument(
             "dpose.privacy.attackers:_least_mu", "profile", lambda profile: profile[:2]
         ),
-        (),
+        ("privacy/test_attackers.py::test_the_gaussian_curve_is_above_the_accountants_as_far_as_the_floor",),
     ),
-    Planted("an attacker's bound is that of another relation", _another_relation, ()),
+    Planted(
+        "an attacker's bound is that of another relation",
+        _another_relation,
+        ("privacy/test_attackers.py::test_what_the_gaussian_curve_loses_is_what_it_allows_more",),
+    ),
     Planted(
         "an attacker's bound that allows less than the truth is let through",
         lambda patch: patch.replace("dpose.privacy.attackers:AttackerBound.check", _bound_too_low),
-        (),
+        ("privacy/test_attackers.py::test_one_that_was_made_prettier_is_refused",),
     ),
     Planted(
         "several units are drawn half as often",
         lambda patch: patch.argument(
             "dpose.privacy.group_privacy:_drawn", "q", lambda q: q if q == 1 else q / 2
         ),
-        (),
+        ("privacy/test_group_privacy.py::test_one_step_is_the_mixture_of_dp_accounting",),
     ),
     Planted(
         "several units are bounded in one direction alone",
@@ -261,29 +285,29 @@ PRIVACY = (
             "dpose.privacy.group_privacy:_losses",
             lambda found, *_: type(found)(found._pmf_add, found._pmf_add),
         ),
-        (),
+        ("privacy/test_group_privacy.py::test_one_step_is_the_mixture_of_dp_accounting",),
     ),
     Planted(
         "exchanging units costs what blanking them out does",
         lambda patch: patch.result("dpose.privacy.group_privacy:_in_two_steps", lambda found, *_: found / 2),
-        (),
+        ("privacy/test_group_privacy.py::test_exchanging_is_bounded_by_blanking_out_twice",),
     ),
     Planted(
         "a smaller epsilon of several units is let through",
         lambda patch: patch.argument("dpose.privacy.sections:_enough", "slack", lambda _: 1.0),
-        (),
+        ("privacy/test_sections.py::test_numbers_made_prettier_by_hand_are_refused",),
     ),
     Planted(
         "sections are not computed again",
         lambda patch: patch.nothing("dpose.privacy.statement:PrivacyStatement.verify_sections"),
-        (),
+        ("privacy/test_sections.py::test_numbers_made_prettier_by_hand_are_refused",),
     ),
     Planted(
         "what several times a release's pixels cost is not computed again",
         lambda patch: patch.replace(
             "dpose.privacy.statement:PrivacyStatement.verify_sections", _groups_unchecked
         ),
-        (),
+        ("cli/test_statement.py::test_what_several_times_as_much_costs_cannot_be_made_prettier",),
     ),
     Planted(
         "a release of several times the pixels costs as much as one",
@@ -293,8 +317,16 @@ PRIVACY = (
             lambda _: lambda event, k: event,
             "PrivacyStatement.several",
         ),
-        (),
+        ("privacy/test_sections.py::test_a_release_says_what_several_times_its_pixels_cost",),
     ),
-    Planted("a signature holds for a file that was changed", _signs_another_file, ()),
-    Planted("a signature is checked with the key that it brings", _by_the_key_it_brings, ()),
+    Planted(
+        "a signature holds for a file that was changed",
+        _signs_another_file,
+        ("privacy/test_signing.py::test_a_changed_statement_is_refused",),
+    ),
+    Planted(
+        "a signature is checked with the key that it brings",
+        _by_the_key_it_brings,
+        ("privacy/test_signing.py::test_another_key_is_refused_though_the_signature_brings_its_own",),
+    ),
 )

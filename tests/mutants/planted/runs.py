@@ -148,46 +148,66 @@ RUNS = (
         lambda patch: patch.seen_by(
             "dpose.known_sets", "_origins", lambda _: lambda key: frozenset(), "shares_pictures"
         ),
-        (),
+        ("training/test_trained_on.py::TestTable::test_relations_hold_both_ways",),
     ),
     Planted(
         "verify: what is taken as given of first weights may be left out",
         lambda patch: patch.argument(
             "dpose.runs.verify_first:given_of_first", "first", lambda first: replace(first, conditions=())
         ),
-        (),
+        ("runs/test_seen.py",),
     ),
     Planted(
         "a score's divisor: the private number of units",
         lambda patch: patch.replace(
             "dpose.privacy.noised_ratio:ScoreQuery.counts_units", lambda _: lambda self: False
         ),
-        (),
+        (
+            "privacy/test_noised_ratio.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
+        ),
     ),
     Planted(
         "units without joints left out of the mean",
         lambda patch: patch.replace(
             "dpose.privacy.noised_ratio:ScoreQuery.contributions", _without_joints_left_out
         ),
-        (),
+        (
+            "privacy/test_noised_ratio.py::test_a_unit_with_nothing_to_score_counts_as_zero_and_is_not_left_out",
+        ),
     ),
-    Planted("units without joints left out of the number that divides", _left_out_of_the_divisor, ()),
+    Planted(
+        "units without joints left out of the number that divides",
+        _left_out_of_the_divisor,
+        ("runs/test_noised_score.py::test_the_mean_divides_by_all_units_also_those_without_joints",),
+    ),
     Planted(
         "no cap on a unit's joints",
         lambda patch: patch.seen_by(
             "dpose.runs.unit_scores", "smallest", lambda _: lambda names, most: range(len(names)), "capped"
         ),
-        (),
+        ("runs/test_noised_score.py::test_at_most_so_many_joints_of_a_unit_count",),
     ),
-    Planted("pooled joints noised as if a unit could only be left out", _left_out_alone, ()),
-    Planted("a noised score that is bound to nothing", _bound_to_nothing, ()),
-    Planted("a noised score that no line is about", _without_a_line, ()),
+    Planted(
+        "pooled joints noised as if a unit could only be left out",
+        _left_out_alone,
+        ("privacy/test_noised_ratio.py::test_by_brute_force_the_sensitivity_is_what_is_said_and_no_less",),
+    ),
+    Planted(
+        "a noised score that is bound to nothing",
+        _bound_to_nothing,
+        ("runs/test_noised_score.py::test_a_score_is_bound_to_the_query_that_records_it",),
+    ),
+    Planted(
+        "a noised score that no line is about",
+        _without_a_line,
+        ("runs/test_noised_score.py::test_a_score_is_bound_to_the_query_that_records_it",),
+    ),
     Planted(
         "a noised score whose line names no file",
         lambda patch: patch.seen_by(
             "dpose.runs.evaluate", "score_name", lambda _: lambda raw, file: "", "record_score"
         ),
-        (),
+        ("runs/test_noised_score.py::test_a_score_is_bound_to_the_query_that_records_it",),
     ),
     Planted(
         "a score's interval without its noise",
@@ -197,31 +217,39 @@ RUNS = (
             lambda _: lambda event, beyond, *_: np.where(beyond <= 0, 1.0, 0.0),
             "ratio_of",
         ),
-        (),
+        ("privacy/test_noised_ratio.py::test_the_interval_holds_the_score_without_noise",),
     ),
     Planted(
         "a score's noise in one of two sums",
         lambda patch: patch.replace("dpose.privacy.noised_ratio:noised_sums", _noise_in_one_sum),
-        (),
+        ("privacy/test_noised_ratio.py::test_the_noise_that_is_added_has_the_events_law",),
     ),
     Planted(
         "a unit's views drawn by its place among the units",
         lambda patch: patch.replace("dpose.runs.unit_scores:_FixedDraws.load", _drawn_by_place),
-        (),
+        (
+            "runs/test_noised_score.py::test_a_unit_scores_the_same_whatever_the_others_are_and_wherever_it_stands",
+        ),
     ),
-    Planted("a score that is computed before it is reserved", _scored_first, ()),
-    Planted("a file beside a picture is taken for what was signed", _beside_a_picture, ()),
+    Planted(
+        "a score that is computed before it is reserved",
+        _scored_first,
+        ("runs/test_noised_score.py::test_it_is_reserved_before_anything_is_computed",),
+    ),
+    Planted(
+        "a file beside a picture is taken for what was signed", _beside_a_picture, ("cli/test_statement.py",)
+    ),
     Planted(
         "absent pictures are scored past a budget that may be theirs",
         lambda patch: patch.seen_by(
             "dpose.runs.scored", "budgets", lambda _: lambda *args: [], "reserve_labels"
         ),
-        (),
+        ("runs/test_scoring.py::test_while_a_budget_stands_absent_pictures_are_refused",),
     ),
     Planted(
         "pictures that are there are on no account where others are absent",
         lambda patch: patch.argument("dpose.runs.scored:reserve_labels", "units", lambda _: None),
-        (),
+        ("runs/test_scoring.py::test_some_missing_are_charged_beside_those_that_are_there",),
     ),
     Planted(
         "a noised score of protected units, by content or copies",
@@ -231,13 +259,13 @@ RUNS = (
             lambda _: lambda *args, **kw: None,
             "reserve_noised_score",
         ),
-        (),
+        ("runs/test_tasks.py::test_copies_and_people_of_protected_units_are_neither_watched_nor_scored",),
     ),
     Planted(
         "a score of protected units, by content or copies",
         lambda patch: patch.seen_by(
             "dpose.runs.scored", "_check_unprotected", lambda _: lambda *args, **kw: None, "reserve_score"
         ),
-        (),
+        ("runs/test_tasks.py::test_copies_and_people_of_protected_units_are_neither_watched_nor_scored",),
     ),
 )
