@@ -202,7 +202,7 @@ FIRST_WEIGHTS = (
     Planted(
         "first weights: what they have seen by name is protected all the same",
         seen_by_name,
-        ("training/test_first_weights.py", "runs/test_seen.py"),
+        ("runs/test_seen.py::TestRefused::test_the_trainer_itself_refuses_whoever_calls_it",),
     ),
     Planted(
         "first weights: a run forgets what its own first weights have seen",
@@ -217,17 +217,23 @@ FIRST_WEIGHTS = (
     Planted(
         "first weights: nothing is taken as given of those that come with dpose",
         shipped_gives_nothing,
-        ("training/test_first_weights.py", "runs/test_tasks.py", "runs/test_seen.py"),
+        (
+            "training/test_first_weights.py::test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_as_given",
+        ),
     ),
     Planted(
         "first weights: nothing is taken as given of those that come with dpose at the end of a chain",
         chain_gives_nothing,
-        ("training/test_first_weights.py", "runs/test_tasks.py", "runs/test_seen.py"),
+        (
+            "training/test_first_weights.py::test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_as_given",
+        ),
     ),
     Planted(
         "first weights: data that were saved again are other data",
         saved_again_are_others,
-        ("training/test_first_weights.py", "runs/test_tasks.py", "runs/test_seen.py"),
+        (
+            "runs/test_tasks.py::test_first_weights_that_learnt_from_copies_or_people_count_as_those_that_learnt_from_the_pictures",
+        ),
     ),
 )
 
