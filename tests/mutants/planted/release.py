@@ -70,12 +70,12 @@ NOISE = (
     Planted(
         "one noise draw for R, G and B: pictures, Laplace",
         one_draw("discrete_laplace"),
-        ("mutants/test_release.py::test_the_true_code_passes_every_check",),
+        ("release/test_repeated.py::test_channels_of_a_picture_and_pictures_of_two_releases",),
     ),
     Planted(
         "one noise draw for R, G and B: pictures, Gaussian",
         one_draw("discrete_gaussian"),
-        ("release/test_repeated.py", "release/test_files.py"),
+        ("release/test_repeated.py::test_channels_of_a_picture_and_pictures_of_two_releases",),
     ),
     Planted(
         "noise of a key that is taken up again is the same for other sums",
@@ -173,7 +173,7 @@ CELLS = (
     Planted(
         "colours: a first stage's chroma is not counted",
         chroma_not_counted,
-        ("release/test_boxes.py",),
+        ("release/test_colour.py::TestSmallPictures::test_no_neighbour_changes_more",),
     ),
     Planted(
         "cells: chosen by the picture",

@@ -209,7 +209,7 @@ SERVED = (
     Planted(
         "studio: a link leads out of the folders",
         link_out,
-        ("studio/test_security.py::test_no_path_leaves_the_folders",),
+        ("studio/test_security.py::test_a_folder_that_is_not_there_yet_is_read_once_it_is",),
     ),
 )
 

@@ -99,7 +99,7 @@ NOISE = (
     Planted(
         "one key and number for all frames",
         one_key_and_number,
-        ("release/test_repeated.py", "release/test_files.py"),
+        ("release/test_repeated.py::test_frames_of_a_video_and_videos_of_two_releases",),
     ),
     Planted(
         "one stream for all frames of a clip that is held as an array",
