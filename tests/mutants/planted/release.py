@@ -65,7 +65,7 @@ NOISE = (
     Planted(
         "a constant key for every released video",
         constant_key("dpose.release.api", "release_file"),
-        ("release/test_files.py::TestVideos::test_sound_that_is_kept_is_named",),
+        ("release/test_repeated.py::test_frames_of_a_video_and_videos_of_two_releases",),
     ),
     Planted(
         "one noise draw for R, G and B: pictures, Laplace",
