@@ -222,7 +222,7 @@ GUARDED = {
         ODOMETER, ("admit", "_admit", "_shares", "_signatures", "_cost", "_within", "_fits", "_highest")
     ),
     "privacy/odometer/reservations.py": Guarded(
-        (*ODOMETER, "attacks/test_counted.py", "runs/test_tune.py"),
+        (*ODOMETER, "lab/attacks/test_counted.py", "runs/test_tune.py"),
         ("reserve_all", "charge_within", "_settle", "committing", "note_weights"),
     ),
     "privacy/odometer/questions.py": Guarded(ODOMETER, ("touching_sets", "spent_on", "_parts", "lineage")),
@@ -362,11 +362,11 @@ GUARDED = {
     "runs/statement_files.py": Guarded(("cli/test_statement.py",), ("open_statement",)),
     "media/identity.py": Guarded(("release/test_counting.py",)),
     "media/images.py": Guarded(("media/test_images.py",), ("_decoded", "_turned")),
-    "attacks/context.py": Guarded(("attacks/test_counted.py",), ("_reserved",)),
-    "attacks/identities.py": Guarded(("attacks/test_counted.py",), ("Identities.read",)),
-    "attacks/attack.py": Guarded(("attacks/test_counted.py",), ("ReleaseAttack.reads",)),
-    "attacks/transforms.py": Guarded(("attacks/test_attacks.py",), ("private",)),
-    "papers/reproduce.py": Guarded(("papers/test_papers.py",), ("_reserved",)),
+    "dpose_lab/attacks/context.py": Guarded(("lab/attacks/test_counted.py",), ("_reserved",)),
+    "dpose_lab/attacks/identities.py": Guarded(("lab/attacks/test_counted.py",), ("Identities.read",)),
+    "dpose_lab/attacks/attack.py": Guarded(("lab/attacks/test_counted.py",), ("ReleaseAttack.reads",)),
+    "dpose_lab/attacks/transforms.py": Guarded(("lab/attacks/test_attacks.py",), ("private",)),
+    "dpose_lab/papers/reproduce.py": Guarded(("lab/papers/test_papers.py",), ("_reserved",)),
     "pose/norms.py": Guarded(("pose/test_timm_models.py",), ("foldable",)),
     "pose/timm_models.py": Guarded(("pose/test_timm_models.py",), ("_refuse_mixing",)),
     "pose/weights_file.py": Guarded(("pose/test_weights_file.py",), ("read_tensors",)),
@@ -393,4 +393,4 @@ GUARDED = {
     ),
     "privacy/signing.py": Guarded(("privacy/test_signing.py",), ("check_signature",)),
 }
-"""By the module's path below src/dpose."""
+"""By the module's path below src/dpose, or below src where another package is named."""

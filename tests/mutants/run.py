@@ -41,7 +41,8 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS, SOURCE = ROOT / "tests", ROOT / "src" / "dpose"
+TESTS, SOURCE = ROOT / "tests", ROOT / "src"
+PACKAGES = ("dpose", "dpose_lab", "dpose_scene")
 STORE = ROOT / ".mutants"
 EXPLAINED = TESTS / "mutants" / "survivors.yaml"
 CPU_SECONDS, WALL_SECONDS, TIMES = 12, 300, 1
@@ -53,10 +54,13 @@ WARM = (
     *("torch", "pytest", "hypothesis", "hypothesis.extra.numpy", "numba", "cv2", "av", "scipy.stats"),
     "dp_accounting.rdp.rdp_privacy_accountant",
 )
-ROOMS = ("training.trainer", "release.api", "release.files", "scene", "runs.demo", "audits.one_run")
+ROOMS = (
+    *("dpose.training.trainer", "dpose.release.api", "dpose.release.files", "dpose.runs.demo"),
+    *("dpose.audits.one_run", "dpose_scene.data", "dpose_lab.commands"),
+)
 """What children need not import, and what of dpose leads to the rest of it."""
 
-sys.path[:0] = [str(path) for path in (TESTS, SOURCE.parent) if str(path) not in sys.path]
+sys.path[:0] = [str(path) for path in (TESTS, SOURCE) if str(path) not in sys.path]
 from mutants.guards import GUARDED  # noqa: E402
 from mutants.operators import mutants_of, uncached  # noqa: E402
 from mutants.planted.patches import Patches, Planted  # noqa: E402
@@ -82,6 +86,11 @@ class Fault:
         return self.planted is not None
 
 
+def source_of(file: str) -> Path:
+    """The file of a guarded module: below src/dpose, or below src where another package is named."""
+    return (SOURCE if file.split("/")[0] in PACKAGES else SOURCE / "dpose") / file
+
+
 def named_faults() -> list[Fault]:
     """Those with names, room by room."""
     rooms = planted_faults().items()
@@ -92,7 +101,7 @@ def faults() -> list[Fault]:
     """Those with names first, then those of the operators, module by module."""
     found = named_faults()
     for file, guarded in GUARDED.items():
-        text = (SOURCE / file).read_text(encoding="utf-8")
+        text = source_of(file).read_text(encoding="utf-8")
         for mutant in mutants_of(file, text, guarded.within):
             found.append(Fault(mutant.name, file, (mutant.function,), mutant.tree))
     return found
@@ -114,8 +123,9 @@ class _Changed(importlib.machinery.SourceFileLoader):
 
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, file: str, tree: ast.Module) -> None:
-        self.name = "dpose." + file.removesuffix(".py").replace("/", ".")
-        self.path, self.tree = str(SOURCE / file), tree
+        path = source_of(file)
+        self.name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        self.path, self.tree = str(path), tree
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> object:
         if fullname != self.name:
@@ -129,10 +139,10 @@ def warm() -> None:
     """Import all that dpose and its tests import, then forget dpose."""
     import dpose  # noqa: F401  (before torch)
 
-    for name in (*WARM, *(f"dpose.{room}" for room in ROOMS)):
+    for name in (*WARM, *ROOMS):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    for name in [name for name in sys.modules if name.split(".")[0] == "dpose"]:
+    for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
         del sys.modules[name]
     gc.collect()
     gc.freeze()  # children look through their own objects only
@@ -194,7 +204,7 @@ class Recorder:
     """Which functions of the guarded modules each test runs, and how long it takes."""
 
     def __init__(self) -> None:
-        self.names = {str(SOURCE / file): file for file in GUARDED}
+        self.names = {str(source_of(file)): file for file in GUARDED}
         self.reached: dict[str, set[str]] = defaultdict(set)
         self.shared: dict[str, set[str]] = defaultdict(set)  # in fixtures, by test file
         self.seconds: dict[str, float] = defaultdict(float)

@@ -14,11 +14,11 @@ import yaml
 from mutants.guards import GUARDED
 from mutants.operators import mutants_of, uncached
 from mutants.planted.patches import Planted
-from mutants.run import EXPLAINED, SOURCE, TESTS, Fault, in_part, named_faults
+from mutants.run import EXPLAINED, TESTS, Fault, in_part, named_faults, source_of
 
 
 def source(file):
-    return (SOURCE / file).read_text(encoding="utf-8")
+    return source_of(file).read_text(encoding="utf-8")
 
 
 def test_parts_are_apart_and_together_all_faults_and_each_has_those_with_names():

@@ -317,7 +317,7 @@ ACCOUNT = (
         "committed before it is computed",
         _committed_early,
         (
-            "attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
+            "lab/attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
         ),
     ),
     Planted(

@@ -21,55 +21,59 @@ def _reserved_once_made(patch: Patches) -> None:
         return called
 
     patch.seen_by(
-        "dpose.papers.reproduce",
+        "dpose_lab.papers.reproduce",
         "_reserved",
         lambda original: lambda *args: partial(original, *args),
         "reproduce",
     )
-    patch.seen_by("dpose.papers.reproduce", "committing", committing, "reproduce")
+    patch.seen_by("dpose_lab.papers.reproduce", "committing", committing, "reproduce")
 
 
 LAB = (
     Planted(
         "an attack that reserves nothing",
         lambda patch: patch.seen_by(
-            "dpose.attacks.context",
+            "dpose_lab.attacks.context",
             "charge_account",
             lambda _: lambda *args, **kw: SimpleNamespace(id=""),
             "_reserved",
         ),
         (
-            "attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
+            "lab/attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
         ),
     ),
     Planted(
         "releases attacked as painted whatever their name says",
-        lambda patch: patch.argument("dpose.attacks.transforms:private", "restore", lambda _: "none"),
-        ("attacks/test_attacks.py::test_restorations_of_one_release_share_its_noise_and_say_which_they_are",),
+        lambda patch: patch.argument("dpose_lab.attacks.transforms:private", "restore", lambda _: "none"),
+        (
+            "lab/attacks/test_attacks.py::test_restorations_of_one_release_share_its_noise_and_say_which_they_are",
+        ),
     ),
     Planted(
         "an attack on pictures that are read again after they were counted",
         lambda patch: patch.result(
-            "dpose.attacks.identities:Identities.read",
+            "dpose_lab.attacks.identities:Identities.read",
             lambda found, self, *_: (replace(found[0], load=self.load), found[1]),
         ),
-        ("attacks/test_counted.py::test_what_is_attacked_is_what_was_counted_whatever_becomes_of_the_files",),
+        (
+            "lab/attacks/test_counted.py::test_what_is_attacked_is_what_was_counted_whatever_becomes_of_the_files",
+        ),
     ),
     Planted(
         "people who teach an attacker are not counted",
         lambda patch: patch.result(
-            "dpose.attacks.attack:ReleaseAttack.reads",
+            "dpose_lab.attacks.attack:ReleaseAttack.reads",
             lambda found, self, config, people: found[: len(people.first(people.people, 0, self.pictures))],
         ),
         (
-            "attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
+            "lab/attacks/test_counted.py::test_all_that_it_may_look_at_is_reserved_before_it_computes_and_committed_when_it_is_written",
         ),
     ),
     Planted(
         "an experiment that is reserved once it is made",
         _reserved_once_made,
         (
-            "papers/test_papers.py::TestCounted::test_originals_are_reserved_first_and_committed_when_all_is_written",
+            "lab/papers/test_papers.py::TestCounted::test_originals_are_reserved_first_and_committed_when_all_is_written",
         ),
     ),
     Planted(
