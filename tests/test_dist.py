@@ -17,6 +17,7 @@ from dpose.media.images import write_image
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE = ("__pycache__", "evaluations")
+PACKAGES = ("dpose", "dpose_lab", "dpose_scene")
 
 pytestmark = pytest.mark.slow
 
@@ -60,10 +61,11 @@ def installed(built, tmp_path_factory):
 def test_every_file_beside_the_code_is_in_both(built):
     wanted = {
         str(path.relative_to(ROOT / "src"))
-        for path in (ROOT / "src" / "dpose").rglob("*")
+        for package in PACKAGES
+        for path in (ROOT / "src" / package).rglob("*")
         if path.is_file() and not set(path.parts) & set(MADE)
     }
-    assert "dpose/py.typed" in wanted
+    assert {f"{package}/py.typed" for package in PACKAGES} <= wanted
     wheel, source = built
     assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
     with tarfile.open(source) as archive:
@@ -95,3 +97,10 @@ def test_it_helps_plans_releases_and_verifies(installed):
         cwd=place,
         env=env,
     )
+    # research and rendered people are there, and nothing needs them
+    assert "table2" in run(dpose, "reproduce", cwd=place, env=env)
+    for package in PACKAGES[1:]:
+        shutil.rmtree(Path(found.strip()).parents[1] / package)
+    run(dpose, "pixelize", "street.png", *asked[:-1], "alone", "--again", cwd=place, env=env)
+    assert "epsilon" in run(dpose, "verify", "alone", cwd=place, env=env)
+    assert "reproduce" not in run(dpose, "--help", cwd=place, env=env)
