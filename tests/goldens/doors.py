@@ -134,6 +134,17 @@ def same_draws() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def doubled_clip() -> Iterator[None]:
+    """A planted fault: gradients are clipped at twice the bound that the noise was made for."""
+    real = step_module.clipped_sum
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            step_module, "clipped_sum", lambda *given, **more: real(*given[:4], 2 * given[4], **more)
+        )
+        yield
+
+
+@contextlib.contextmanager
 def without_noise() -> Iterator[None]:
     """A planted fault: nothing is added to the clipped sums."""
     with pytest.MonkeyPatch.context() as patch:

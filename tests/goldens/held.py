@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,18 @@ WRITING = os.environ.get("GOLDENS") == "write"
 ABSENT = "(absent)"
 
 
-def hold(file: str, case: str, found: Any, *, close: float = 0.0, least: float = 0.0) -> None:
+def hold(
+    file: str, case: str, found: Any, *, close: float = 0.0, least: float = 0.0, writing: bool = WRITING
+) -> None:
     """Compare what was found with the kept value of a case, or keep it.
 
     Args:
         file: Of `values/`, without its suffix.
         case: Name of the value.
         found: Plain JSON values.
-        close: The relative difference that numbers may have which are not whole, and decimal strings.
+        close: The relative difference that numbers may have which are not whole, decimal strings and fractions.
         least: The absolute difference that they may have.
+        writing: Whether the value is kept where it differs.
 
     Raises:
         AssertionError: a value differs; all that do are named, old and new.
@@ -37,7 +41,7 @@ def hold(file: str, case: str, found: Any, *, close: float = 0.0, least: float =
     if not differing:
         return
     told = [f"{file}: {case}{path}: {old} -> {new}" for path, old, new in differing]
-    if not WRITING:
+    if not writing:
         raise AssertionError("\n".join(["a golden value changed (tests/goldens/README.md)", *told]))
     if case in kept:
         print("\n".join(told))
@@ -106,9 +110,9 @@ def _same(old: str, new: str, close: float, least: float) -> bool:
 def _decimal(leaf: str) -> float | None:
     """The number that a JSON leaf is, or that its text says; None of whole numbers, which are compared exactly."""
     text = leaf.strip('"')
-    if not any(mark in text for mark in ".e"):
+    if not any(mark in text for mark in ".e/"):
         return None
     try:
-        return float(text)
-    except ValueError:
+        return float(Fraction(text))
+    except (ValueError, ZeroDivisionError):
         return None
