@@ -36,6 +36,7 @@ from dpose.runs.tune import tune_runs
 from dpose.runs.tune_config import TuningConfig
 from dpose.training.methods import SubspaceConfig
 from dpose.training.public_view import PublicView
+from goldens.checks import check_of
 from shades import entered
 
 VIEW = PublicView("pixelize", width=86.0)
@@ -186,3 +187,12 @@ def statement(artefact: Path) -> dict[str, Any]:
 
 pixelize = partial(dpose.pixelize, public=True)
 release_video = partial(dpose.release_video, public=True)
+
+
+def verdict(artefact: Path, *words: object) -> dict[str, Any]:
+    """What `dpose verify` (or a command given by words) says of an artefact, and which check refused it."""
+    answer = command(*(words or ("verify",)), artefact)
+    if answer.code:
+        assert len(answer.err.strip().splitlines()) == 1, answer.err
+        return {"verdict": "refused", "check": check_of(answer.err)}
+    return {"verdict": "holds", "all checked": "not checked" not in " ".join(answer.out.split())}

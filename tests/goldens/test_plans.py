@@ -6,13 +6,13 @@ much. Pure releases are exact strings, and are compared as such; others hold num
 search, within one part in a billion.
 """
 
-import numpy as np
 import pytest
 
 from clips import write as write_clip
 from goldens import doors
 from goldens.held import hold, hold_cases
 from goldens.meaning import meaning
+from goldens.pictures import CLIP, COLOUR, DEEP, GREY, MASK
 
 RDP = {"accountant": "rdp"}
 BASE = {"method": "dp-sgd", "delta": 1e-5, "steps": 200, "expected_batch_size": 100}
@@ -49,11 +49,6 @@ PLANS = {
     "epochs that do not divide": (1017, {"noise_multiplier": 1.0, "epochs": 2.5, "steps": None, **RDP}),
 }
 
-GREY = np.add.outer(np.arange(48), 3 * np.arange(64)).astype(np.uint8)
-COLOUR = np.stack([GREY, GREY[::-1], GREY[:, ::-1]], axis=2)
-DEEP = GREY.astype(np.uint16) * 257
-CLIP = np.stack([np.roll(COLOUR, 2 * t, axis=1) for t in range(6)])
-MASK = np.arange(64)[None, :].repeat(48, 0) < 32
 PICTURES = {
     "grey, block 16": (GREY, {"epsilon": "2", "neighbours": "pixels:16", "block": 16}),
     "grey, a third": (GREY, {"epsilon": "1/3", "neighbours": "pixels:1", "block": 8}),

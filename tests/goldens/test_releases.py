@@ -12,7 +12,7 @@ import pytest
 
 from goldens import doors
 from goldens.held import hold, hold_cases
-from goldens.test_plans import CLIP, COLOUR, DEEP, GREY, MASK
+from goldens.pictures import CLIP, COLOUR, DEEP, GREY, MASK
 
 PLAIN = {"epsilon": "2", "neighbours": "pixels:16", "block": 16, "restore": "none"}
 FINE = {"neighbours": "pixels:4", "subdivide": 4}

@@ -48,8 +48,8 @@ def trained(tmp_path):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_weights_of_a_seeded_run(name, trained):
-    hold("weights", name, trained(**RUNS[name]), close=CLOSE, least=LEAST)
+def test_the_weights_of_a_seeded_run(name, dots_run):
+    hold("weights", name, told(dots_run(name, **RUNS[name])), close=CLOSE, least=LEAST)
 
 
 def test_no_run_is_lost():
