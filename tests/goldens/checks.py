@@ -22,6 +22,7 @@ CHECKS = {
     "the ledger's chain holds": r"does not match its own hash|does not follow the line before",
     "the ledger's lines can be read": r"is not a ledger entry|wrong type or out of range",
     "the ledger is whole": r"the end was cut off|the ledger was cut off",
+    "the ledger is the one of this machine": r"is not the line that was written on this machine",
     "the statement covers the ledger": r"the ledger goes on after the statement",
     "the statement follows from the plan": r"is not what follows from plan",
     "the statement says what follows": r"does not say:|has no line:",

@@ -83,7 +83,8 @@ def picture(
     made = PrivacyStatement.from_json(json.dumps(values))
     data = rest if other is None else encode_image(other, path.suffix)
     if resealed:
-        digests = {SUMS: "00" * 32, FILE: hashlib.sha256(data).hexdigest()}
+        before = json.loads(line or "{}").get("event", {}).get("digests", {})
+        digests = {SUMS: before.get(SUMS, "00" * 32), FILE: hashlib.sha256(data).hexdigest()}
         made, raw = sealed_alone(replace(made, seal="", artefact_sha256=""), digests)
         line = raw.decode()
     path.write_bytes(stamp(data, made, line or ""))

@@ -74,7 +74,7 @@ RUN_RECIPES = {
     "delta changed": statement(lambda s: s.update(delta="1e-05"), resealed=False),
     "more noise, sealed again": statement(lambda s: s["events"][0].update(sigma="40.0")),
     "relation changed, sealed again": statement(lambda s: s["neighbours"].update(relation="add-or-remove")),
-    "unit changed, sealed again": statement(lambda s: s.update(unit="person")),
+    "unit changed, sealed again": statement(lambda s: s.update(unit="crop")),
     "n changed, sealed again": statement(lambda s: s.update(n=s["n"] + 100)),
     "caveats emptied, sealed again": statement(lambda s: s.update(caveats=[])),
     "caveats emptied": statement(lambda s: s.update(caveats=[]), resealed=False),
@@ -154,10 +154,6 @@ def noise_left_out(path):
     replace(made, frames=(replace(frame, sums={"luma": 0 * sums}),)).save(path)
 
 
-def another_archive(path):
-    shutil.copy(path.with_name("alone.npz"), path.with_suffix(".npz"))
-
-
 def another_release_of_its_archive(path):
     """A picture of cells that another draw of the noise gave, sealed anew."""
     forging.picture(path, other=np.zeros_like(forging.pixels(path)), resealed=True)
@@ -200,6 +196,9 @@ RELEASE_RECIPES = {
     "beside.png": {
         "genuine": lambda path: None,
         "another release than its archive's, sealed again": another_release_of_its_archive,
+        "archive of another release": lambda path: shutil.copy(
+            path.with_name("regions.npz"), path.with_suffix(".npz")
+        ),
         "epsilon lowered": lambda path: forging.picture(path, less),
     },
     "colour.png": {"genuine": lambda path: None, "epsilon lowered": lambda path: forging.picture(path, less)},
@@ -255,7 +254,6 @@ def another_key(place):
 
 
 def forged_signature(place):
-    path = place / "run" / "privacy.json.sig.json"
     (path,) = (place / "run").glob("privacy.json.*")
     values = json.loads(path.read_text())
     first = values["signature"][0]
