@@ -36,7 +36,8 @@ def dots_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def pose_run(tmp_path_factory) -> Path:
-    """A folder with a run of `dpose train` on rendered people, "run", and the noised scores of it by their name."""
+    """A folder with a run of `dpose train` on rendered people, "run", noised scores of it, and what
+    opens its commitment."""
     place = tmp_path_factory.mktemp("pose")
     with pytest.MonkeyPatch.context() as patch:
         small_nano.use(patch)
@@ -45,6 +46,7 @@ def pose_run(tmp_path_factory) -> Path:
         for name, options in SCORES.items():
             words = ["evaluate", place / "run", "--data", "synthetic:ward:val", *options.split()]
             doors.done(*words, "--out", place / f"{name}.json")
+        doors.done("audit", "opening", place / "run", "--out", place / "opening.json")
     return place
 
 

