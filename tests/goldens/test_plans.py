@@ -1,9 +1,8 @@
 """Epsilon and noise of training plans and of releases.
 
-Of plans, numbers are compared within one part in a billion: accounts are convolved by fast Fourier transform, whose last
-bits are the processor's, and small deltas enlarge them. Where noise was calibrated, its search may end elsewhere by as
-much. Pure releases are exact strings, and are compared as such; others hold numbers that follow from cosines or from a
-search, within one part in a billion.
+Numbers of plans are compared within one part in a billion: accounts are convolved by fast Fourier transform, whose
+last bits are the processor's, and small deltas enlarge them; the search for noise may end elsewhere by as much. Pure
+releases are exact strings, and compared as such. Others hold numbers that follow from cosines or from a search.
 """
 
 import pytest

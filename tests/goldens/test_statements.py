@@ -1,4 +1,4 @@
-"""What the statement of every sort of artefact means: who is protected against what, at which price, by which events."""
+"""What statements of every sort of artefact mean: who is protected against what, at which price, by which events."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_a_noised_score(name, pose_run):
     said(f"score: {name}", json.loads((pose_run / f"{name}.json").read_text())["privacy"])
 
 
-@pytest.mark.parametrize("name", (*FILES, *VIDEOS))
+@pytest.mark.parametrize("name", [*FILES, *VIDEOS])
 def test_a_release(name, released):
     said(f"release: {name}", doors.statement(released / name))
 
