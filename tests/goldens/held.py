@@ -45,7 +45,7 @@ def hold(
         raise AssertionError("\n".join(["a golden value changed (tests/goldens/README.md)", *told]))
     if case in kept:
         print("\n".join(told))
-    _write(file, kept | {case: found})
+    _write(file, {**kept, case: found})
 
 
 def hold_cases(file: str, cases: Iterable[str]) -> None:
