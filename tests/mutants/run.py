@@ -401,7 +401,8 @@ def _outcome(fault: Fault, status: int, seconds: float, log: Path) -> dict[str, 
     by = next(
         (line.split(" - ")[0] for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))), ""
     )
-    return {"outcome": "killed", "by": by or f"exit {code}", "seconds": round(seconds, 2)}
+    why = next((line.strip() for line in text.splitlines() if line.startswith(("E  ", f"{ROOT}/"))), "")
+    return {"outcome": "killed", "by": by or f"exit {code}", "why": why, "seconds": round(seconds, 2)}
 
 
 def in_part(fault: Fault, part: str) -> bool:

@@ -265,7 +265,7 @@ PRIVACY = (
     Planted(
         "an attacker's bound is that of another relation",
         _another_relation,
-        ("privacy/test_attackers.py::test_what_the_gaussian_curve_loses_is_what_it_allows_more",),
+        ("privacy/test_attackers.py::test_of_one_gaussian_it_is_the_gaussian",),
     ),
     Planted(
         "an attacker's bound that allows less than the truth is let through",

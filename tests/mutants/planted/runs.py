@@ -117,9 +117,8 @@ def _scored_first(patch: Patches) -> None:
         return make
 
     def reserve(original):
-        scores = patch.get("dpose.runs.noised_score:unit_scores")
-
         def called(folder, statement, units, *args, **kw):
+            scores = patch.get("dpose.runs.noised_score:unit_scores")  # as it is by then
             scores(known["task"], known["model"], units)
             return original(folder, statement, units, *args, **kw)
 
@@ -172,7 +171,7 @@ RUNS = (
             "dpose.privacy.noised_ratio:ScoreQuery.contributions", _without_joints_left_out
         ),
         (
-            "privacy/test_noised_ratio.py::test_a_unit_with_nothing_to_score_counts_as_zero_and_is_not_left_out",
+            "privacy/test_noised_ratio.py::test_the_number_of_units_is_a_sum_where_it_is_private_and_only_there",
         ),
     ),
     Planted(
