@@ -8,7 +8,8 @@
 
 One process imports torch and all the rest, then forks a child for every fault. The child imports dpose anew, with one
 module's syntax tree changed, and runs the tests that reach the changed function, quickest first, until one fails. Which
-tests those are is measured beforehand on the true source, where all must pass.
+tests those are is measured beforehand on the true source, where all must pass. A fault with a name (`planted`) is
+planted on the objects of dpose instead, and names the tests that find it.
 
 Results are good for the sources and tests that they were taken with; where either changes, the run begins anew. Exit
 code 1: a fault survived that tests/mutants/survivors.yaml does not explain, or a fault with a name was not killed.
@@ -33,9 +34,10 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,29 +58,39 @@ ROOMS = ("training.trainer", "release.api", "release.files", "scene", "runs.demo
 
 sys.path[:0] = [str(path) for path in (TESTS, SOURCE.parent) if str(path) not in sys.path]
 from mutants.guards import GUARDED  # noqa: E402
-from mutants.named import NAMED  # noqa: E402
 from mutants.operators import mutants_of, uncached  # noqa: E402
+from mutants.planted.patches import Patches, Planted  # noqa: E402
+from mutants.planted.rooms import planted_faults  # noqa: E402
+
+NOT_TRIED = (4, 5, 72)
+"""Exit codes of a child whose fault no test was tried on: pytest's for tests that are not there, and none planted."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is tried: a module's changed tree, and the function it was changed in."""
+    """What is tried: a module's changed tree and the function it was changed in, or what is planted on objects."""
 
     name: str
     file: str
-    functions: tuple[str, ...]
-    tree: Callable[[], ast.Module]
-    named: bool = False
+    functions: tuple[str, ...] = ()
+    tree: Callable[[], ast.Module] | None = None
+    planted: Planted | None = None
+
+    @property
+    def named(self) -> bool:
+        """Whether it has a name."""
+        return self.planted is not None
+
+
+def named_faults() -> list[Fault]:
+    """Those with names, room by room."""
+    rooms = planted_faults().items()
+    return [Fault(f"{room}: {p.name}", f"planted/{room}.py", planted=p) for room, some in rooms for p in some]
 
 
 def faults() -> list[Fault]:
     """Those with names first, then those of the operators, module by module."""
-    found = []
-    for named in NAMED:
-        text = (SOURCE / named.file).read_text(encoding="utf-8")
-        functions = tuple(dict.fromkeys(edit.function for edit in named.edits))
-        name = f"{named.file}: {named.name}"
-        found.append(Fault(name, named.file, functions, lambda n=named, t=text: n.tree(t), named=True))
+    found = named_faults()
     for file, guarded in GUARDED.items():
         text = (SOURCE / file).read_text(encoding="utf-8")
         for mutant in mutants_of(file, text, guarded.within):
@@ -231,38 +243,41 @@ class Chosen:
 # ------------------------------------------------------------------------------------------------------ the run
 
 
-def baseline(files: Sequence[str], here: str, workers: int) -> dict[str, dict[str, object]]:
-    """What the tests of these files reach on the true source, each file in a child of its own.
+Known = dict[str, dict[str, object]]
+
+
+def baseline(files: Mapping[str, Sequence[str]], here: str, workers: int, traced: bool) -> Known:
+    """What tests reach on the true source, and how long they take, each file's in a child of its own.
 
     Args:
-        files: Below tests/.
+        files: Of each file below tests/, the tests that are run: itself, or "file::test".
         here: Digest of all that a result depends on; empty where only a test file's own text counts.
         workers: Children at a time.
+        traced: Whether it is found out what they reach.
 
     Raises:
         SystemExit: one of them fails.
     """
     (STORE / "baseline").mkdir(parents=True, exist_ok=True)
-    found: dict[str, dict[str, object]] = {}
+    found: Known = {}
     waiting, running = [], {}
-    for file in files:
-        kept = STORE / "baseline" / (file.replace("/", "-") + ".json")
+    for file, tests in files.items():
+        name = file.replace("/", "-") + ("" if traced else ".timed")
+        kept = STORE / "baseline" / f"{name}.json"
         if not (TESTS / file).exists():
             raise SystemExit(f"there is no tests/{file}")
-        own = hashlib.sha256((TESTS / file).read_bytes()).hexdigest()
+        own = hashlib.sha256((TESTS / file).read_bytes() + "\0".join(tests).encode()).hexdigest()
         content = json.loads(kept.read_text()) if kept.exists() else {}
         if content.get("own") == own and (not here or content.get("digest") == here):
             found.update(content["tests"])
         else:
-            waiting.append((file, kept, own))
+            waiting.append((tests, kept, own))
     while waiting or running:
         while waiting and len(running) < workers:
-            file, kept, own = waiting.pop()
+            tests, kept, own = waiting.pop()
             folder = Path(tempfile.mkdtemp(prefix="dpose-mutants-"))
-            running[forked(partial(_record, file, kept, folder, (here, own)), kept.with_suffix(".log"))] = (
-                kept,
-                folder,
-            )
+            work = partial(_record, tests, kept, folder, (here, own), traced)
+            running[forked(work, kept.with_suffix(".log"))] = (kept, folder)
         pid, status = os.wait()
         kept, folder = running.pop(pid)
         shutil.rmtree(folder, ignore_errors=True)
@@ -272,18 +287,31 @@ def baseline(files: Sequence[str], here: str, workers: int) -> dict[str, dict[st
     return found
 
 
-def _record(file: str, kept: Path, folder: Path, digests: tuple[str, str]) -> int:
+def _record(tests: Sequence[str], kept: Path, folder: Path, digests: tuple[str, str], traced: bool) -> int:
     recorder = Recorder()
-    recorder.on()
-    code = run_tests([file], recorder, folder / "t")
+    if traced:
+        recorder.on()
+    code = run_tests(tests, recorder, folder / "t")
     sys.settrace(None)
     if code == 0:
         kept.write_text(json.dumps({"digest": digests[0], "own": digests[1], "tests": recorder.found()}))
     return code
 
 
-def tests_for(fault: Fault, known: dict[str, dict[str, object]]) -> list[str]:
-    """The module's tests that reach the fault's function, quickest first; all of them for the module's own level."""
+def named_tests(todo: Sequence[Fault]) -> dict[str, list[str]]:
+    """By file, the tests that the faults with names among these name."""
+    wanted = sorted({test for fault in todo if fault.planted for test in fault.planted.tests})
+    return {file: list(some) for file, some in groupby(wanted, lambda test: test.split("::")[0])}
+
+
+def tests_for(fault: Fault, known: Known, timed: Known) -> list[str]:
+    """The module's tests that reach the fault's function, quickest first; all of them for the module's own level.
+
+    Of a fault with a name those that it names, in its order.
+    """
+    if fault.planted:
+        told = [f"tests/{test}" for test in fault.planted.tests]
+        return [t for one in told for t in timed if t == one or t.startswith((f"{one}::", f"{one}["))]
     files = tuple(f"tests/{file}::" for file in GUARDED[fault.file].tests)
     wanted = [f"{fault.file}::{function}" for function in fault.functions]
 
@@ -309,9 +337,18 @@ def start(fault: Fault, tests: Sequence[str], seconds: float, folder: Path) -> i
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        sys.meta_path.insert(0, _Finder(fault.file, uncached(fault.tree())))
+        if fault.planted:
+            files = dict.fromkeys(test.removeprefix("tests/").split("::")[0] for test in tests)
+            try:
+                fault.planted.plant(Patches())
+            except Exception as error:
+                print(repr(error), flush=True)
+                return NOT_TRIED[-1]
+        else:
+            files = GUARDED[fault.file].tests
+            sys.meta_path.insert(0, _Finder(fault.file, uncached(fault.tree())))
         chosen = Chosen(tests)
-        for file in GUARDED[fault.file].tests:  # one after the other: most faults end at the first
+        for file in files:  # one after the other: most faults end at the first
             if any(test.startswith(f"tests/{file}::") for test in tests):
                 code = run_tests([file], chosen, folder / file.replace("/", "-"), "-x")
                 if code:
@@ -322,7 +359,7 @@ def start(fault: Fault, tests: Sequence[str], seconds: float, folder: Path) -> i
 
 
 def attempt_all(
-    todo: Sequence[Fault], known: dict, workers: int
+    todo: Sequence[Fault], known: Known, timed: Known, workers: int
 ) -> Iterator[tuple[Fault, dict[str, object]]]:
     """Each fault with what became of it."""
     waiting = list(reversed(todo))
@@ -330,11 +367,11 @@ def attempt_all(
     while waiting or running:
         while waiting and len(running) < workers:
             fault = waiting.pop()
-            tests = tests_for(fault, known)
+            tests = tests_for(fault, known, timed)
             if not tests:
                 yield fault, {"outcome": "survived", "by": "no test reaches it", "seconds": 0.0}
                 continue
-            seconds = sum(float(known[test]["seconds"]) for test in tests)
+            seconds = sum(float((timed if fault.planted else known)[test]["seconds"]) for test in tests)
             folder = Path(tempfile.mkdtemp(prefix="dpose-mutants-"))
             pid = start(fault, tests, seconds, folder)
             running[pid] = (fault, folder, time.monotonic(), WALL_SECONDS + TIMES * seconds)
@@ -350,19 +387,22 @@ def attempt_all(
         if pid not in running:
             continue
         fault, folder, _, _ = running.pop(pid)
-        yield fault, _outcome(status, used.ru_utime + used.ru_stime, folder / "log")
+        yield fault, _outcome(fault, status, used.ru_utime + used.ru_stime, folder / "log")
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _outcome(status: int, seconds: float, log: Path) -> dict[str, object]:
+def _outcome(fault: Fault, status: int, seconds: float, log: Path) -> dict[str, object]:
     code = os.waitstatus_to_exitcode(status)
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if code == 0:
         return {"outcome": "survived", "by": "", "seconds": round(seconds, 2)}
+    if fault.planted and code in NOT_TRIED:
+        return {"outcome": "survived", "by": f"not tried: {text[-300:]}", "seconds": round(seconds, 2)}
     by = next(
         (line.split(" - ")[0] for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))), ""
     )
-    return {"outcome": "killed", "by": by or f"exit {code}", "seconds": round(seconds, 2)}
+    why = next((line.strip() for line in text.splitlines() if line.startswith(("E  ", f"{ROOT}/"))), "")
+    return {"outcome": "killed", "by": by or f"exit {code}", "why": why, "seconds": round(seconds, 2)}
 
 
 def in_part(fault: Fault, part: str) -> bool:
@@ -400,7 +440,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="faults whose name contains this")
     parser.add_argument("--part", default="", help="K/N: of the faults without a name the K-th of N parts")
-    parser.add_argument("--named", action="store_true", help="faults with a name alone, of named.py")
+    parser.add_argument("--named", action="store_true", help="faults with a name alone, of planted/")
     parser.add_argument(
         "--again", action="store_true", help="take over what an earlier run killed, whatever changed"
     )
@@ -414,10 +454,10 @@ def main() -> int:
             done = {line["name"]: line for line in lines}
             if options.again and first["digest"] != here:
                 done = {name: line for name, line in done.items() if line["outcome"] == "killed"}
-    every = faults()
+    every = named_faults() if options.named else faults()
     names = {fault.name for fault in every}
-    done = {name: line for name, line in done.items() if name in names}
-    todo = [f for f in every if f.name not in done and options.only in f.name and f.named >= options.named]
+    done = {name: line for name, line in done.items() if name in names or options.named}
+    todo = [fault for fault in every if fault.name not in done and options.only in fault.name]
     todo = [fault for fault in todo if in_part(fault, options.part)]
     with results.open("w", encoding="utf-8") as opened:
         for line in ({"digest": here}, *done.values()):
@@ -426,11 +466,13 @@ def main() -> int:
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
             os.environ.setdefault(name, "1")
         warm()
-        files = sorted({test for fault in todo for test in GUARDED[fault.file].tests})
-        known = baseline(files, "" if options.again else here, options.workers)
+        files = sorted({test for fault in todo if not fault.named for test in GUARDED[fault.file].tests})
+        same = "" if options.again else here
+        known = baseline({file: [file] for file in files}, same, options.workers, traced=True)
+        timed = baseline(named_tests(todo), same, options.workers, traced=False)
         print(f"{len(every)} faults, {len(done)} known, {len(todo)} to try", flush=True)
         with results.open("a", encoding="utf-8") as opened:
-            for number, (fault, found) in enumerate(attempt_all(todo, known, options.workers), 1):
+            for number, (fault, found) in enumerate(attempt_all(todo, known, timed, options.workers), 1):
                 done[fault.name] = {"name": fault.name, **found}
                 opened.write(json.dumps(done[fault.name]) + "\n")
                 opened.flush()
@@ -467,7 +509,7 @@ def summary(every: Sequence[Fault], done: dict[str, dict], seconds: float) -> in
     tried = sum(float(line["seconds"]) for line in done.values())
     print(f"{tried:.0f} s of processor time for all of them")
     stale = sorted(set(reasons) - {n for n, line in done.items() if line["outcome"] == "survived"})
-    if stale and len(done) == len(every):
+    if stale and len(done) == len(every) and not all(fault.named for fault in every):
         print(f"{len(stale)} explanations are of no survivor any more, the first: {stale[0]}")
     for name in left:
         print(f"NOT EXPLAINED: {name}")

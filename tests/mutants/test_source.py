@@ -1,4 +1,4 @@
-"""The run over the source plants what it says: faults with names fit the source, and operators change one thing.
+"""The run over the source plants what it says: operators change one thing, and parts of the run are all of it.
 
 The run itself (`make mutants`) takes minutes; what is here keeps it from rotting in between.
 """
@@ -12,26 +12,17 @@ import pytest
 import yaml
 
 from mutants.guards import GUARDED
-from mutants.named import NAMED, Edit, Named
 from mutants.operators import mutants_of, uncached
-from mutants.run import EXPLAINED, SOURCE, TESTS, Fault, in_part
+from mutants.planted.patches import Planted
+from mutants.run import EXPLAINED, SOURCE, TESTS, Fault, in_part, named_faults
 
 
 def source(file):
     return (SOURCE / file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("named", NAMED, ids=lambda named: named.name)
-def test_a_named_fault_fits_the_source(named):
-    """Where this fails the code was rewritten: write the fault anew in tests/mutants/named.py, for the new code."""
-    tree = named.tree(source(named.file))
-    compile(tree, named.file, "exec")
-    assert ast.dump(tree) != ast.dump(ast.parse(source(named.file)))
-    assert named.file in GUARDED
-
-
 def test_parts_are_apart_and_together_all_faults_and_each_has_those_with_names():
-    named = Fault("n", "a.py", (), lambda: ast.parse(""), named=True)
+    named = Fault("n", "a.py", planted=Planted("n", lambda patch: None, ()))
     others = [Fault(f"fault {i}", "a.py", (), lambda: ast.parse("")) for i in range(400)]
     parts = [[f for f in others if in_part(f, f"{k}/7")] for k in range(1, 8)]
     assert sorted(f.name for part in parts for f in part) == sorted(f.name for f in others)
@@ -40,20 +31,6 @@ def test_parts_are_apart_and_together_all_faults_and_each_has_those_with_names()
     assert all(in_part(f, "") for f in others)
     with pytest.raises(SystemExit, match="8/7"):
         in_part(others[0], "8/7")
-
-
-def test_names_are_told_apart():
-    assert max(Counter(named.name for named in NAMED).values()) == 1
-
-
-def test_a_fault_that_fits_nowhere_or_twice_is_refused():
-    text = "def f(x):\n    return g(x) + g(x) + h(x)\n"
-    for old in ("g(x)", "k(x)"):
-        with pytest.raises(LookupError, match="times"):
-            Named("", "", (Edit("f", old, "0"),)).tree(text)
-    with pytest.raises(LookupError, match="there is no"):
-        Named("", "", (Edit("e", "h(x)", "0"),)).tree(text)
-    assert ast.unparse(Named("", "", (Edit("f", "h(x)", "0"),)).tree(text)).endswith("g(x) + g(x) + 0")
 
 
 TEXT = '''
@@ -123,4 +100,4 @@ def test_every_explanation_gives_a_reason_once():
     assert all(len(group["why"]) > 20 for group in groups)
     assert all(count == 1 for count in names.values())
     assert all(name.split("::")[0] in GUARDED for name in names)
-    assert not {f"{named.file}: {named.name}" for named in NAMED} & set(names)
+    assert not {fault.name for fault in named_faults()} & set(names)

@@ -1,0 +1,240 @@
+"""Faults of training: first weights, what is charged and compared, draws, averages, sums over units."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from mutants.planted.patches import Patches, Planted
+
+# ---------------------------------------------------------------------------------------- draws and what is charged
+
+
+def coins_ignored(patch: Patches) -> None:
+    patch.argument(
+        "dpose.training.canaries:GradientCanaries.view",
+        "self",
+        lambda canaries: replace(canaries, included=[True] * len(canaries)),
+    )
+
+
+def seeded_as_bounded(patch: Patches) -> None:
+    def charged(charge: Any, folder: Any, bound: Any, *_: Any, **__: Any) -> Any:
+        return replace(charge, events=(bound.event,) if bound.event else ())
+
+    patch.result("dpose.training.charging:run_charge", charged)
+
+
+def account_unheard(patch: Patches) -> None:
+    patch.argument(
+        "dpose.training.charging:_check_had_none",
+        "known",
+        lambda known: [replace(entry, ledger="") for entry in known],
+    )
+
+
+def no_weights(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def drawn_at(self: Any) -> bytes:
+            params, self.params = self.params, {}
+            try:
+                return original(self)
+            finally:
+                self.params = params
+
+        return drawn_at
+
+    patch.replace("dpose.training.loop:Loop._drawn_at", make)
+
+
+def card_of_a_seed(patch: Patches) -> None:
+    kind = patch.get("dpose.privacy.statement:Kind")
+
+    def claimed(statement: Any) -> Any:
+        if statement is None or statement.kind is kind.NONE:
+            return statement
+        other = copy.copy(statement)
+        object.__setattr__(other, "kind", kind.PRIVATE)
+        return other
+
+    patch.argument("dpose.training.folder:front_matter", "statement", claimed)
+
+
+def by_content_alone(patch: Patches) -> None:
+    patch.seen_by("dpose.training.guards", "KnownPictures", lambda _: type("Nobody", (), {}))
+
+
+def true_n_in_the_plan(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def bind(self: Any, n: int, limit: int | None = None) -> Any:
+            if self.nominal_units is None:
+                return original(self, n, limit)
+            return replace(original(replace(self, nominal_units=n), n), plan=self)
+
+        return bind
+
+    patch.replace("dpose.training.plan:TrainingPlan.bind", make)
+
+
+DRAWS = (
+    Planted(
+        "canaries: coins are ignored in training",
+        coins_ignored,
+        ("audits/test_claim.py::test_a_model_without_its_noise_is_refuted",),
+    ),
+    Planted(
+        "training: draws do not depend on the surroundings",
+        lambda patch: patch.seen_by(
+            "dpose.training.session",
+            "json.dumps",
+            lambda _: lambda *_, **__: "",
+            within="TrainingSession.run",
+        ),
+        ("training/test_copies.py::test_draws_depend_on_the_surroundings",),
+    ),
+    Planted(
+        "training: draws do not depend on the weights",
+        no_weights,
+        ("training/test_copies.py::test_draws_depend_on_all_that_a_sum_is_computed_at",),
+    ),
+    Planted(
+        "training: a seeded run is charged as bounded",
+        seeded_as_bounded,
+        ("training/test_first_weights.py::test_so_are_those_of_a_seeded_run",),
+    ),
+    Planted(
+        "training: a missing ledger that the account alone tells of is a blank sheet",
+        account_unheard,
+        ("training/test_copies.py::test_a_missing_ledger_is_refused",),
+    ),
+    Planted(
+        "a card's metadata claim what a seed does not guarantee",
+        card_of_a_seed,
+        ("pose/test_hub.py::test_a_card_claims_in_its_metadata_what_the_statement_guarantees_and_no_more",),
+    ),
+    Planted(
+        "guards: what is watched is compared by content alone",
+        by_content_alone,
+        ("training/test_guards.py::test_a_near_copy_is_refused",),
+    ),
+    Planted(
+        "the true n under add-or-remove: in the plan",
+        true_n_in_the_plan,
+        ("training/test_plan.py::test_add_or_remove_never_uses_the_true_number",),
+    ),
+)
+
+
+# ---------------------------------------------------------------------------------------- first weights
+
+
+def seen_by_name(patch: Patches) -> None:
+    """Those that come with dpose are asked all the same: they are known before."""
+    checked: list[Any] = []
+
+    def shipped(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any) -> Any:
+            found = original(*args)
+            checked[:] = [found and found.learnt]
+            return found
+
+        return called
+
+    def check(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(learnt: Any, *args: Any) -> None:
+            if any(learnt is one for one in checked):
+                original(learnt, *args)
+
+        return called
+
+    patch.seen_by("dpose.training.first_weights", "from_shipped", shipped, within="inherited")
+    patch.seen_by("dpose.training.first_weights", "check_unseen", check, within="inherited")
+
+
+def forgets_the_first(patch: Patches) -> None:
+    patch.argument(
+        "dpose.training.trained_on:learnt_by_run", "start", lambda start: replace(start, datasets=())
+    )
+
+
+def unknown_is_nothing(patch: Patches) -> None:
+    patch.argument(
+        "dpose.training.trained_on:conditions_of", "learnt", lambda learnt: replace(learnt, known=True)
+    )
+
+
+def shipped_gives_nothing(patch: Patches) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return cache(lambda folder: {k: replace(one, given=()) for k, one in original(folder).items()})
+
+    patch.replace("dpose.training.first_weights:_shipped", make)
+
+
+def chain_gives_nothing(patch: Patches) -> None:
+    asked: list[str] = []
+
+    def inherited(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(first: Any, *args: Any, **kw: Any) -> Any:
+            asked[:] = [first.digest]
+            return original(first, *args, **kw)
+
+        return called
+
+    def shipped(original: Callable[..., Any]) -> Callable[..., Any]:
+        def called(digest: str, unit: str) -> Any:
+            found = original(digest, unit)
+            return found if found is None or digest in asked else replace(found, conditions=())
+
+        return called
+
+    patch.replace("dpose.training.first_weights:inherited", inherited)
+    patch.seen_by("dpose.training.first_weights", "from_shipped", shipped, within="inherited")
+
+
+def saved_again_are_others(patch: Patches) -> None:
+    patch.argument("dpose.training.first_weights:inherited", "again", lambda _: None)
+
+
+FIRST_WEIGHTS = (
+    Planted(
+        "first weights: what they have seen by name is protected all the same",
+        seen_by_name,
+        ("runs/test_seen.py::TestRefused::test_the_trainer_itself_refuses_whoever_calls_it",),
+    ),
+    Planted(
+        "first weights: a run forgets what its own first weights have seen",
+        forgets_the_first,
+        ("training/test_trained_on.py::TestTold::test_a_run_passes_on_what_its_first_weights_saw",),
+    ),
+    Planted(
+        "first weights: what nobody knows is not taken as given",
+        unknown_is_nothing,
+        ("training/test_trained_on.py::TestFollows::test_conditions_name_what_is_known_and_what_is_not",),
+    ),
+    Planted(
+        "first weights: nothing is taken as given of those that come with dpose",
+        shipped_gives_nothing,
+        (
+            "training/test_first_weights.py::test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_as_given",
+        ),
+    ),
+    Planted(
+        "first weights: nothing is taken as given of those that come with dpose at the end of a chain",
+        chain_gives_nothing,
+        (
+            "training/test_first_weights.py::test_of_weights_that_come_with_dpose_their_own_statement_says_what_is_taken_as_given",
+        ),
+    ),
+    Planted(
+        "first weights: data that were saved again are other data",
+        saved_again_are_others,
+        (
+            "runs/test_tasks.py::test_first_weights_that_learnt_from_copies_or_people_count_as_those_that_learnt_from_the_pictures",
+        ),
+    ),
+)
+
+TRAINING = (*DRAWS, *FIRST_WEIGHTS)
