@@ -13,6 +13,7 @@ from dpose.privacy import ledger as ledger_module
 from dpose.privacy.entries import Entry, EntryType, plan_digest
 from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger
 from dpose.privacy.queries import Query
+from dpose.privacy.seal import Seal
 from dpose.privacy.sections import PlantedCanaries
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.verify import verify_run
@@ -74,6 +75,19 @@ def test_lines_that_take_no_steps_say_so(run):
     for entry in read_ledger(run / "ledger.jsonl"):
         takes = entry.type in (EntryType.RESERVE, EntryType.COMMIT)
         assert takes or (entry.first_step, entry.steps) == (0, 0)
+
+
+def test_a_writer_counts_no_step_for_lines_that_take_none(tmp_path, state):
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key", state) as ledger:
+        ledger.canaries(PlantedCanaries("gradient", "7", "ab" * 32))
+        ledger.query(QUERY.to_dict())
+        ledger.seal(Seal({}, {}))
+        ledger.resume("other-key", 0)
+        assert {entry.type for entry in ledger.entries} == set(EntryType) - {
+            EntryType.RESERVE,
+            EntryType.COMMIT,
+        }
+        assert {(entry.first_step, entry.steps) for entry in ledger.entries} == {(0, 0)}
 
 
 def test_canaries_are_committed_to_before_a_step_is_reserved(tmp_path, state):
