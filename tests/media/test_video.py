@@ -11,7 +11,7 @@ import pytest
 import dpose
 from clips import write
 from dpose.errors import DposeError
-from dpose.media.video import VideoReader, probe, read_frames
+from dpose.media.video import VideoReader, frame_times, probe, read_frames
 from dpose.media.video_writer import open_writer, settle
 
 STAMPS = [0, 3, 4, 9, 10, 11, 20]  # uneven on purpose
@@ -97,6 +97,41 @@ def test_uneven_stamps_stay(tmp_path):
         before, after = copy(source, tmp_path / name)
         assert times(after) == times(before)
         assert [round(float(t) * 10) for t in times(after)] == STAMPS
+
+
+def test_a_video_whose_first_frame_comes_late_is_whole(tmp_path):
+    """Matroska counts its duration from zero: seconds before the first frame were taken to be missing ones."""
+    source = make_video(tmp_path / "a.mkv", frames=60, stamps=[40 + number for number in range(60)], rate=12)
+    before, after = copy(source, tmp_path / "b.mkv")
+    assert before.frames == after.frames == 60
+    assert times(before)[0] > 3
+    data = source.read_bytes()
+    source.write_bytes(data[: len(data) * 6 // 10])
+    with pytest.raises(DposeError):
+        copy(source, tmp_path / "c.mkv")
+    assert not (tmp_path / "c.mkv").exists()
+
+
+def test_packets_of_sound_are_no_frames(tmp_path):
+    assert probe(make_video(tmp_path / "a.mkv", frames=24, sound=True)).frames == 24
+
+
+def test_a_video_ends_with_its_last_frame_and_not_where_that_begins(tmp_path):
+    source = make_video(tmp_path / "a.mkv", frames=4, rate=Fraction(1, 2))
+    before, after = copy(source, tmp_path / "b.mkv")
+    assert before.frames == after.frames == 4
+    assert before.whole_length == 8
+
+
+def test_frames_without_a_time_stamp_count(tmp_path):
+    """H.264 in an MPEG program stream stamps a packet now and then."""
+    info = probe(make_video(tmp_path / "a.mpg", frames=60, codec="libx264", rate=25))
+    with av.open(str(info.path)) as container:
+        stamps = [packet.pts for packet in container.demux(container.streams.video[0]) if packet.size]
+    assert 0 < stamps.count(None) < len(stamps) == 60
+    shown = times(info)
+    assert info.frames == len(shown) == 60
+    assert shown == sorted(set(shown)) == frame_times(info)
 
 
 def test_pictures_are_nearly_the_same(tmp_path):

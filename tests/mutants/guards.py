@@ -161,7 +161,10 @@ GUARDED = {
         ),
     ),
     "training/trainer.py": Guarded(
-        ("training/test_trainer.py", "training/test_guards.py", "training/test_rehearsal.py", *RESUMED),
+        (
+            *("training/test_trainer.py", "training/test_guards.py", "training/test_rehearsal.py"),
+            *("training/test_validation.py", *RESUMED),
+        ),
         ("train", "_fitted", "describe_run", "_public_units", "as_protected"),
     ),
     "training/statement.py": Guarded(
@@ -169,6 +172,7 @@ GUARDED = {
             "training/test_methods.py",
             "training/test_gradient.py",
             "training/test_trainer.py",
+            "training/test_first_weights.py",
             "runs/test_verify.py",
         )
     ),

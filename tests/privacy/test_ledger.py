@@ -11,8 +11,9 @@ import pytest
 from dpose.errors import DposeError
 from dpose.privacy import ledger as ledger_module
 from dpose.privacy.entries import Entry, EntryType, plan_digest
-from dpose.privacy.ledger import Ledger, read_ledger, spent, verify_ledger
+from dpose.privacy.ledger import Ledger, hold_run, read_ledger, spent, verify_ledger
 from dpose.privacy.queries import Query
+from dpose.privacy.seal import Seal
 from dpose.privacy.sections import PlantedCanaries
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.verify import verify_run
@@ -74,6 +75,67 @@ def test_lines_that_take_no_steps_say_so(run):
     for entry in read_ledger(run / "ledger.jsonl"):
         takes = entry.type in (EntryType.RESERVE, EntryType.COMMIT)
         assert takes or (entry.first_step, entry.steps) == (0, 0)
+
+
+def test_the_head_kept_apart_follows_every_line(tmp_path, state):
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key", state) as ledger:
+        file = state / "heads" / f"{ledger.run_id}.json"
+        for write in (lambda: None, lambda: ledger.reserve(EVENT, 0, 10), lambda: ledger.commit(0, 10)):
+            write()
+            kept = json.loads(file.read_text())
+            assert kept == {"run_id": ledger.run_id, "seq": len(ledger.entries) - 1, "sha256": ledger.head}
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(DposeError):
+        Ledger.append_to(path, state)
+
+
+@pytest.mark.parametrize("broken", [lambda whole: whole.removesuffix(b"\n"), lambda whole: whole + b"{"])
+def test_what_is_mended_is_on_disk_before_anything_is_added(tmp_path, state, monkeypatch, broken):
+    path, kept, real = tmp_path / "ledger.jsonl", [], os.fsync
+    Ledger.create(path, PLAN, "key", state).close()
+    whole = path.read_bytes()
+    path.write_bytes(broken(whole))
+    monkeypatch.setattr(os, "fsync", lambda number: kept.append(path.read_bytes()) or real(number))
+    Ledger.append_to(path, state).close()
+    assert whole in kept
+
+
+def test_a_run_is_held_by_one_and_let_go_whatever_happens(state, monkeypatch):
+    def fails():
+        with hold_run("ab" * 16, state):
+            with pytest.raises(DposeError), hold_run("ab" * 16, state):
+                raise AssertionError("held twice")
+            raise ValueError("within")
+
+    taken, real = [], ledger_module.take_lock
+    # kept here: no lock is let go by being forgotten
+    monkeypatch.setattr(ledger_module, "take_lock", lambda path: taken.append(real(path)) or taken[-1])
+    with pytest.raises(ValueError, match="within"):
+        fails()
+    with hold_run("ab" * 16, state):
+        assert [lock is None for lock in taken] == [False, True, False]
+        assert stat.S_IMODE((state / "heads").stat().st_mode) == 0o700
+
+
+def test_a_ledger_that_is_not_started_is_not_kept_locked(run, state):
+    with pytest.raises(DposeError) as caught:
+        Ledger.create(run / "ledger.jsonl", PLAN, "key", state)
+    assert caught.tb is not None
+    Ledger.append_to(run / "ledger.jsonl", state).close()
+
+
+def test_a_writer_counts_no_step_for_lines_that_take_none(tmp_path, state):
+    with Ledger.create(tmp_path / "ledger.jsonl", PLAN, "key", state) as ledger:
+        ledger.canaries(PlantedCanaries("gradient", "7", "ab" * 32))
+        ledger.query(QUERY.to_dict())
+        ledger.seal(Seal({}, {}))
+        ledger.resume("other-key", 0)
+        assert {entry.type for entry in ledger.entries} == set(EntryType) - {
+            EntryType.RESERVE,
+            EntryType.COMMIT,
+        }
+        assert {(entry.first_step, entry.steps) for entry in ledger.entries} == {(0, 0)}
 
 
 def test_canaries_are_committed_to_before_a_step_is_reserved(tmp_path, state):
@@ -179,6 +241,21 @@ def test_a_rewritten_chain_is_refused_by_either_head(run, state):
         verify_ledger(run / "ledger.jsonl", entries[-1].sha256, state / "elsewhere")
     with pytest.raises(DposeError, match="cut off"):
         verify_ledger(run / "ledger.jsonl", forged[-1].sha256, state)
+
+
+def test_a_rewritten_chain_of_the_same_length_is_refused_where_it_was_made(run, state):
+    path = run / "ledger.jsonl"
+    forged, prev = [], "0" * 64
+    for entry in read_ledger(path):
+        forged.append(replace(entry, prev=prev, key_id="x").sealed())
+        prev = forged[-1].sha256
+    path.write_bytes(b"".join(entry.line() for entry in forged))
+    verify_ledger(path, prev, state / "elsewhere")
+    with pytest.raises(DposeError) as caught:
+        verify_ledger(path, prev, state)
+    assert f"line {len(forged)}" in str(caught.value)
+    with pytest.raises(DposeError):
+        Ledger.append_to(path, state)
 
 
 def test_ledger_and_statement_restored_together_are_refused_where_they_were_made(run, state):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -39,6 +40,26 @@ def test_every_field_of_the_statement_is_bound(name):
     assert open_seal(statement, line, "a.png").digests == SUMS
     with pytest.raises(DposeError, match=f"^a.png: {name} is not what was sealed"):
         open_seal(replace(statement, **CHANGES[name]), line, "a.png")
+
+
+def test_of_several_fields_that_differ_the_first_by_name_is_told():
+    """The same one in every process: sets of names are gone through in another order in each."""
+    statement, line = sealed_alone(STATEMENT, SUMS)
+    for one, other in combinations(CHANGES, 2):
+        with pytest.raises(DposeError) as caught:
+            open_seal(replace(statement, **CHANGES[one], **CHANGES[other]), line, "a.png")
+        assert f" {min(one, other)} " in str(caught.value)
+        assert f" {max(one, other)} " not in str(caught.value)
+
+
+def test_long_values_are_told_cut_to_sixty_characters():
+    line = sealed_alone(STATEMENT, SUMS)[1]
+    for length in (58, 59):
+        changed = replace(STATEMENT, unit="x" * length)
+        with pytest.raises(DposeError) as caught:
+            Seal.from_dict(json.loads(line)["event"], "here").check_statement(changed, "here")
+        (told,) = (word for word in str(caught.value).split() if "xx" in word)
+        assert told == ('"' + "x" * 58 + '"' if length == 58 else '"' + "x" * 56 + "...")
 
 
 def test_a_statement_that_names_a_seal_fails_without_it():

@@ -138,6 +138,37 @@ def test_a_feature_private_start_leaves_what_is_beyond_the_public_view(run):
     assert found.verify() is not None
 
 
+def test_the_account_names_the_public_views_of_methods_that_learn_from_them(run):
+    for method, views in (
+        ("fdp-sgd", "pixelize, width 32"),
+        ("public-only", "pixelize, width 32"),
+        ("dp-sgd", ""),
+    ):
+        before = {entry.id for entry in charges()}
+        run(method, method, data=square())
+        (entry,) = (entry for entry in charges() if entry.id not in before)
+        assert entry.views == views
+
+
+def test_without_a_guarantee_what_is_given_goes_on_and_nothing_private_is_called_public(
+    run, dots, tmp_path, monkeypatch
+):
+    """Whoever starts from these weights takes as given what they were told with."""
+    run("elsewhere", "non-private", data=other(dots))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    plain = run("plain", "non-private", start="elsewhere").statement
+    (given,) = plain.conditional_on
+    assert weights_digest_of(tmp_path / "elsewhere")[:16] in given
+    assert plain.public == ()
+    assert plain.kind is Kind.NONE
+    views = run("views", "public-only", start="elsewhere", data=square()).statement
+    assert views.kind is Kind.NONE
+    assert given in views.conditional_on
+    shown, *rest = views.public
+    assert "public view" in shown
+    assert rest, "what is known of the first weights"
+
+
 def test_so_does_one_of_public_views_alone_without_an_event(run):
     run("views", "public-only", data=square())
     found = run("second", start="views", data=square()).statement

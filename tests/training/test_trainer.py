@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import stat
 
@@ -15,8 +16,11 @@ from dpose.errors import DposeError
 from dpose.files import write_atomic
 from dpose.privacy.ledger import read_ledger, spent
 from dpose.privacy.noise import AesNoise
+from dpose.privacy.odometer import charges
+from dpose.privacy.protected import DATA
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.runs.verify import verify_run
+from dpose.training.distributed import ProcessGroup
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.validation import metric_of_views
@@ -261,6 +265,47 @@ def test_an_existing_folder_is_refused_and_left_alone(dots, tmp_path, quiet):
     with pytest.raises(DposeError, match="already exists"):
         run(dots, tmp_path / "run", quiet)
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["mine.txt"]
+
+
+def test_a_folder_whose_run_was_removed_takes_another_one(dots, tmp_path, quiet):
+    """The account still names it there; only a run that is to go on is asked for its ledger."""
+    run(dots, tmp_path / "run", quiet, private_plan(steps=2))
+    shutil.rmtree(tmp_path / "run")
+    run(dots, tmp_path / "run", quiet, private_plan(steps=2))
+    first, second = charges(tmp_path / "state")
+    assert first.id != second.id
+    assert first.folder == second.folder
+    verify_run(tmp_path / "run", tmp_path / "state")
+
+
+def test_processes_are_held_to_one_run_before_anything_is_charged_or_written(
+    dots, tmp_path, quiet, monkeypatch
+):
+    told = []
+
+    class Differing(ProcessGroup):
+        def agree(self, digests):
+            told.append(dict(digests))
+            if "the plan" in digests:
+                raise DposeError("they differ")
+
+    monkeypatch.setattr("dpose.training.trainer.process_group", Differing)
+    for plan in (private_plan(steps=2), private_plan(steps=2, clip_norm=2.0)):
+        for seed in (None, 3):
+            with pytest.raises(DposeError):
+                run(dots, tmp_path / "run", quiet, plan, seed=seed)
+    assert not (tmp_path / "run").exists()
+    assert charges(tmp_path / "state") == []
+    held = [digests for digests in told if "the plan" in digests]
+    assert len(held) == 4
+    assert all(len(digest) == 32 for digests in held for digest in digests.values())
+    same = {name: [digests[name] == held[0][name] for digests in held] for name in held[0]}
+    assert same == {
+        DATA: [True, True, True, True],
+        "the plan": [True, True, False, False],
+        "the settings": [True, False, True, False],
+        "the code": [True, True, True, True],
+    }
 
 
 def test_unreadable_data_is_found_before_anything_is_written(dots, tmp_path, quiet):

@@ -9,6 +9,9 @@ from rich.console import Console
 from dots import train
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.ledger import read_ledger
+from dpose.privacy.odometer import EVALUATION, State, charges, marks_of
+from dpose.privacy.odometer.cells import known_set
+from dpose.privacy.odometer.store import opened
 from dpose.runs.verify import verify_run
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
@@ -86,6 +89,23 @@ def test_held_out_private_data_are_a_query_that_the_ledger_and_the_statement_hol
     entries = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert [e.type for e in entries].index("query") < [e.type for e in entries].index("reserve")
     verify_run(tmp_path / "run", tmp_path / "state")
+
+
+def test_the_account_of_held_out_private_data_has_a_charge_of_its_own(dots, tmp_path):
+    """A query without noise is bounded by nothing."""
+    seen = dots.data(9, seed=9)
+    run(dots, tmp_path / "run", PRIVATE, Validation(seen, "held-out dots", public=False))
+    entries = charges(tmp_path / "state")
+    (scored,) = (entry for entry in entries if entry.what == EVALUATION)
+    (trained,) = (entry for entry in entries if entry.what != EVALUATION)
+    assert (scored.data, scored.events, scored.state) == ("held-out dots", (), State.COMMITTED)
+    assert scored.ledger == ""
+    marks = marks_of({h for i in range(9) for h in seen.content_hashes(i)})
+    with opened(tmp_path / "state").transaction(write=False) as account:
+        assert scored.stored.sets == {known_set(account, marks)}
+        assert not scored.stored.sets & trained.stored.sets
+    run(dots, tmp_path / "plain", PLAIN, Validation(seen, "held-out dots", public=True))
+    assert len(charges(tmp_path / "state")) == 3
 
 
 def test_public_data_are_no_query(dots, tmp_path):

@@ -397,14 +397,13 @@ def _counted(path: Path) -> int:
         video = _stream(container, path)
         declared = container.duration
         for packet in container.demux():
-            if packet.pts is None or packet.size == 0:
-                continue
-            end = max(end, (packet.pts + (packet.duration or 0)) * packet.time_base)
-            count += packet.stream.index == video.index
-        start = Fraction(container.start_time or 0, av.time_base)
-    if declared and end - start < Fraction(declared, av.time_base) - 1:
+            count += packet.size > 0 and packet.stream.index == video.index
+            if packet.size and packet.pts is not None:
+                end = max(end, (packet.pts + (packet.duration or 0)) * packet.time_base)
+    # Matroska counts its duration from zero, whenever the first frame is shown
+    if declared and end < Fraction(declared, av.time_base) - 1:
         raise DposeError(
-            f"the video ends early: {float(end - start):.1f} of {declared / av.time_base:.1f} seconds are there",
+            f"the video ends early: {float(end):.1f} of {declared / av.time_base:.1f} seconds are there",
             str(path),
             "copy or download it again",
         )
