@@ -124,7 +124,7 @@ class OnnxModel(torch.nn.Module):
 def run_by_onnx(model: PoseModel, pictures: Sequence[NDArray[np.uint8]]) -> PoseModel | None:
     """The model as ONNX Runtime runs it, or None where it cannot be had or would put a joint elsewhere.
 
-    It takes seconds to make, and predicts 1.4 times as fast as torch with many crops at once (docs/results.md).
+    It takes seconds to make, and predicts 1.4 times as fast as torch with many crops at once (docs/lab/results.md).
 
     Args:
         model: As `dpose.pose.predict.for_prediction` made it, on a processor.

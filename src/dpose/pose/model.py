@@ -257,7 +257,7 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
 
     * "light": convolutions of at most `LIGHT` numbers, norms and biases; not the matrices of attention, MLP and head,
       nor larger convolutions, which are the matrices of networks without attention, nor position biases. Noise is the
-      same for every number, and the gradients of those matrices have the least signal a number (docs/results.md).
+      same for every number, and the gradients of those matrices have the least signal a number (docs/lab/results.md).
       After bias-only training (Bu et al. 2022, "Differentially private bias-term only fine-tuning of foundation
       models").
     * "finetune": what the backbone says is frozen: all before its last stage (of TinyViT the patch embedding and three

@@ -1,4 +1,4 @@
-"""Recipes: settings that were chosen on data that no result is reported on; docs/results.md says which, and when.
+"""Recipes: settings that were chosen on data that no result is reported on; docs/lab/results.md says which, and when.
 
 dpose train --data lspet:ROOT:private --recipe recommended --epsilon 8 --delta 1e-5 --out runs/best
 """

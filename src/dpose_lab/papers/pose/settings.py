@@ -1,9 +1,9 @@
 """Each method's own settings in the benchmarks: the strategy "own", one table. A new method is an entry in `OWN`.
 
 Learning rates and optimizers are those of the least loss on LSPET's splits for choosing, of as many rates in SGD and in
-AdamW for each method (`benchmarks/choose_settings.py`, docs/results.md says what has not been run), with `nano`; for
-other backbones rates are multiplied by one number (`RATES`). Those of `non-private`, which is the ceiling, are of two
-rates on the same pictures. No benchmark reports those pictures.
+AdamW for each method (`benchmarks/choose_settings.py`; docs/lab/results.md says what has not been run), with `nano`;
+for other backbones rates are multiplied by one number (`RATES`). Those of `non-private`, which is the ceiling, are of
+two rates on the same pictures. No benchmark reports those pictures.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RATES: Mapping[str, float] = {"lite0": 0.2}
 """By backbone, what the rates above are multiplied by, but for the ceiling's; 1 for every other one.
 
 Chosen with dp-sgd, at two budgets and in two optimizers. The recipe, whose batches are larger, keeps its own rate:
-docs/results.md, "Version 2, from `lite0`".
+docs/lab/results.md, "Version 2, from `lite0`".
 """
 
 
