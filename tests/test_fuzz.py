@@ -93,7 +93,7 @@ def test_an_array_whose_header_does_not_end():
 
 
 def test_a_value_as_long_as_a_file_is_told_in_part():
-    assert len(DposeError(f"is {'x' * 70_000}", "a.json").line()) <= LONGEST + 4
+    assert len(DposeError("json-invalid", f"is {'x' * 70_000}", "a.json").line()) <= LONGEST + 4
 
 
 @pytest.mark.parametrize("unit", ["", "thing", None, 3])

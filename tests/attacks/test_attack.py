@@ -135,7 +135,7 @@ def test_the_stronger_attacker_of_each_release_counts():
 
 
 def refuse(_):
-    raise DposeError("cannot be made", "here")
+    raise DposeError("release-impossible", "cannot be made", "here")
 
 
 def test_a_release_that_is_refused_is_left_out_unless_it_is_all_there_is():

@@ -738,7 +738,7 @@ class TestBadInput:
         from dpose.errors import DposeError
 
         def full(path, data):
-            raise DposeError("no space left on the disk", str(path), os.strerror(errno.ENOSPC))
+            raise DposeError("disk-full", "no space left on the disk", str(path), os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(folder, "write_atomic", full)
         refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "no space left")

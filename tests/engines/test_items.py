@@ -22,7 +22,7 @@ from dying import Dying
 
 def square(shared, item):
     if item == 7:
-        raise DposeError("is unlucky", f"item {item}", "leave it out")
+        raise DposeError("item-unlucky", "is unlucky", f"item {item}", "leave it out")
     if item == 8:
         raise ZeroDivisionError("a bug")
     return shared * item * item
@@ -68,7 +68,7 @@ def test_a_dead_workers_item_is_asked_for_again_as_retry_says():
 
 def test_a_retry_that_is_refused_is_the_items_failure():
     def refuse(item):
-        raise DposeError("would pass a budget", str(item))
+        raise DposeError("budget-exceeded", "would pass a budget", str(item))
 
     ended = {one.item: one for one in run_items(Dying({0}), square, [1, 2], shared=1, retry=refuse)}
     assert ended[1].failure.error.line() == "1: would pass a budget"

@@ -417,7 +417,7 @@ class TestStopped:
 
         def run(setup, training, folder, command):
             if training.method == START:
-                raise DposeError("no such file", "joints.mat")
+                raise DposeError("file-missing", "no such file", "joints.mat")
             return {**fake(Cell(training.key, training.values)).values}
 
         monkeypatch.setattr(grids, "run_training", run)
@@ -439,7 +439,7 @@ class TestStopped:
                 try:
                     raise OSError(errno.ENOSPC, "No space left on device")
                 except OSError as error:
-                    raise DposeError("no space left on the disk", "x") from error
+                    raise DposeError("disk-full", "no space left on the disk", "x") from error
             return fake(Cell(training.key, training.values)).values
 
         monkeypatch.setattr(grids, "run_training", run)

@@ -175,7 +175,7 @@ def test_what_needs_protection_is_counted_and_nothing_else(tmp_path, monkeypatch
     def learning(self, cell, progress):
         seen.extend(charges())
         whole_clip(released_videos(videos, METHODS["block-8"], 0, {}, tmp_path).videos[0].source)
-        raise DposeError("enough")
+        raise DposeError("enough-seen", "enough")
 
     monkeypatch.setattr(Study, "run", learning)
     monkeypatch.setitem(tables.QUICK, "table2", ("raw",))

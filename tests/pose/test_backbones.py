@@ -24,7 +24,7 @@ class Small(nn.Module):
 
 def build(input_size, norm, pretrained):
     if pretrained:
-        raise DposeError("there are no pretrained weights", "small")
+        raise DposeError("pretrained-weights-missing", "there are no pretrained weights", "small")
     return Small(), nn.GroupNorm(3, 12), 12
 
 

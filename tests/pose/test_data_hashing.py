@@ -94,7 +94,7 @@ def test_a_cache_of_another_shape_is_made_again(files):
 
 def test_a_cache_that_cannot_be_written_is_no_error(files, monkeypatch):
     def refuse(*_):
-        raise DposeError("not allowed to write here")
+        raise DposeError("write-denied", "not allowed to write here")
 
     monkeypatch.setattr(hashing, "write_private", refuse)
     assert fingerprint_files(files, "reading").shape == (6, 16)

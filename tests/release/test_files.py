@@ -153,7 +153,7 @@ class TestPictures:
 
         def full(path, data):
             if path.suffix == ".png":
-                raise DposeError("no space left on the disk", str(path))
+                raise DposeError("disk-full", "no space left on the disk", str(path))
             real(path, data)
 
         monkeypatch.setattr(batch, "write_atomic", full)

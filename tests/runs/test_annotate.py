@@ -187,7 +187,7 @@ def test_a_long_video_is_predicted_by_onnx_runtime_where_it_is_installed(model, 
 
 def test_a_long_video_is_predicted_by_torch_where_the_export_is_another_model(model, tmp_path, monkeypatch):
     def differs(*_):
-        raise DposeError("finds a joint elsewhere")
+        raise DposeError("export-differs", "finds a joint elsewhere")
 
     monkeypatch.setattr("dpose.pose.export._onnx_bytes", differs)
     monkeypatch.setattr(model_people, "MANY_FRAMES", 4)

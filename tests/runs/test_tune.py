@@ -231,7 +231,7 @@ def test_trials_that_diverge_lose_and_are_not_told(tmp_path, monkeypatch):
 
     def diverging(self, *args):
         taken.append(1)
-        raise loops.TrainingDivergedError("training diverged at step 1")
+        raise loops.TrainingDivergedError("training-diverged", "training diverged at step 1")
 
     monkeypatch.setattr(loops.Loop, "_step", diverging)
     out = tmp_path / "tuned"

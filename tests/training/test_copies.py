@@ -164,7 +164,7 @@ def test_without_the_account_no_step_is_taken(dots, tmp_path, quiet, monkeypatch
     def out_of_reach(where):
         calls.append(1)
         if len(calls) > 5:
-            raise DposeError("the account cannot be used", "elsewhere")
+            raise DposeError("account-unusable", "the account cannot be used", "elsewhere")
         return real(where)
 
     def noting(*given, **named):

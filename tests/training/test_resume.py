@@ -424,7 +424,7 @@ def test_a_full_disk_loses_nothing(dots, tmp_path, quiet, monkeypatch, unbroken,
                 if len(calls) == 12:
                     self._file.write('{"type": "st')
                     self._file.flush()
-                    raise DposeError("no space left on the disk", str(self.path))
+                    raise DposeError("disk-full", "no space left on the disk", str(self.path))
                 real(self, kind, **values)
 
             patch.setattr(RunLog, "write", line)

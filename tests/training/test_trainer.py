@@ -193,7 +193,7 @@ def test_a_crash_leaves_its_reservation_spent_and_no_model(dots, tmp_path, quiet
     def failing(*arguments):
         taken.append(1)
         if len(taken) == 4:
-            raise DposeError("unreadable", "picture.jpg")
+            raise DposeError("picture-undecodable", "unreadable", "picture.jpg")
         return real(*arguments)
 
     monkeypatch.setattr(step, "poisson_batch", failing)
@@ -267,7 +267,7 @@ def test_unreadable_data_is_found_before_anything_is_written(dots, tmp_path, qui
     class Broken(dots.data):
         def content_hashes(self, index):
             if index == 3:
-                raise DposeError("truncated", "im3.jpg", "restore it")
+                raise DposeError("picture-cut-short", "truncated", "im3.jpg", "restore it")
             return super().content_hashes(index)
 
     with pytest.raises(DposeError, match=r"im3.jpg: truncated; restore it"):
