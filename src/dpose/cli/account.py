@@ -123,10 +123,7 @@ def show(
     asked = [parse_asked(word) for word in neighbours or ()]
     if delta is not None and not 0 < delta < 1:
         raise DposeError(
-            "delta-out-of-range",
-            f"delta must lie between 0 and 1, not {delta}",
-            "--delta",
-            "give one such as 1e-5",
+            "delta-out-of-range", f"delta must lie between 0 and 1, not {delta}", "--delta", "give 1e-5, say"
         )
     if picture is not None and (data is not None or limit is not None):
         raise DposeError(

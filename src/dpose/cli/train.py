@@ -66,9 +66,7 @@ def train(
     if resume is None:
         if out is None and not explain and cluster.engine is None:
             raise DposeError(
-                "out-missing",
-                "training needs a folder for the run",
-                fix="give --out, or --explain to train nothing",
+                "out-missing", "training needs a folder for the run", fix="give --out, or --explain alone"
             )
         if out is not None and not explain and not url_of(out):
             check_free(out, may_be_empty=True, may_be_locked=True)
@@ -81,10 +79,7 @@ def train(
     if cluster.engine is not None and not explain:
         if url_of(resume or out or ""):
             raise DposeError(
-                "out-in-store",
-                "a job trains into a folder",
-                "--out",
-                "copy it into the store when it is done",
+                "out-in-store", "a job trains into a folder", "--out", "copy it into the store when done"
             )
         raise typer.Exit(cluster.train(run, config, out, resume, views_at_once, console))
     from dpose.runs.config import RunConfig
