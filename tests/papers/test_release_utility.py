@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dpose import pixelize
-from dpose.errors import DposeError
 from dpose.papers.experiment import Outcome, Request
 from dpose.papers.registry import EXPERIMENTS
 from dpose.papers.utility import clips, trained
@@ -18,6 +17,7 @@ from dpose.release.config import ReleaseConfig
 from dpose.release.grid import Shape
 from dpose.training.trainer import train
 from dpose.units import View
+from refusals import refused
 from small_nano import small_nano  # noqa: F401
 
 KEY = Key.from_seed
@@ -93,7 +93,7 @@ def test_nothing_is_tested_on_that_was_trained_on():
     own = bound()
     ids = [{units.unit_id(index) for index in range(3)} for units in (own.units, own.learners)]
     assert not ids[0] & ids[1]
-    with pytest.raises(DposeError, match="share units"):
+    with refused("test-shares-units"):
         OURS.bind(Request(data=("synthetic:ward:train",), limit=3))
 
 

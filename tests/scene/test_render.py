@@ -11,6 +11,7 @@ from dpose.errors import DposeError
 from dpose.scene import ACTIONS, LOOKS, clip, identity_of, render_person, scene_seed
 from dpose.scene.skeleton import BONE, JOINT
 from dpose.scene.stage import build_stage, posed
+from refusals import refused
 
 SMALL = (64, 48)
 R_SHOULDER, L_SHOULDER, R_HIP, L_HIP, NECK, TOP = 12, 13, 2, 3, 8, 9
@@ -266,7 +267,7 @@ def test_mistakes_are_told(arguments, named):
 
 
 def test_a_clip_needs_frames():
-    with pytest.raises(DposeError, match="frames"):
+    with refused("frames-not-positive", where="frames"):
         clip("studio", 0, "walk", 0, SMALL)
 
 

@@ -166,7 +166,7 @@ def _decoded(data: bytes, name: str, flags: int) -> NDArray[Any]:
     # two decodings of one file: they differ where the decoder turned it another way
     if not (header.lossy or np.array_equal(asked(colours), pixels)):
         raise DposeError(
-            "transparency-undecodable",
+            "transparency-orientation-unknown",
             "it cannot be told which way up its transparent parts are",
             name,
             _OPAQUE,

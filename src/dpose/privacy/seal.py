@@ -193,9 +193,8 @@ def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[En
     seal = last_seal(entries, ledger)
     if seal is None or not statement.seal:
         which = "its ledger has no seal" if statement.seal else "it names no seal"
-        raise DposeError(
-            "seal-run-unbound", f"nothing binds the statement to its run: {which}", where, "do not rely on it"
-        )
+        code = "ledger-without-seal" if statement.seal else "statement-without-seal"
+        raise DposeError(code, f"nothing binds the statement to its run: {which}", where, "do not rely on it")
     last = [entry for entry in entries if not entry.torn][-1]
     if (last.type, last.sha256, last.prev) != (EntryType.SEAL, statement.seal, statement.ledger_head):
         raise DposeError(
